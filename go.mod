@@ -1,0 +1,3 @@
+module github.com/locusml/locus
+
+go 1.26
