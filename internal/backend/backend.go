@@ -1,0 +1,138 @@
+// Package backend is the contract between Locus and the devices it runs on: a
+// device allocates, copies, runs kernels on an ordered stream, and reports. The
+// CPU, virtual GPUs and CUDA implement it; the conformance suite in
+// backendtest is what each of them must pass.
+//
+// Who checks what: package locus checks operands against the op table (count,
+// dtypes, shapes, device) before it calls a device. A device may trust that, and
+// answers only for what depends on the data, on memory and on the hardware.
+package backend
+
+import (
+	"time"
+
+	"github.com/locusml/locus/dtype"
+	"github.com/locusml/locus/internal/memory"
+	"github.com/locusml/locus/internal/op"
+)
+
+// Kind tells CPUs from GPUs.
+type Kind uint8
+
+// The kinds of device.
+const (
+	CPU Kind = iota
+	GPU
+)
+
+func (k Kind) String() string { return [...]string{"cpu", "gpu"}[k] }
+
+// Info describes a device to people.
+type Info struct {
+	Kind    Kind
+	Name    string // "NVIDIA H200", "AMD EPYC", "virtual GPU 0"
+	Backing string // what does the work: "CUDA driver 13.0, cuBLAS 13.1", "AVX2, 2 threads", "host memory"
+}
+
+// Device is one place where tensors live and ops run. All methods may be
+// called from any goroutine.
+//
+// Order: Run, CopyIn and CopyFrom are queued in the order of the calls and run
+// in that order; they may return before the work is done. CopyOut and
+// Synchronize wait. Memory that is freed may be handed out again at once,
+// because whatever uses it next is queued behind.
+//
+// Failure: what fails after it was queued is reported once, by the next
+// Synchronize or CopyOut, as an *[AsyncError] that names the op.
+type Device interface {
+	memory.Source
+
+	Info() Info
+
+	// Supports reports whether Run has a kernel for the op on operands of type
+	// d (for creation ops: making type d). A false answer for an op outside the
+	// fused family makes using it an ErrUnsupported.
+	Supports(id op.ID, d dtype.DType) bool
+
+	// Run queues a kernel. The call's views, blocks and attributes are not
+	// changed by the caller afterwards.
+	Run(c *Call) error
+
+	// CopyIn queues a copy of src to the start of dst. release is called once
+	// when src is no longer needed, before or after CopyIn returns.
+	CopyIn(dst *memory.Block, src []byte, release func()) error
+
+	// CopyOut waits for queued work and copies from src at a byte offset.
+	CopyOut(dst []byte, src *memory.Block, offset int) error
+
+	// CopyFrom queues a copy of the first n bytes of src, which lives on another
+	// device, to the start of dst, after everything queued so far on both; what is
+	// queued later on either waits for it where it must. It reports false, and
+	// does nothing, if there is no direct way from that device: the caller then
+	// goes through the host.
+	CopyFrom(dst *memory.Block, from Device, src *memory.Block, n int) (bool, error)
+
+	// Synchronize waits for everything queued so far.
+	Synchronize() error
+
+	// Record marks the present end of the queue.
+	Record() Event
+}
+
+// Event is a point in a device's queue.
+type Event interface {
+	// Wait blocks until the queue has passed the point.
+	Wait()
+	// Done reports whether it has, without waiting.
+	Done() bool
+	// Since is the device's time from an earlier event of the same device to
+	// this one; both must be done.
+	Since(earlier Event) time.Duration
+}
+
+// View is a tensor as a kernel sees it: memory, and how elements lie in it.
+//
+// An operand may have any strides, zero (broadcast) and negative ones included.
+// A result is contiguous from offset 0 of its own block.
+//
+// A scalar written as a Go number arrives as a constant: Block is nil, Bits
+// holds the value in the element type's own representation in its low bytes, and
+// all strides are zero. Only operands of the broadcast families can be constants.
+type View struct {
+	Block   *memory.Block
+	Bits    uint64
+	Offset  int // elements
+	Shape   []int
+	Strides []int // elements
+	DType   dtype.DType
+}
+
+// Const reports whether v is a constant.
+func (v *View) Const() bool { return v.Block == nil }
+
+// Elements is the number of elements of v.
+func (v *View) Elements() int { return op.Elements(v.Shape) }
+
+// Contiguous reports whether v's elements lie in order without holes.
+func (v *View) Contiguous() bool { return op.IsContiguous(v.Shape, v.Strides) }
+
+// Call is one op to run.
+type Call struct {
+	Op    op.ID
+	Attrs op.Attrs
+	In    []View
+	Out   View
+}
+
+// AsyncError is a failure of queued work.
+type AsyncError struct {
+	Op  op.ID
+	Err error
+}
+
+func (e *AsyncError) Error() string {
+	return "queued op " + e.Op.String() + " failed: " + e.Err.Error()
+}
+
+// Unwrap gives the cause.
+func (e *AsyncError) Unwrap() error { return e.Err }

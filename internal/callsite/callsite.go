@@ -1,0 +1,64 @@
+// Package callsite finds the line of the user's program that led to a call,
+// for messages that say where something was made or copied.
+package callsite
+
+import (
+	"fmt"
+	"path/filepath"
+	"runtime"
+	"strings"
+)
+
+const module = "github.com/locusml/locus"
+
+// Site is a captured call stack, cheap to take and resolved only when printed.
+// Sites are comparable: the same path through the program gives the same Site.
+type Site [12]uintptr
+
+// Here captures the stack of the caller, leaving out skip more frames.
+func Here(skip int) Site {
+	var s Site
+	runtime.Callers(skip+2, s[:])
+	return s
+}
+
+// String gives "file.go:12" of the innermost frame outside the framework, with
+// its folder; the framework's own tests and examples count as outside.
+func (s Site) String() string {
+	n := 0
+	for n < len(s) && s[n] != 0 {
+		n++
+	}
+	if n == 0 {
+		return "unknown"
+	}
+	frames := runtime.CallersFrames(s[:n])
+	last := ""
+	for {
+		f, more := frames.Next()
+		if f.File != "" && !strings.HasPrefix(f.Function, "runtime.") {
+			last = fmt.Sprintf("%s:%d", short(f.File), f.Line)
+			if !inside(f) {
+				return last
+			}
+		}
+		if !more {
+			return last
+		}
+	}
+}
+
+// inside reports whether a frame belongs to the framework rather than to the
+// program that uses it.
+func inside(f runtime.Frame) bool {
+	if strings.HasSuffix(f.File, "_test.go") {
+		return false
+	}
+	rest, ok := strings.CutPrefix(f.Function, module)
+	return ok && !strings.HasPrefix(rest, "/examples/") && !strings.HasPrefix(rest, "/cmd/") && !strings.HasPrefix(rest, "/bench/")
+}
+
+func short(file string) string {
+	dir, base := filepath.Split(filepath.ToSlash(file))
+	return filepath.Base(dir) + "/" + base
+}

@@ -1,0 +1,113 @@
+package memory
+
+import (
+	"runtime"
+	"sync/atomic"
+	"unsafe"
+)
+
+// Region is memory as a device hands it out. Host memory is at Ptr, which also
+// keeps it from being collected; memory that the host cannot touch is at Addr.
+type Region struct {
+	Ptr  unsafe.Pointer
+	Addr uintptr
+	Size int
+}
+
+func (r Region) slice(off, size int) Region {
+	s := Region{Size: size}
+	if r.Ptr != nil {
+		s.Ptr = unsafe.Add(r.Ptr, off)
+	}
+	if r.Addr != 0 {
+		s.Addr = r.Addr + uintptr(off)
+	}
+	return s
+}
+
+// Block is memory that a tensor lives in. It ends in one of two ways: by
+// [Block.Free], or, if it was handed to the collector with [Block.Manage], when
+// nothing refers to it any more.
+type Block struct {
+	Region
+	pool   *Pool
+	slab   *slab   // the slab it was cut from, if small
+	record *record // what the out-of-memory report says of it, if large
+	state  atomic.Int32
+
+	managed bool // guarded by the pool's lock
+}
+
+// state counts pins and has this bit once the block is freed.
+const freedBit = 1 << 30
+
+// Freed reports whether Free was called.
+func (b *Block) Freed() bool { return b.state.Load()&freedBit != 0 }
+
+// Free gives the memory back. Work that was queued on the device before is
+// not disturbed: the memory is reused in stream order. A second call does
+// nothing and reports false.
+func (b *Block) Free() bool {
+	for {
+		s := b.state.Load()
+		if s&freedBit != 0 {
+			return false
+		}
+		if b.state.CompareAndSwap(s, s|freedBit) {
+			if s == 0 {
+				b.release()
+			}
+			return true
+		}
+	}
+}
+
+// Pin keeps the memory from being reused until Unpin although the block may be
+// freed meanwhile: for copies in flight on another device's stream.
+func (b *Block) Pin() { b.state.Add(1) }
+
+// Unpin undoes one Pin.
+func (b *Block) Unpin() {
+	if b.state.Add(-1) == freedBit {
+		b.release()
+	}
+}
+
+func (b *Block) release() {
+	if b.slab == nil {
+		runtime.SetFinalizer(b, nil)
+	}
+	b.pool.release(b)
+}
+
+// Manage lets the collector free the block when it finds it unreachable.
+func (b *Block) Manage() {
+	if b.slab != nil {
+		return // its slab is managed as a whole
+	}
+	b.pool.manage(b, true)
+	runtime.SetFinalizer(b, func(b *Block) {
+		b.state.Store(freedBit)
+		b.pool.release(b)
+	})
+}
+
+// Unmanage undoes Manage: the block lives until Free.
+func (b *Block) Unmanage() {
+	if b.slab != nil {
+		return
+	}
+	runtime.SetFinalizer(b, nil)
+	b.pool.manage(b, false)
+}
+
+// slab is a region from which small blocks are cut, one after the other. It
+// goes back as a whole when no block refers to it: one finalizer serves a
+// thousand small tensors, each of which would cost more than its arithmetic.
+type slab struct {
+	pool   *Pool
+	region Region
+	used   int
+	live   int64 // bytes of blocks that were not freed by hand
+	blocks int64 // their number
+}

@@ -1,0 +1,375 @@
+// Package memory is the allocator that every device shares: it caches what is
+// freed, counts, watches the collector's garbage, and knows what to try before
+// it reports that memory has run out. What differs between devices is only the
+// [Source] it draws from.
+package memory
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/locusml/locus/internal/callsite"
+)
+
+// Source is where a pool's memory comes from.
+type Source interface {
+	// Allocate gives at least size bytes, aligned to 64, or ErrExhausted.
+	Allocate(size int) (Region, error)
+	// Free takes back a region that Allocate gave.
+	Free(Region)
+	// Memory gives the device's total and free bytes.
+	Memory() (total, free int64)
+}
+
+// ErrExhausted is what a Source returns when it has no room for a request.
+var ErrExhausted = errors.New("memory exhausted")
+
+const (
+	align     = 64
+	smallMax  = 4 << 10   // blocks up to this are cut from slabs
+	slabSize  = 64 << 10  // what they are cut from
+	recordMin = 256 << 10 // blocks from this on are named in an out-of-memory report
+	paceMin   = 64 << 20  // garbage below this is not worth a collection of its own
+)
+
+// Stats are a device's memory counters, in bytes and calls.
+type Stats struct {
+	InUse       int64 // bytes that tensors hold now
+	Peak        int64 // largest InUse since the start or ResetPeak
+	Cached      int64 // bytes kept for reuse
+	Allocations int64 // blocks handed out
+	Frees       int64 // blocks given back
+	OutOfMemory int64 // requests that failed
+	Collections int64 // garbage collections the allocator asked for
+}
+
+// Pool is one device's allocator. It is safe for concurrent use.
+type Pool struct {
+	source Source
+
+	mu      sync.Mutex
+	free    map[int][]Region         // by class size
+	small   [smallMax/align + 1][]sm // freed small blocks by size
+	slab    *slab
+	stats   Stats
+	live    map[*record]struct{}
+	managed int64 // bytes whose end the collector decides
+	settled int64 // managed after the last collection
+}
+
+type sm struct {
+	region Region
+	slab   *slab
+}
+
+// record describes a large block for the report; it does not keep it alive.
+type record struct {
+	label Label
+	size  int
+	site  callsite.Site
+}
+
+// Label says what a block holds.
+type Label struct {
+	DType string
+	Shape string
+}
+
+// NewPool makes a pool that draws from source.
+func NewPool(source Source) *Pool {
+	return &Pool{source: source, free: map[int][]Region{}, live: map[*record]struct{}{}}
+}
+
+// class rounds a size up to one of eight steps per doubling, so that sizes
+// that are nearly equal share their cache and waste stays below an eighth.
+func class(size int) int {
+	if size <= smallMax {
+		return (size + align - 1) / align * align
+	}
+	step := 1 << (bits.Len(uint(size-1)) - 4)
+	return (size + step - 1) / step * step
+}
+
+// Allocate gives a block of at least size bytes. label is asked for only when
+// the block is large enough to be worth a line in a report.
+func (p *Pool) Allocate(size int, label func() Label) (*Block, error) {
+	if size <= 0 {
+		size = 1
+	}
+	want := class(size)
+	if want <= smallMax {
+		return p.allocateSmall(want, label)
+	}
+	r, err := p.region(want, label)
+	if err != nil {
+		return nil, err
+	}
+	b := &Block{Region: r, pool: p}
+	if want >= recordMin {
+		b.record = &record{label(), want, callsite.Here(1)}
+	}
+	p.mu.Lock()
+	if b.record != nil {
+		p.live[b.record] = struct{}{}
+	}
+	p.took(int64(want))
+	p.mu.Unlock()
+	return b, nil
+}
+
+// took counts a block that was handed out; p.mu is held.
+func (p *Pool) took(n int64) {
+	p.stats.Allocations++
+	p.stats.InUse += n
+	p.stats.Peak = max(p.stats.Peak, p.stats.InUse)
+}
+
+func (p *Pool) allocateSmall(want int, label func() Label) (*Block, error) {
+	b := &Block{pool: p}
+	p.mu.Lock()
+	for {
+		if l := p.small[want/align]; len(l) > 0 {
+			s := l[len(l)-1]
+			l[len(l)-1] = sm{}
+			p.small[want/align] = l[:len(l)-1]
+			p.stats.Cached -= int64(want)
+			b.Region, b.slab = s.region, s.slab
+			break
+		}
+		if s := p.slab; s != nil && s.used+want <= s.region.Size {
+			b.Region, b.slab = s.region.slice(s.used, want), s
+			s.used += want
+			break
+		}
+		p.mu.Unlock()
+		r, err := p.region(slabSize, label)
+		if err != nil {
+			return nil, err
+		}
+		s := &slab{pool: p, region: r}
+		runtime.SetFinalizer(s, func(s *slab) { p.releaseSlab(s) })
+		p.mu.Lock()
+		p.managed += slabSize
+		p.slab = s
+	}
+	b.slab.live += int64(want)
+	b.slab.blocks++
+	p.took(int64(want))
+	p.mu.Unlock()
+	return b, nil
+}
+
+// region takes a region of exactly the class size from the cache or the
+// source. When the source has no more it tries, in this order: giving back
+// what is cached, and collecting garbage.
+func (p *Pool) region(want int, label func() Label) (Region, error) {
+	if r, ok := p.cached(want); ok {
+		return r, nil
+	}
+	if p.garbageDue() {
+		p.Collect()
+		if r, ok := p.cached(want); ok {
+			return r, nil
+		}
+	}
+	for attempt := 0; ; attempt++ {
+		r, err := p.source.Allocate(want)
+		if err == nil {
+			return r, nil
+		}
+		if !errors.Is(err, ErrExhausted) {
+			return Region{}, err
+		}
+		switch attempt {
+		case 0:
+			p.Trim()
+		case 1, 2, 3: // finalizers of what one collection finds can free what the next one finds
+			p.Collect()
+			p.Trim()
+		default:
+			return Region{}, p.exhausted(want, label())
+		}
+	}
+}
+
+func (p *Pool) cached(want int) (Region, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	l := p.free[want]
+	if len(l) == 0 {
+		return Region{}, false
+	}
+	r := l[len(l)-1]
+	p.free[want] = l[:len(l)-1]
+	p.stats.Cached -= int64(want)
+	return r, true
+}
+
+// release takes back a block that was freed or collected.
+func (p *Pool) release(b *Block) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := int64(b.Size)
+	p.stats.Frees++
+	p.stats.InUse -= n
+	p.stats.Cached += n
+	if s := b.slab; s != nil {
+		s.live -= n
+		s.blocks--
+		p.small[b.Size/align] = append(p.small[b.Size/align], sm{b.Region, s})
+		return
+	}
+	if b.managed {
+		p.managed -= n
+	}
+	if b.record != nil {
+		delete(p.live, b.record)
+	}
+	p.free[b.Size] = append(p.free[b.Size], b.Region)
+}
+
+// releaseSlab takes back a slab to which no block refers any more, and with it
+// the blocks that the collector found.
+func (p *Pool) releaseSlab(s *slab) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.managed -= slabSize
+	p.stats.InUse -= s.live
+	p.stats.Frees += s.blocks
+	p.stats.Cached += slabSize
+	p.free[slabSize] = append(p.free[slabSize], s.region)
+}
+
+// manage notes whether the collector decides the end of b.
+func (p *Pool) manage(b *Block, on bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case on && !b.managed:
+		p.managed += int64(b.Size)
+	case !on && b.managed:
+		p.managed -= int64(b.Size)
+	}
+	b.managed = on
+}
+
+// garbageDue reports whether what the collector is to free has doubled since it
+// last ran. The Go runtime paces itself by its own heap, which for a device's
+// memory holds nothing but handles.
+func (p *Pool) garbageDue() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.managed > 2*p.settled+paceMin
+}
+
+// Collect runs the garbage collector and waits until what it found is freed.
+func (p *Pool) Collect() {
+	done := make(chan struct{})
+	func() {
+		sentinel := new([16]int64)
+		runtime.SetFinalizer(sentinel, func(*[16]int64) { close(done) })
+	}()
+	runtime.GC()
+	select {
+	case <-done: // finalizers of this cycle are running, one after the other
+	case <-time.After(100 * time.Millisecond):
+	}
+	p.settle()
+}
+
+// settle waits for the finalizer goroutine to come to rest.
+func (p *Pool) settle() {
+	for last := int64(-1); ; {
+		p.mu.Lock()
+		frees := p.stats.Frees
+		if frees == last {
+			p.settled = p.managed
+			p.stats.Collections++
+			p.mu.Unlock()
+			return
+		}
+		p.mu.Unlock()
+		last = frees
+		time.Sleep(200 * time.Microsecond)
+	}
+}
+
+// Trim gives what is cached back to the source.
+func (p *Pool) Trim() {
+	p.mu.Lock()
+	var regions []Region
+	for size, l := range p.free {
+		regions = append(regions, l...)
+		p.stats.Cached -= int64(size * len(l))
+	}
+	clear(p.free)
+	for i, l := range p.small { // forgetting them lets their slabs be collected
+		p.stats.Cached -= int64(i * align * len(l))
+		p.small[i] = nil
+	}
+	p.mu.Unlock()
+	for _, r := range regions {
+		p.source.Free(r)
+	}
+}
+
+// Stats gives the counters.
+func (p *Pool) Stats() Stats {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.stats
+}
+
+// ResetPeak makes the present use the new peak.
+func (p *Pool) ResetPeak() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stats.Peak = p.stats.InUse
+}
+
+// Exhausted is the error of a request that could not be met.
+type Exhausted struct {
+	Label         Label
+	Asked         int64
+	Total, Free   int64 // the device's, after everything was tried
+	InUse, Cached int64
+	Largest       []Holder // the largest live blocks
+}
+
+// Holder is one live block in an out-of-memory report.
+type Holder struct {
+	Label Label
+	Bytes int64
+	Site  string // the line that made it
+}
+
+func (e *Exhausted) Error() string {
+	return fmt.Sprintf("%d bytes asked for, %d free of %d", e.Asked, e.Free, e.Total)
+}
+
+// Unwrap makes errors.Is(err, ErrExhausted) work.
+func (e *Exhausted) Unwrap() error { return ErrExhausted }
+
+const reported = 5 // live blocks named in a report
+
+func (p *Pool) exhausted(want int, label Label) error {
+	total, free := p.source.Memory()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stats.OutOfMemory++
+	e := &Exhausted{Label: label, Asked: int64(want), Total: total, Free: free, InUse: p.stats.InUse, Cached: p.stats.Cached}
+	records := make([]*record, 0, len(p.live))
+	for r := range p.live {
+		records = append(records, r)
+	}
+	slices.SortFunc(records, func(a, b *record) int { return b.size - a.size })
+	for _, r := range records[:min(reported, len(records))] {
+		e.Largest = append(e.Largest, Holder{r.label, int64(r.size), r.site.String()})
+	}
+	return e
+}

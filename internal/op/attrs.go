@@ -1,0 +1,140 @@
+package op
+
+import (
+	"math/bits"
+
+	"github.com/locusml/locus/dtype"
+)
+
+// AxisSet is a set of axes, one bit each.
+type AxisSet uint16
+
+// AxesOf makes the set of the given non-negative axes.
+func AxesOf(axes ...int) AxisSet {
+	var s AxisSet
+	for _, a := range axes {
+		s |= 1 << a
+	}
+	return s
+}
+
+// AllAxes is the set of the first rank axes.
+func AllAxes(rank int) AxisSet { return 1<<rank - 1 }
+
+// Has reports whether axis is in the set.
+func (s AxisSet) Has(axis int) bool { return s>>axis&1 == 1 }
+
+// Len is the number of axes.
+func (s AxisSet) Len() int { return bits.OnesCount16(uint16(s)) }
+
+// List gives the axes in ascending order.
+func (s AxisSet) List() []int {
+	l := make([]int, 0, s.Len())
+	for i := range MaxRank {
+		if s.Has(i) {
+			l = append(l, i)
+		}
+	}
+	return l
+}
+
+// Dims is a shape (or one number an axis) as a comparable value.
+type Dims struct {
+	N int
+	D [MaxRank]int
+}
+
+// DimsOf packs s, which has at most MaxRank entries.
+func DimsOf(s []int) Dims {
+	d := Dims{N: len(s)}
+	copy(d.D[:], s)
+	return d
+}
+
+// Slice unpacks d.
+func (d Dims) Slice() []int { return append(make([]int, 0, d.N), d.D[:d.N]...) }
+
+// Axis is the attribute of ops that work along one axis: ArgMax, ArgMin,
+// Softmax, LogSoftmax, CumSum, Gather, Take, ScatterAdd, IndexAdd, Concat, ArgSort.
+type Axis struct {
+	Axis    int  // 0 <= Axis < rank
+	Reverse bool // CumSum: from the end; ArgSort: descending
+}
+
+// Reduce is the attribute of the reduce family: the axes that become 1.
+type Reduce struct{ Axes AxisSet }
+
+// Cast is Cast's attribute.
+type Cast struct{ To dtype.DType }
+
+// Create is the attribute of Full and Arange: the result's spec, and for Full
+// its value, for Arange the first value and the step. Element i of Arange is
+// Start + i·Step, computed in float64 (in int64 for integer types, from IStart and IStep).
+type Create struct {
+	DType  dtype.DType
+	Shape  Dims
+	Value  float64 // Full (floats); Arange: start
+	Step   float64
+	IValue int64 // Full and Arange of integer and bool types
+	IStep  int64
+}
+
+// Random is the attribute of RandUniform, RandNormal, RandInt and RandBits.
+type Random struct {
+	DType     dtype.DType
+	Shape     Dims
+	Key       uint64
+	Low, Span int64 // RandInt: Low + [0, Span)
+}
+
+// Shape is the attribute of the views Reshape and Expand: the result's shape.
+type Shape struct{ Shape Dims }
+
+// Permute is the attribute of the view Permute: axis i of the result is axis
+// Perm[i] of the operand.
+type Permute struct{ Perm Dims }
+
+// Slice is the attribute of the view Slice: on each axis the result has Len
+// elements, Start, Start+Step, …; Step may be negative, and all are in range.
+type Slice struct {
+	Start, Len, Step Dims
+}
+
+// Diagonal is the attribute of the view Diagonal: the last axis of the result
+// runs along the diagonal of axes A and B, which are gone.
+type Diagonal struct{ A, B, Offset int }
+
+// Pad is Pad's attribute: before, between and after the elements of each axis
+// Low, Interior and High elements of Value are put. None is negative.
+type Pad struct {
+	Low, High, Interior Dims
+	Value               float64
+}
+
+// Conv is the attribute of Conv2D, ConvGradInput and ConvGradWeight. All
+// describe the forward convolution.
+type Conv struct {
+	Stride, Pad, Dilation [2]int
+	Groups                int
+	Size                  [2]int // ConvGradInput: input height and width; ConvGradWeight: kernel's
+}
+
+// Pool is the attribute of the pooling ops. Padding never wins a maximum.
+type Pool struct {
+	Kernel, Stride, Pad, Dilation [2]int // dilation only for max pooling
+	CountPad                      bool   // AvgPool: divide by the kernel's size at borders too
+	CeilMode                      bool
+	Size                          [2]int // AvgPoolGrad: input height and width
+}
+
+// Normalize is the attribute of Normalize and NormalizeGrad.
+type Normalize struct {
+	Axes AxisSet
+	Eps  float64
+}
+
+// Attention is the attribute of Attention.
+type Attention struct {
+	Scale  float64
+	Causal bool
+}

@@ -1,0 +1,56 @@
+package op
+
+import (
+	"slices"
+
+	"github.com/locusml/locus/dtype"
+)
+
+// Ops of the fused family are defined by a composition of other ops, which
+// package locus holds; their kernels exist to be faster or to save memory. A
+// backend without one gets the composition.
+func init() {
+	f := []dtype.Set{dtype.Floats}
+	same := func(_ Attrs, in []Spec) (Spec, error) { return in[0], nil }
+	pair := func(_ Attrs, in []Spec) (Spec, error) {
+		if err := sameDType(in, 0); err != nil {
+			return Spec{}, err
+		}
+		if !slices.Equal(in[0].Shape, in[1].Shape) {
+			return Spec{}, Problemf(ErrShape, "operands have shapes %s and %s; they must be equal", ShapeString(in[0].Shape), ShapeString(in[1].Shape))
+		}
+		return in[0], nil
+	}
+	define(Def{ID: Softmax, Name: "softmax", Family: FusedFamily, Arity: 1, DTypes: f, Infer: same, Doc: "eˣ/Σeˣ along the axis, without overflow"})
+	define(Def{ID: SoftmaxGrad, Name: "softmax_grad", Family: FusedFamily, Arity: 2, DTypes: f, Infer: pair, Doc: "b·(a - Σ a·b) along the axis (a: gradient, b: softmax's result)"})
+	define(Def{ID: LogSoftmax, Name: "log_softmax", Family: FusedFamily, Arity: 1, DTypes: f, Infer: same, Doc: "x - logsumexp(x) along the axis"})
+	define(Def{ID: LogSoftmaxGrad, Name: "log_softmax_grad", Family: FusedFamily, Arity: 2, DTypes: f, Infer: pair, Doc: "a - eᵇ·Σa along the axis (a: gradient, b: log_softmax's result)"})
+	define(Def{ID: Normalized, Name: "normalize", Family: FusedFamily, Arity: 1, DTypes: f, Infer: same, Doc: "(x - mean)/√(var + eps) over the axes, var without Bessel's correction"})
+	define(Def{ID: NormalizeGrad, Name: "normalize_grad", Family: FusedFamily, Arity: 2, DTypes: f, Infer: pair, Doc: "normalize's transpose (a: gradient, b: normalize's operand)"})
+	define(Def{ID: Attend, Name: "attention", Family: FusedFamily, Arity: -1, DTypes: []dtype.Set{dtype.Floats, dtype.Floats, dtype.Floats, dtype.Floats | dtype.Bools},
+		Doc: "softmax(scale·q·kᵀ + mask)·v: q (…, L, D), k (…, S, D), v (…, S, E), optional mask (…, L, S), float or bool (false: hidden); a fully hidden row gives 0",
+		Infer: func(a Attrs, in []Spec) (Spec, error) {
+			if len(in) != 3 && len(in) != 4 {
+				return Spec{}, Problemf(ErrArgument, "takes q, k, v and perhaps a mask, got %d operands", len(in))
+			}
+			if err := sameDType(in[:3], 0); err != nil {
+				return Spec{}, err
+			}
+			q, k, v := in[0].Shape, in[1].Shape, in[2].Shape
+			r := len(q)
+			if r < 2 || len(k) != r || len(v) != r || !slices.Equal(q[:r-2], k[:r-2]) || !slices.Equal(q[:r-2], v[:r-2]) ||
+				q[r-1] != k[r-1] || k[r-2] != v[r-2] {
+				return Spec{}, Problemf(ErrShape, "q %s, k %s and v %s do not fit: want (…, L, D), (…, S, D), (…, S, E)", ShapeString(q), ShapeString(k), ShapeString(v))
+			}
+			if len(in) == 4 {
+				m := in[3]
+				if want := append(slices.Clone(q[:r-1]), k[r-2]); !slices.Equal(m.Shape, want) {
+					return Spec{}, Problemf(ErrShape, "mask has shape %s; want %s", ShapeString(m.Shape), ShapeString(want))
+				}
+				if m.DType != dtype.Bool && m.DType != in[0].DType {
+					return Spec{}, Problemf(ErrDType, "mask is %s; want bool or %s", m.DType, in[0].DType)
+				}
+			}
+			return Spec{in[0].DType, append(slices.Clone(q[:r-1]), v[r-1])}, nil
+		}})
+}

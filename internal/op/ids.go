@@ -1,0 +1,137 @@
+package op
+
+// The primitives. The files of this package named for the families define them.
+const (
+	Invalid ID = iota
+
+	// Views: view.go.
+	Reshape
+	Permutation
+	Sliced
+	Expand
+	DiagonalView
+
+	// Creation: create.go.
+	Full
+	Arange
+	RandUniform
+	RandNormal
+	RandInt
+	RandBits
+
+	// Unary: unary.go.
+	Copy
+	CastTo
+	Neg
+	Abs
+	Sign
+	Square
+	Sqrt
+	Rsqrt
+	Reciprocal
+	Exp
+	Exp2
+	Expm1
+	Log
+	Log2
+	Log10
+	Log1p
+	Sin
+	Cos
+	Tan
+	Asin
+	Acos
+	Atan
+	Sinh
+	Cosh
+	Tanh
+	Asinh
+	Acosh
+	Atanh
+	Sigmoid
+	Softplus
+	Relu
+	Gelu
+	GeluTanh
+	Silu
+	Erf
+	Floor
+	Ceil
+	Round
+	Trunc
+	Not
+	IsNaN
+	IsInf
+	IsFinite
+
+	// Binary and compare: binary.go.
+	Add
+	Sub
+	Mul
+	Div
+	Pow
+	Maximum
+	Minimum
+	FloorDiv
+	Mod
+	Atan2
+	And
+	Or
+	Xor
+	ReluGrad
+	SigmoidGrad
+	TanhGrad
+	GeluGrad
+	GeluTanhGrad
+	SiluGrad
+	Equal
+	NotEqual
+	Less
+	LessEqual
+	Greater
+	GreaterEqual
+	Where
+
+	// Reductions: reduce.go.
+	Sum
+	Prod
+	Max
+	Min
+	LogSumExp
+	ArgMax
+	ArgMin
+
+	// Matrix product: matmul.go.
+	MatMul
+
+	// Indexing: index.go.
+	Gather
+	Take
+	ScatterAdd
+	IndexAdd
+	Concat
+	Padded
+	CumSum
+	ArgSort
+
+	// Convolution and pooling: conv.go, pool.go.
+	Conv2D
+	ConvGradInput
+	ConvGradWeight
+	MaxPoolIndices
+	MaxPool
+	MaxPoolGrad
+	AvgPool
+	AvgPoolGrad
+
+	// Fused: fused.go.
+	Softmax
+	SoftmaxGrad
+	LogSoftmax
+	LogSoftmaxGrad
+	Normalized
+	NormalizeGrad
+	Attend
+
+	NumOps
+)

@@ -1,0 +1,33 @@
+package op
+
+import (
+	"slices"
+
+	"github.com/locusml/locus/dtype"
+)
+
+func init() {
+	define(Def{ID: MatMul, Name: "matmul", Family: MatMulFamily, Arity: 2, DTypes: []dtype.Set{dtype.Numbers},
+		Doc: "matrix product of the last two axes; leading axes are one batch shape; float16 and bfloat16 accumulate in float32",
+		Infer: func(_ Attrs, in []Spec) (Spec, error) {
+			a, b := in[0].Shape, in[1].Shape
+			if err := sameDType(in, 0); err != nil {
+				return Spec{}, err
+			}
+			if len(a) < 2 || len(b) < 2 {
+				return Spec{}, Problemf(ErrShape, "wants matrices, got shapes %s and %s", ShapeString(a), ShapeString(b))
+			}
+			m, k, k2, n := a[len(a)-2], a[len(a)-1], b[len(b)-2], b[len(b)-1]
+			if k != k2 {
+				return Spec{}, Problemf(ErrShape, "inner sizes differ: %s has %d columns, %s has %d rows", ShapeString(a), k, ShapeString(b), k2)
+			}
+			if !slices.Equal(a[:len(a)-2], b[:len(b)-2]) {
+				return Spec{}, Problemf(ErrShape, "batch shapes differ: %s and %s", ShapeString(a), ShapeString(b))
+			}
+			return Spec{in[0].DType, append(slices.Clone(a[:len(a)-1]), n)}, checkProduct(m, n, a[:len(a)-2])
+		}})
+}
+
+func checkProduct(m, n int, batch []int) error {
+	return CheckShape(append(slices.Clone(batch), m, n))
+}

@@ -1,0 +1,173 @@
+// Package op is the table of primitive operations: for each its name, how many
+// operands it takes, which element types, and the rule that gives the shape
+// and element type of its result. Everything that Locus can compute is one of
+// these or composed from them.
+//
+// The table knows nothing of memory or devices. Package locus checks a call
+// against it once, before any backend is involved; a backend looks kernels up
+// by [ID] and may trust what the rule has checked.
+package op
+
+import (
+	"fmt"
+
+	"github.com/locusml/locus/dtype"
+)
+
+// MaxRank is the largest number of dimensions of a tensor.
+const MaxRank = 8
+
+// ID names a primitive. IDs index arrays; they are not stable between versions.
+type ID uint8
+
+// Family groups primitives that share a rule and the shape of their kernels.
+type Family uint8
+
+// The families.
+const (
+	ViewFamily    Family = iota + 1 // shares its operand's memory; has no kernel
+	CreateFamily                    // no operands; [Create] or [Random] attributes
+	UnaryFamily                     // one element in, one out
+	BinaryFamily                    // two operands broadcast together
+	CompareFamily                   // like binary, result is bool
+	TernaryFamily                   // Where
+	ReduceFamily                    // over a set of axes, which stay with size 1
+	IndexFamily                     // gather, scatter, concat, pad, sort, scans
+	MatMulFamily
+	ConvFamily
+	PoolFamily
+	FusedFamily // also defined by a composition of other ops; a backend may leave it out
+)
+
+var familyNames = [...]string{"", "view", "create", "unary", "binary", "compare", "ternary", "reduce", "index", "matmul", "conv", "pool", "fused"}
+
+func (f Family) String() string { return familyNames[f] }
+
+// Spec is what a rule knows of a tensor. Shapes are never written to.
+type Spec struct {
+	DType dtype.DType
+	Shape []int
+}
+
+// Attrs are the parameters of a call that are not tensors. Each op documents
+// which of the attribute types of this package it takes; ops without
+// parameters take nil. All of them are comparable with ==.
+type Attrs any
+
+// Def describes one primitive.
+type Def struct {
+	ID     ID
+	Name   string // as in messages and the docs: "add"
+	Family Family
+	Arity  int         // number of operands; -1 means one or more
+	DTypes []dtype.Set // accepted types of operand i (the last entry serves the rest)
+	Doc    string      // one line: what it computes
+
+	// Infer gives the result's spec, or a *[Problem]. Operand count and element
+	// types have been checked, and operands of the broadcast families have
+	// been expanded to one shape.
+	Infer func(a Attrs, in []Spec) (Spec, error)
+}
+
+// String gives the op's name.
+func (d *Def) String() string { return d.Name }
+
+// Broadcasts reports whether the operands are broadcast to one shape before
+// the rule and the kernel see them.
+func (d *Def) Broadcasts() bool {
+	return d.Family == BinaryFamily || d.Family == CompareFamily || d.Family == TernaryFamily
+}
+
+// Accepts gives the element types that operand i may have.
+func (d *Def) Accepts(i int) dtype.Set {
+	if len(d.DTypes) == 0 {
+		return dtype.Any
+	}
+	return d.DTypes[min(i, len(d.DTypes)-1)]
+}
+
+// String gives the op's name.
+func (id ID) String() string {
+	if int(id) < len(table) && table[id].Name != "" {
+		return table[id].Name
+	}
+	return fmt.Sprintf("op(%d)", uint8(id))
+}
+
+// Get gives the description of id.
+func Get(id ID) *Def { return &table[id] }
+
+// All lists the table in order.
+func All() []*Def {
+	var l []*Def
+	for i := range table {
+		if table[i].Name != "" {
+			l = append(l, &table[i])
+		}
+	}
+	return l
+}
+
+// ByName finds a primitive by its name.
+func ByName(name string) (*Def, bool) {
+	for i := range table {
+		if table[i].Name == name {
+			return &table[i], true
+		}
+	}
+	return nil, false
+}
+
+var table [NumOps]Def
+
+func define(d Def) {
+	if table[d.ID].Name != "" {
+		panic("op: " + d.Name + " defined twice")
+	}
+	table[d.ID] = d
+}
+
+// Check applies the parts of the table that every op shares (operand count,
+// element types, and for families whose operands must agree, that they do) and
+// then the op's own rule.
+func Check(id ID, a Attrs, in []Spec) (Spec, error) {
+	d := &table[id]
+	if d.Arity >= 0 && len(in) != d.Arity || d.Arity < 0 && len(in) == 0 {
+		return Spec{}, Problemf(ErrArgument, "takes %d operands, got %d", max(d.Arity, 1), len(in))
+	}
+	for i, s := range in {
+		if set := d.Accepts(i); !set.Has(s.DType) {
+			p := Problemf(ErrDType, "operand %d has dtype %s; %s accepts %s", i, s.DType, d.Name, set)
+			if set.Has(dtype.Float32) && !s.DType.IsFloat() {
+				p.Fix = "cast it first: .Cast(locus.Float32)"
+			}
+			return Spec{}, p
+		}
+	}
+	return d.Infer(a, in)
+}
+
+// SameDType is the check of ops whose operands, from number `from` on, must
+// agree in element type.
+func sameDType(in []Spec, from int) error {
+	for i := from + 1; i < len(in); i++ {
+		if in[i].DType != in[from].DType {
+			return &Problem{Kind: ErrDType,
+				Msg: fmt.Sprintf("operand %d is %s, operand %d is %s; as in Go, numbers of two types do not mix without a conversion", from, in[from].DType, i, in[i].DType),
+				Fix: fmt.Sprintf("convert one of them, for example operand %d with .Cast(locus.%s)", i, ConstName(in[from].DType))}
+		}
+	}
+	return nil
+}
+
+// ConstName is the Go constant's name of a dtype: "Float32".
+func ConstName(d dtype.DType) string {
+	switch d {
+	case dtype.BFloat16:
+		return "BFloat16"
+	case dtype.Invalid:
+		return "Invalid"
+	}
+	s := d.String()
+	return string(s[0]-'a'+'A') + s[1:]
+}

@@ -1,0 +1,43 @@
+package op
+
+import "github.com/locusml/locus/dtype"
+
+func init() {
+	reduce := func(id ID, name string, set dtype.Set, doc string, empty bool) {
+		define(Def{ID: id, Name: name, Family: ReduceFamily, Arity: 1, DTypes: []dtype.Set{set}, Doc: doc,
+			Infer: func(a Attrs, in []Spec) (Spec, error) {
+				axes := a.(Reduce).Axes
+				out := make([]int, len(in[0].Shape))
+				for i, n := range in[0].Shape {
+					out[i] = n
+					if axes.Has(i) {
+						out[i] = 1
+						if n == 0 && !empty {
+							return Spec{}, Problemf(ErrShape, "%s over axis %d of shape %s, which is empty, has no value", name, i, ShapeString(in[0].Shape))
+						}
+					}
+				}
+				return Spec{in[0].DType, out}, nil
+			}})
+	}
+	reduce(Sum, "sum", dtype.Numbers, "the sum; 0 if empty; float16 and bfloat16 accumulate in float32", true)
+	reduce(Prod, "prod", dtype.Numbers, "the product; 1 if empty", true)
+	reduce(Max, "max", dtype.Any, "the largest; NaN if one is NaN; of bools: any", false)
+	reduce(Min, "min", dtype.Any, "the smallest; NaN if one is NaN; of bools: all", false)
+	reduce(LogSumExp, "logsumexp", dtype.Floats, "log Σ eˣ without overflow; -∞ if empty", true)
+
+	arg := func(id ID, name, doc string) {
+		define(Def{ID: id, Name: name, Family: ReduceFamily, Arity: 1, DTypes: []dtype.Set{dtype.Numbers}, Doc: doc,
+			Infer: func(a Attrs, in []Spec) (Spec, error) {
+				ax := a.(Axis).Axis
+				out := append([]int(nil), in[0].Shape...)
+				if out[ax] == 0 {
+					return Spec{}, Problemf(ErrShape, "%s over axis %d of shape %s, which is empty, has no value", name, ax, ShapeString(out))
+				}
+				out[ax] = 1
+				return Spec{dtype.Int64, out}, nil
+			}})
+	}
+	arg(ArgMax, "argmax", "position of the first largest along the axis; the first NaN counts as largest; int64")
+	arg(ArgMin, "argmin", "position of the first smallest along the axis; the first NaN counts as smallest; int64")
+}
