@@ -1,0 +1,220 @@
+package pool
+
+import (
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+func withThreads(t testing.TB, n int) {
+	t.Helper()
+	old := SetThreads(n)
+	t.Cleanup(func() { SetThreads(old) })
+}
+
+func TestForCoversEveryIndexOnceInFixedChunks(t *testing.T) {
+	for _, threads := range []int{1, 2, 3, 8} {
+		withThreads(t, threads)
+		for _, n := range []int{0, 1, 2, 7, 64, 1000} {
+			for _, grain := range []int{-1, 0, 1, 3, 64, 2000} {
+				hits := make([]atomic.Int32, n)
+				g := max(grain, 1)
+				For(n, grain, func(lo, hi int) {
+					if lo%g != 0 || hi != min(lo+g, n) {
+						t.Errorf("n=%d grain=%d: chunk [%d,%d)", n, grain, lo, hi)
+					}
+					for i := lo; i < hi; i++ {
+						hits[i].Add(1)
+					}
+				})
+				for i := range hits {
+					if hits[i].Load() != 1 {
+						t.Fatalf("threads=%d n=%d grain=%d: index %d ran %d times", threads, n, grain, i, hits[i].Load())
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestNestedAndConcurrentLoops(t *testing.T) {
+	withThreads(t, 4)
+	var wg sync.WaitGroup
+	var total atomic.Int64
+	for range 16 {
+		wg.Go(func() {
+			for range 50 {
+				For(8, 1, func(lo, hi int) {
+					For(16, 2, func(lo, hi int) { total.Add(int64(hi - lo)) })
+				})
+			}
+		})
+	}
+	wg.Wait()
+	if got := total.Load(); got != 16*50*8*16 {
+		t.Fatalf("counted %d", got)
+	}
+}
+
+func TestHelpersNeverExceedTheLimit(t *testing.T) {
+	withThreads(t, 3)
+	before := runtime.NumGoroutine()
+	var wg sync.WaitGroup
+	const callers = 10
+	var most atomic.Int64
+	for range callers {
+		wg.Go(func() {
+			For(200, 1, func(lo, hi int) {
+				if g := int64(runtime.NumGoroutine()); g > most.Load() {
+					most.Store(g)
+				}
+				time.Sleep(10 * time.Microsecond)
+			})
+		})
+	}
+	wg.Wait()
+	if most.Load() > int64(before+callers+2) {
+		t.Fatalf("saw %d goroutines from %d before, %d callers and 2 helpers", most.Load(), before, callers)
+	}
+}
+
+func TestNoGoroutineLeft(t *testing.T) {
+	old := SetThreads(1)
+	defer SetThreads(old)
+	base := settle(t, -1)
+	SetThreads(6)
+	for range 100 {
+		For(100, 1, func(lo, hi int) { runtime.Gosched() })
+	}
+	if g := runtime.NumGoroutine(); g > base+5 {
+		t.Fatalf("%d goroutines, want at most %d", g, base+5)
+	}
+	SetThreads(1)
+	settle(t, base)
+}
+
+// settle waits until the number of goroutines is want (or, for -1, steady).
+func settle(t *testing.T, want int) int {
+	t.Helper()
+	g := runtime.NumGoroutine()
+	for range 200 {
+		time.Sleep(5 * time.Millisecond)
+		if n := runtime.NumGoroutine(); n == want || want < 0 && n == g {
+			return n
+		} else {
+			g = n
+		}
+	}
+	t.Fatalf("%d goroutines remain, want %d", g, want)
+	return 0
+}
+
+func TestPanicReachesTheCaller(t *testing.T) {
+	for _, threads := range []int{1, 4} {
+		withThreads(t, threads)
+		for range 50 {
+			func() {
+				defer func() {
+					if got := fmt.Sprint(recover()); got != "boom 7" {
+						t.Fatalf("recovered %q", got)
+					}
+				}()
+				For(64, 1, func(lo, hi int) {
+					if lo == 7 {
+						panic("boom 7")
+					}
+				})
+				t.Fatal("For returned")
+			}()
+			// The pool must still work.
+			var sum atomic.Int64
+			For(64, 1, func(lo, hi int) { sum.Add(int64(lo)) })
+			if sum.Load() != 64*63/2 {
+				t.Fatal("loop after a panic lost chunks")
+			}
+		}
+	}
+}
+
+func TestGoexitInABodyDoesNotBreakThePool(t *testing.T) {
+	withThreads(t, 2)
+	for range 20 {
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			defer func() { recover() }()
+			For(2, 1, func(lo, hi int) {
+				if lo == 0 { // give a helper the time to take the other chunk
+					time.Sleep(time.Millisecond)
+					return
+				}
+				runtime.Goexit()
+			})
+		}()
+		<-ended
+		var sum atomic.Int64
+		For(64, 1, func(lo, hi int) { sum.Add(int64(lo)) })
+		if sum.Load() != 64*63/2 {
+			t.Fatal("a loop lost chunks")
+		}
+	}
+}
+
+func TestSetThreads(t *testing.T) {
+	old := SetThreads(5)
+	if Threads() != 5 {
+		t.Fatalf("Threads() = %d", Threads())
+	}
+	if got := SetThreads(0); got != 5 {
+		t.Fatalf("SetThreads gave back %d", got)
+	}
+	if Threads() != defaultThreads() {
+		t.Fatalf("Threads() = %d, want the default %d", Threads(), defaultThreads())
+	}
+	SetThreads(old)
+	t.Setenv("LOCUS_THREADS", "3")
+	if defaultThreads() != 3 {
+		t.Fatal("LOCUS_THREADS is not read")
+	}
+	t.Setenv("LOCUS_THREADS", "nonsense")
+	if defaultThreads() != runtime.GOMAXPROCS(0) {
+		t.Fatal("a malformed LOCUS_THREADS is not ignored")
+	}
+}
+
+func BenchmarkFanOut(b *testing.B) {
+	for _, threads := range []int{1, 2} {
+		b.Run(fmt.Sprint(threads), func(b *testing.B) {
+			withThreads(b, threads)
+			b.ReportAllocs()
+			for b.Loop() {
+				For(2, 1, func(lo, hi int) {})
+			}
+		})
+	}
+}
+
+// BenchmarkFanOutBusy has both threads truly take a share of about 2 µs.
+func BenchmarkFanOutBusy(b *testing.B) {
+	for _, threads := range []int{1, 2} {
+		b.Run(fmt.Sprint(threads), func(b *testing.B) {
+			withThreads(b, threads)
+			for b.Loop() {
+				For(8, 1, func(lo, hi int) { pause(100) })
+			}
+		})
+	}
+}
+
+func BenchmarkFanOutAfterIdle(b *testing.B) {
+	withThreads(b, 2)
+	for b.Loop() {
+		b.StopTimer()
+		time.Sleep(200 * time.Microsecond)
+		b.StartTimer()
+		For(2, 1, func(lo, hi int) {})
+	}
+}
