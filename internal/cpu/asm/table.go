@@ -1,0 +1,176 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+)
+
+// A fn is one function of package vec. The table drives both the assembly and
+// the Go file that dispatches between it and the plain Go version.
+type fn struct {
+	name  string // without the type suffix, e.g. Add
+	doc   string // what it does, after the name
+	class string
+	types string // "F32", "F64", or both; "" for names that carry no suffix
+	asm   string // types with assembly
+	go_   string // the plain Go function
+	emit  func(v *vk)
+}
+
+// A class is a signature shape. T stands for the element type.
+type class struct {
+	params, result string // of the Go function
+	length         string // slice whose length counts
+	others         string // slices that must be at least as long, comma-separated
+	asmParams      string
+	call           string // arguments to the assembly
+	goCall         string
+	empty          string // what to return when there is nothing to do
+}
+
+var classes = map[string]class{
+	"unary":     {"dst, a []T", "", "dst", "a", "dst, a *T, n int", "&dst[0], &a[0], n", "dst, a", ""},
+	"binary":    {"dst, a, b []T", "", "dst", "a,b", "dst, a, b *T, n int", "&dst[0], &a[0], &b[0], n", "dst, a, b", ""},
+	"scalar":    {"dst, a []T, s T", "", "dst", "a", "dst, a *T, s T, n int", "&dst[0], &a[0], s, n", "dst, a, s", ""},
+	"scalar2":   {"dst, a []T, s, t T", "", "dst", "a", "dst, a *T, s, t T, n int", "&dst[0], &a[0], s, t, n", "dst, a, s, t", ""},
+	"axpy":      {"dst []T, s T, x []T", "", "dst", "x", "dst, a *T, s T, n int", "&dst[0], &x[0], s, n", "dst, s, x", ""},
+	"ternary":   {"dst, a, b, c []T", "", "dst", "a,b,c", "dst, a, b, c *T, n int", "&dst[0], &a[0], &b[0], &c[0], n", "dst, a, b, c", ""},
+	"compare":   {"dst []uint8, a, b []T", "", "dst", "a,b", "dst *uint8, a, b *T, n int", "&dst[0], &a[0], &b[0], n", "dst, a, b", ""},
+	"compareS":  {"dst []uint8, a []T, s T", "", "dst", "a", "dst *uint8, a *T, s T, n int", "&dst[0], &a[0], s, n", "dst, a, s", ""},
+	"select":    {"dst []T, mask []uint8, a, b []T", "", "dst", "mask,a,b", "dst *T, mask *uint8, a, b *T, n int", "&dst[0], &mask[0], &a[0], &b[0], n", "dst, mask, a, b", ""},
+	"reduce":    {"a []T", "float64", "a", "", "a *T, n int", "&a[0], n", "a", "return 0"},
+	"reduce2":   {"a []T", "(sum, sumsq float64)", "a", "", "a *T, n int", "&a[0], n", "a", "return 0, 0"},
+	"reduceS64": {"a []T, mean float64", "float64", "a", "", "a *T, s float64, n int", "&a[0], mean, n", "a, mean", "return 0"},
+	"dot":       {"a, b []T", "float64", "a", "b", "a, b *T, n int", "&a[0], &b[0], n", "a, b", "return 0"},
+	"reduceMax": {"a []T", "T", "a", "", "a *T, n int", "&a[0], n", "a", "return T(math.Inf(-1))"},
+	"reduceMin": {"a []T", "T", "a", "", "a *T, n int", "&a[0], n", "a", "return T(math.Inf(1))"},
+	"sumExp":    {"a []T, m T", "float64", "a", "", "a *T, s T, n int", "&a[0], m, n", "a, m", "return 0"},
+	"expSub":    {"dst, a []T, m T", "float64", "dst", "a", "dst, a *T, s T, n int", "&dst[0], &a[0], m, n", "dst, a, m", "return 0"},
+	"from16":    {"dst []float32, a []uint16", "", "dst", "a", "dst *float32, a *uint16, n int", "&dst[0], &a[0], n", "dst, a", ""},
+	"to16":      {"dst []uint16, a []float32", "", "dst", "a", "dst *uint16, a *float32, n int", "&dst[0], &a[0], n", "dst, a", ""},
+	"from8":     {"dst []float32, a []uint8", "", "dst", "a", "dst *float32, a *uint8, n int", "&dst[0], &a[0], n", "dst, a", ""},
+	"from32":    {"dst []float32, a []int32", "", "dst", "a", "dst *float32, a *int32, n int", "&dst[0], &a[0], n", "dst, a", ""},
+	"from64":    {"dst []float32, a []int64", "", "dst", "a", "dst *float32, a *int64, n int", "&dst[0], &a[0], n", "dst, a", ""},
+}
+
+func goType(t string) string {
+	if t == "F64" {
+		return "float64"
+	}
+	return "float32"
+}
+
+// subst puts the element type in place of the word T.
+func subst(s, t string) string {
+	for _, r := range []string{"[]T", "*T", " T", "(T"} {
+		s = strings.ReplaceAll(s, r, r[:len(r)-1]+goType(t))
+	}
+	if strings.HasPrefix(s, "T(") {
+		s = goType(t) + s[1:]
+	}
+	if s == "T" {
+		s = goType(t)
+	}
+	return s
+}
+
+func lower(s string) string {
+	// Leading capitals that begin an acronym or type name fall together.
+	if strings.HasPrefix(s, "BF16") || strings.HasPrefix(s, "F16") || strings.HasPrefix(s, "F32") || strings.HasPrefix(s, "U8") || strings.HasPrefix(s, "I32") || strings.HasPrefix(s, "I64") {
+		i := strings.Index(s, "To")
+		return strings.ToLower(s[:i]) + s[i:]
+	}
+	return strings.ToLower(s[:1]) + s[1:]
+}
+
+func (f fn) typesList() []string {
+	if f.types == "" {
+		return []string{""}
+	}
+	return strings.Fields(f.types)
+}
+
+func (f fn) hasAsm(t string) bool {
+	if f.emit == nil {
+		return false
+	}
+	if t == "" {
+		return f.asm != "none"
+	}
+	for _, s := range strings.Fields(f.asm) {
+		if s == t {
+			return true
+		}
+	}
+	return false
+}
+
+// asmName is the assembly function for element type t at a level.
+func (f fn) asmName(t, level string) string { return lower(f.name) + t + level }
+
+func (f fn) asmResult() string {
+	c := classes[f.class]
+	return c.result
+}
+
+func vecDispatch() []byte {
+	var w bytes.Buffer
+	fmt.Fprintf(&w, "package vec\n\nimport \"math\"\n\n")
+	for _, f := range table {
+		c, ok := classes[f.class]
+		if !ok {
+			panic(f.class)
+		}
+		for _, t := range f.typesList() {
+			doc := f.doc
+			if t == "F64" && strings.Contains(f.types, "F32") {
+				doc = "is " + f.name + "F32 for float64."
+			}
+			fmt.Fprintf(&w, "// %s%s %s\n", f.name, t, doc)
+			fmt.Fprintf(&w, "func %s%s(%s) %s {\n", f.name, t, subst(c.params, t), subst(c.result, t))
+			fmt.Fprintf(&w, "n := len(%s)\nif n == 0 {\n%s\n}\n", c.length, strings.TrimSuffix("return "+subst(strings.TrimPrefix(c.empty, "return "), t), " "))
+			args := c.goCall
+			for _, o := range strings.Split(c.others, ",") {
+				if o != "" {
+					fmt.Fprintf(&w, "%s = %s[:n]\n", o, o)
+				}
+			}
+			ret := ""
+			if c.result != "" {
+				ret = "return "
+			}
+			if f.hasAsm(t) {
+				fmt.Fprintf(&w, "switch level {\n")
+				for _, l := range []string{"AVX512", "AVX2"} {
+					fmt.Fprintf(&w, "case %s:\n%s%s(%s)\n", l, ret, f.asmName(t, l), c.call)
+					if ret == "" {
+						fmt.Fprintf(&w, "return\n")
+					}
+				}
+				fmt.Fprintf(&w, "}\n")
+			}
+			fmt.Fprintf(&w, "%s%s(%s)\n}\n\n", ret, f.go_, args)
+		}
+	}
+	return w.Bytes()
+}
+
+// vecOther declares the assembly functions where there is no assembly; they
+// are never called because level is the constant Generic there.
+func vecOther() []byte {
+	var w bytes.Buffer
+	fmt.Fprintf(&w, "//go:build !amd64\n\npackage vec\n\n")
+	for _, f := range table {
+		c := classes[f.class]
+		for _, t := range f.typesList() {
+			if !f.hasAsm(t) {
+				continue
+			}
+			for _, l := range []string{"AVX2", "AVX512"} {
+				fmt.Fprintf(&w, "func %s(%s) %s { panic(\"unreachable\") }\n", f.asmName(t, l), subst(c.asmParams, t), subst(f.asmResult(), t))
+			}
+		}
+	}
+	return w.Bytes()
+}

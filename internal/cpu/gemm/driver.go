@@ -1,0 +1,341 @@
+package gemm
+
+import (
+	"fmt"
+	"sync"
+	"unsafe"
+
+	"github.com/locusml/locus/internal/cpu/pool"
+	"github.com/locusml/locus/internal/cpu/vec"
+)
+
+// problem is one product with everything a worker needs to know.
+type problem[T Float] struct {
+	ks      *kernels[T]
+	m, n, k int
+	a, b    source[T]
+	c       []T
+	ldc     int
+	ep      Epilogue[T]
+}
+
+// scratch is what one worker needs; it lives on the heap because kernels are
+// called through pointers.
+type scratch[T Float] struct {
+	t tile
+	a []T
+}
+
+var (
+	scratch32 = sync.Pool{New: func() any { return new(scratch[float32]) }}
+	scratch64 = sync.Pool{New: func() any { return new(scratch[float64]) }}
+	buffers32 = sync.Pool{New: func() any { return new([]float32) }}
+	buffers64 = sync.Pool{New: func() any { return new([]float64) }}
+)
+
+func scratches[T Float]() *sync.Pool {
+	if unsafe.Sizeof(T(0)) == 4 {
+		return &scratch32
+	}
+	return &scratch64
+}
+
+func buffers[T Float]() *sync.Pool {
+	if unsafe.Sizeof(T(0)) == 4 {
+		return &buffers32
+	}
+	return &buffers64
+}
+
+// grow returns *p with length n, reallocated if it is too short.
+func grow[T any](p *[]T, n int) []T {
+	if cap(*p) < n {
+		*p = make([]T, n)
+	}
+	return (*p)[:n]
+}
+
+func check[T Float](m, n, k int, a, b source[T], c []T, ldc int, ep *Epilogue[T]) {
+	if m < 0 || n < 0 || k < 0 {
+		panic(fmt.Sprintf("gemm: negative size %d×%d×%d", m, n, k))
+	}
+	if m == 0 || n == 0 {
+		return
+	}
+	if m > 1 && ldc < n || len(c) < (m-1)*ldc+n {
+		panic(fmt.Sprintf("gemm: C of %d elements with row stride %d cannot hold %d×%d", len(c), ldc, m, n))
+	}
+	if k > 0 {
+		a.check("A", m, k)
+		b.check("B", k, n)
+	}
+	if ep.Bias != nil && len(ep.Bias) < n {
+		panic(fmt.Sprintf("gemm: %d biases for %d columns", len(ep.Bias), n))
+	}
+	if ep.RowBias != nil && len(ep.RowBias) < m {
+		panic(fmt.Sprintf("gemm: %d biases for %d rows", len(ep.RowBias), m))
+	}
+}
+
+func (s source[T]) check(name string, rows, cols int) {
+	if s.row < 0 || s.col < 0 {
+		panic("gemm: negative stride in " + name)
+	}
+	have := len(s.data)
+	if s.format != 0 {
+		have = len(s.bits)
+	}
+	if need := (rows-1)*s.row + (cols-1)*s.col + 1; have < need {
+		panic(fmt.Sprintf("gemm: %s has %d elements, %d×%d with strides %d, %d needs %d", name, have, rows, cols, s.row, s.col, need))
+	}
+}
+
+func run[T Float](ks *kernels[T], m, n, k int, a, b source[T], c []T, ldc int, ep *Epilogue[T]) {
+	var e Epilogue[T]
+	if ep != nil {
+		e = *ep
+	}
+	if e.Alpha == 0 {
+		e.Alpha = 1
+	}
+	check(m, n, k, a, b, c, ldc, &e)
+	if m == 0 || n == 0 {
+		return
+	}
+	p := &problem[T]{ks: ks, m: m, n: n, k: k, a: a, b: b, c: c, ldc: ldc, ep: e}
+	switch {
+	case k == 0:
+		p.empty()
+	case p.small():
+		p.direct()
+	default:
+		p.blocked()
+	}
+}
+
+// empty handles k == 0: C = act(beta*C + bias).
+func (p *problem[T]) empty() {
+	for i := range p.m {
+		row := p.c[i*p.ldc:][:p.n]
+		for j := range row {
+			var v T
+			if p.ep.Beta != 0 {
+				v = p.ep.Beta * row[j]
+			}
+			if p.ep.Bias != nil {
+				v += p.ep.Bias[j]
+			}
+			if p.ep.RowBias != nil {
+				v += p.ep.RowBias[i]
+			}
+			if p.ep.Act == ReLU && v < 0 {
+				v = 0
+			}
+			row[j] = v
+		}
+	}
+	p.activate(0, p.m, 0, p.n)
+}
+
+// activate applies the activations that are not part of the kernels.
+func (p *problem[T]) activate(i0, i1, j0, j1 int) {
+	if p.ep.Act == None || p.ep.Act == ReLU {
+		return
+	}
+	for i := i0; i < i1; i++ {
+		activateRow(p.ep.Act, p.c[i*p.ldc+j0:i*p.ldc+j1])
+	}
+}
+
+func activateRow[T Float](act Activation, row []T) {
+	switch r := any(row).(type) {
+	case []float32:
+		switch act {
+		case GELU:
+			vec.GeluF32(r, r)
+		case GELUTanh:
+			vec.GeluTanhF32(r, r)
+		case SiLU:
+			vec.SiluF32(r, r)
+		case Sigmoid:
+			vec.SigmoidF32(r, r)
+		case Tanh:
+			vec.TanhF32(r, r)
+		}
+	case []float64:
+		for i, x := range r {
+			r[i] = activate64(act, x)
+		}
+	}
+}
+
+// begin fills in what all tiles of a k-block share.
+func (p *problem[T]) begin(t *tile, pc, kc int) {
+	t.k = kc
+	t.alpha = toBits(p.ep.Alpha)
+	t.flags = 0
+	switch {
+	case pc > 0:
+		t.flags |= flagBeta
+		t.beta = toBits(T(1))
+	case p.ep.Beta != 0:
+		t.flags |= flagBeta
+		t.beta = toBits(p.ep.Beta)
+	}
+	if pc+kc == p.k && p.ep.Act == ReLU {
+		t.flags |= flagReLU
+	}
+	t.ldc = p.ldc * int(unsafe.Sizeof(T(0)))
+}
+
+// column computes rows [i0, i1) of the w columns from j of C for the k-block
+// [pc, pc+kc), w at most nr. a and b point at the first row of A and the first
+// column of B there.
+func (p *problem[T]) column(t *tile, a, b unsafe.Pointer, rowA, colA, stepA, rowB int, packed bool, i0, i1, j, w, pc, kc int) {
+	ks := p.ks
+	es := int(unsafe.Sizeof(T(0)))
+	nv := (w-1)/ks.lanes + 1
+	t.tail = w - (nv-1)*ks.lanes
+	fs := ks.full
+	if t.tail < ks.lanes {
+		fs = ks.edge
+	}
+	t.b, t.rowA, t.colA, t.rowB = b, rowA, colA, rowB
+	last := pc+kc == p.k
+	t.bias = nil
+	if last && p.ep.Bias != nil {
+		t.bias = unsafe.Pointer(&p.ep.Bias[j])
+	}
+	rows := i1 - i0
+	if full := rows / ks.mr; full > 0 {
+		t.a, t.c = a, unsafe.Pointer(&p.c[i0*p.ldc+j])
+		t.tiles, t.stepA, t.stepC = full, stepA, ks.mr*t.ldc
+		p.rowBias(t, i0, last, es)
+		if packed && w == ks.nr() {
+			t.run(ks.packed)
+		} else {
+			t.run(fs[ks.mr-1][nv-1])
+		}
+	}
+	if h := rows % ks.mr; h > 0 {
+		full := rows - h
+		t.a, t.c = unsafe.Add(a, full/ks.mr*stepA), unsafe.Pointer(&p.c[(i0+full)*p.ldc+j])
+		t.tiles = 1
+		p.rowBias(t, i0+full, last, es)
+		t.run(fs[h-1][nv-1])
+	}
+}
+
+func (p *problem[T]) rowBias(t *tile, i int, last bool, es int) {
+	t.rowBias, t.stepBias = nil, 0
+	if last && p.ep.RowBias != nil {
+		t.rowBias, t.stepBias = unsafe.Pointer(&p.ep.RowBias[i]), p.ks.mr*es
+	}
+}
+
+// small reports whether packing would cost more than it saves.
+func (p *problem[T]) small() bool {
+	return p.a.format == 0 && p.b.format == 0 && (p.b.col == 1 || p.n == 1) &&
+		(p.m <= 24 || p.m*p.n*p.k <= 160*160*160)
+}
+
+// directK bounds the depth of one pass of the direct path, so that the panel
+// of B in use stays in the L1 and L2 caches and sums stay short.
+const directK = 512
+
+// direct runs the kernels on A and B where they lie.
+func (p *problem[T]) direct() {
+	g := p.grid()
+	p.each(g, func(s *scratch[T], i0, i1, j0, j1 int) {
+		es := int(unsafe.Sizeof(T(0)))
+		nr := p.ks.nr()
+		for pc := 0; pc < p.k; pc += directK {
+			kc := min(directK, p.k-pc)
+			p.begin(&s.t, pc, kc)
+			a := unsafe.Pointer(&p.a.data[i0*p.a.row+pc*p.a.col])
+			for j := j0; j < j1; j += nr {
+				b := unsafe.Pointer(&p.b.data[pc*p.b.row+j])
+				p.column(&s.t, a, b, p.a.row*es, p.a.col*es, p.ks.mr*p.a.row*es, p.b.row*es,
+					false, i0, i1, j, min(nr, j1-j), pc, kc)
+			}
+		}
+		p.activate(i0, i1, j0, j1)
+	})
+}
+
+// A grid divides C into blocks of rows × columns elements.
+type grid struct{ rows, cols int }
+
+// grid picks blocks of whole tiles: about three per thread where the product
+// is large enough to pay for handing them out. The division has no influence
+// on the results.
+func (p *problem[T]) grid() grid {
+	const flopsPerTask = 200_000
+	mr, nr := p.ks.mr, p.ks.nr()
+	tasks := min(3*pool.Threads(), p.m*p.n*p.k/(flopsPerTask/2))
+	if tasks <= 1 || pool.Threads() == 1 {
+		return grid{p.m, p.n}
+	}
+	ti, tj := (p.m+mr-1)/mr, (p.n+nr-1)/nr
+	gi := min(ti, tasks)
+	gj := min(tj, (tasks+gi-1)/gi)
+	return grid{(ti + gi - 1) / gi * mr, (tj + gj - 1) / gj * nr}
+}
+
+// each calls f for the blocks of a grid over C, in parallel.
+func (p *problem[T]) each(g grid, f func(s *scratch[T], i0, i1, j0, j1 int)) {
+	gi, gj := (p.m+g.rows-1)/g.rows, (p.n+g.cols-1)/g.cols
+	pool.For(gi*gj, 1, func(lo, hi int) {
+		s := scratches[T]().Get().(*scratch[T])
+		for q := lo; q < hi; q++ {
+			i, j := q/gj*g.rows, q%gj*g.cols
+			f(s, i, min(i+g.rows, p.m), j, min(j+g.cols, p.n))
+		}
+		scratches[T]().Put(s)
+	})
+}
+
+// blocked packs A and B and runs the kernels on the packed panels.
+func (p *problem[T]) blocked() {
+	ks := p.ks
+	nr, mr := ks.nr(), ks.mr
+	es := int(unsafe.Sizeof(T(0)))
+	bt := p.b.transposed()
+	bp := buffers[T]().Get().(*[]T)
+	buf := grow(bp, (min(ks.nc, p.n)+nr-1)/nr*nr*min(ks.kc, p.k)+16)
+	threads := pool.Threads()
+	blocks := (p.m + ks.mc - 1) / ks.mc
+	if threads > 1 {
+		blocks = (max(blocks, 3*threads) + threads - 1) / threads * threads
+	}
+	mc := max(((p.m+blocks-1)/blocks+mr-1)/mr*mr, 4*mr)
+	for jc := 0; jc < p.n; jc += ks.nc {
+		nc := min(ks.nc, p.n-jc)
+		panels := (nc + nr - 1) / nr
+		for pc := 0; pc < p.k; pc += ks.kc {
+			kc := min(ks.kc, p.k-pc)
+			pool.For(panels, max(1, 8192/(nr*kc)), func(lo, hi int) {
+				pack(buf[lo*nr*kc:], bt, jc+lo*nr, min(hi*nr, nc)-lo*nr, pc, kc, nr)
+			})
+			pool.For((p.m+mc-1)/mc, 1, func(lo, hi int) {
+				s := scratches[T]().Get().(*scratch[T])
+				p.begin(&s.t, pc, kc)
+				abuf := grow(&s.a, mc*kc+16)
+				for i0 := lo * mc; i0 < min(hi*mc, p.m); i0 += mc {
+					i1 := min(i0+mc, p.m)
+					pack(abuf, p.a, i0, i1-i0, pc, kc, mr)
+					for q := range panels {
+						j := jc + q*nr
+						p.column(&s.t, unsafe.Pointer(&abuf[0]), unsafe.Pointer(&buf[q*nr*kc]), es, mr*es, mr*kc*es, nr*es,
+							true, i0, i1, j, min(nr, jc+nc-j), pc, kc)
+					}
+					if pc+kc == p.k {
+						p.activate(i0, i1, jc, jc+nc)
+					}
+				}
+				scratches[T]().Put(s)
+			})
+		}
+	}
+	buffers[T]().Put(bp)
+}

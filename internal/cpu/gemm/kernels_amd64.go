@@ -1,0 +1,114 @@
+package gemm
+
+import "github.com/locusml/locus/internal/cpu/vec"
+
+var (
+	kernelsF32 = pickF32(vec.CPU())
+	kernelsF64 = pickF64(vec.CPU())
+)
+
+func pickF32(l vec.Level) *kernels[float32] {
+	switch l {
+	case vec.AVX512:
+		return &avx512F32
+	case vec.AVX2:
+		return &avx2F32
+	}
+	return &genericF32
+}
+
+func pickF64(l vec.Level) *kernels[float64] {
+	switch l {
+	case vec.AVX512:
+		return &avx512F64
+	case vec.AVX2:
+		return &avx2F64
+	}
+	return &genericF64
+}
+
+var avx2F32 = kernels[float32]{
+	name: "avx2", lanes: 8, mr: 6, mc: 168, kc: 256, nc: 4096,
+	full: [][2]func(*byte){
+		{kernF32R1V1AVX2, kernF32R1V2AVX2},
+		{kernF32R2V1AVX2, kernF32R2V2AVX2},
+		{kernF32R3V1AVX2, kernF32R3V2AVX2},
+		{kernF32R4V1AVX2, kernF32R4V2AVX2},
+		{kernF32R5V1AVX2, kernF32R5V2AVX2},
+		{kernF32R6V1AVX2, kernF32R6V2AVX2},
+	},
+	edge: [][2]func(*byte){
+		{kernF32R1V1EdgeAVX2, kernF32R1V2EdgeAVX2},
+		{kernF32R2V1EdgeAVX2, kernF32R2V2EdgeAVX2},
+		{kernF32R3V1EdgeAVX2, kernF32R3V2EdgeAVX2},
+		{kernF32R4V1EdgeAVX2, kernF32R4V2EdgeAVX2},
+		{kernF32R5V1EdgeAVX2, kernF32R5V2EdgeAVX2},
+		{kernF32R6V1EdgeAVX2, kernF32R6V2EdgeAVX2},
+	},
+	packed: kernF32R6V2PackedAVX2,
+}
+
+var avx2F64 = kernels[float64]{
+	name: "avx2", lanes: 4, mr: 6, mc: 96, kc: 256, nc: 2048,
+	full: [][2]func(*byte){
+		{kernF64R1V1AVX2, kernF64R1V2AVX2},
+		{kernF64R2V1AVX2, kernF64R2V2AVX2},
+		{kernF64R3V1AVX2, kernF64R3V2AVX2},
+		{kernF64R4V1AVX2, kernF64R4V2AVX2},
+		{kernF64R5V1AVX2, kernF64R5V2AVX2},
+		{kernF64R6V1AVX2, kernF64R6V2AVX2},
+	},
+	edge: [][2]func(*byte){
+		{kernF64R1V1EdgeAVX2, kernF64R1V2EdgeAVX2},
+		{kernF64R2V1EdgeAVX2, kernF64R2V2EdgeAVX2},
+		{kernF64R3V1EdgeAVX2, kernF64R3V2EdgeAVX2},
+		{kernF64R4V1EdgeAVX2, kernF64R4V2EdgeAVX2},
+		{kernF64R5V1EdgeAVX2, kernF64R5V2EdgeAVX2},
+		{kernF64R6V1EdgeAVX2, kernF64R6V2EdgeAVX2},
+	},
+	packed: kernF64R6V2PackedAVX2,
+}
+
+// Under AVX-512 masked loads and stores cost nothing, so the edge kernels
+// serve whole vectors too.
+var avx512F32 = kernels[float32]{
+	name: "avx512", lanes: 16, mr: 12, mc: 240, kc: 320, nc: 4096,
+	full: avx512TilesF32[:], edge: avx512TilesF32[:],
+	packed: kernF32R12V2PackedAVX512,
+}
+
+var avx512F64 = kernels[float64]{
+	name: "avx512", lanes: 8, mr: 12, mc: 144, kc: 256, nc: 2048,
+	full: avx512TilesF64[:], edge: avx512TilesF64[:],
+	packed: kernF64R12V2PackedAVX512,
+}
+
+var avx512TilesF32 = [...][2]func(*byte){
+	{kernF32R1V1AVX512, kernF32R1V2AVX512},
+	{kernF32R2V1AVX512, kernF32R2V2AVX512},
+	{kernF32R3V1AVX512, kernF32R3V2AVX512},
+	{kernF32R4V1AVX512, kernF32R4V2AVX512},
+	{kernF32R5V1AVX512, kernF32R5V2AVX512},
+	{kernF32R6V1AVX512, kernF32R6V2AVX512},
+	{kernF32R7V1AVX512, kernF32R7V2AVX512},
+	{kernF32R8V1AVX512, kernF32R8V2AVX512},
+	{kernF32R9V1AVX512, kernF32R9V2AVX512},
+	{kernF32R10V1AVX512, kernF32R10V2AVX512},
+	{kernF32R11V1AVX512, kernF32R11V2AVX512},
+	{kernF32R12V1AVX512, kernF32R12V2AVX512},
+}
+
+var avx512TilesF64 = [...][2]func(*byte){
+	{kernF64R1V1AVX512, kernF64R1V2AVX512},
+	{kernF64R2V1AVX512, kernF64R2V2AVX512},
+	{kernF64R3V1AVX512, kernF64R3V2AVX512},
+	{kernF64R4V1AVX512, kernF64R4V2AVX512},
+	{kernF64R5V1AVX512, kernF64R5V2AVX512},
+	{kernF64R6V1AVX512, kernF64R6V2AVX512},
+	{kernF64R7V1AVX512, kernF64R7V2AVX512},
+	{kernF64R8V1AVX512, kernF64R8V2AVX512},
+	{kernF64R9V1AVX512, kernF64R9V2AVX512},
+	{kernF64R10V1AVX512, kernF64R10V2AVX512},
+	{kernF64R11V1AVX512, kernF64R11V2AVX512},
+	{kernF64R12V1AVX512, kernF64R12V2AVX512},
+}

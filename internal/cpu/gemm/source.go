@@ -1,0 +1,41 @@
+package gemm
+
+import "github.com/locusml/locus/internal/cpu/vec"
+
+// half is the format of a 16-bit matrix.
+type half uint8
+
+const (
+	bfloat16 half = 1 + iota
+	float16
+)
+
+// A source is an input matrix: native elements, or 16-bit ones (format != 0)
+// that packing converts.
+type source[T Float] struct {
+	data     []T
+	bits     []uint16
+	format   half
+	row, col int
+}
+
+func nativeSource[T Float](m Mat[T]) source[T] {
+	return source[T]{data: m.Data, row: m.RowStride, col: m.ColStride}
+}
+
+func halfSource(m Mat[uint16], f half) source[float32] {
+	return source[float32]{bits: m.Data, format: f, row: m.RowStride, col: m.ColStride}
+}
+
+func (s source[T]) transposed() source[T] {
+	s.row, s.col = s.col, s.row
+	return s
+}
+
+func widen(dst []float32, src []uint16, f half) {
+	if f == bfloat16 {
+		vec.BF16ToF32(dst, src)
+	} else {
+		vec.F16ToF32(dst, src)
+	}
+}

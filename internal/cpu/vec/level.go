@@ -1,0 +1,67 @@
+// Package vec holds vector primitives on contiguous slices: arithmetic,
+// comparisons, elementary functions, reductions and conversions.
+//
+// Each function runs on one goroutine (callers divide work with package pool),
+// takes its length from dst (or, in a reduction, from its first operand) and
+// panics if another operand is shorter. dst may be the same slice as an
+// operand but must not overlap one in any other way.
+//
+// Float32 elementary functions are within 2 ulp of the exact result over the
+// whole range unless their comment says otherwise, and treat NaN, infinities,
+// signed zeros and denormals as IEEE 754 and C do. Sums, dot products and the
+// like over float32 are accumulated in float64 and returned as float64, so the
+// only error that matters is that of the caller's final rounding.
+package vec
+
+//go:generate sh -c "cd ../asm && go run ."
+
+import (
+	"fmt"
+	"os"
+	"strings"
+)
+
+// A Level is the instruction set the package uses.
+type Level uint8
+
+const (
+	Generic Level = iota // plain Go
+	AVX2                 // AVX2, FMA and F16C
+	AVX512               // AVX-512 F, BW, DQ and VL
+)
+
+func (l Level) String() string {
+	switch l {
+	case AVX2:
+		return "avx2"
+	case AVX512:
+		return "avx512"
+	}
+	return "generic"
+}
+
+// CPU returns the level in use: the best the CPU and operating system support,
+// or a lower one named by the environment variable LOCUS_CPU_LEVEL (generic,
+// avx2 or avx512). A level the machine lacks is ignored.
+func CPU() Level { return level }
+
+// Best returns the highest level this machine supports, whatever is in use.
+func Best() Level { return detect() }
+
+func choose(best Level) Level {
+	name := strings.ToLower(strings.TrimSpace(os.Getenv("LOCUS_CPU_LEVEL")))
+	if name == "" {
+		return best
+	}
+	for l := Generic; l <= AVX512; l++ {
+		if l.String() == name {
+			if l > best {
+				fmt.Fprintf(os.Stderr, "locus: LOCUS_CPU_LEVEL=%s is not supported by this CPU, using %v\n", name, best)
+				return best
+			}
+			return l
+		}
+	}
+	fmt.Fprintf(os.Stderr, "locus: LOCUS_CPU_LEVEL=%s is not one of generic, avx2, avx512, using %v\n", name, best)
+	return best
+}
