@@ -1,0 +1,207 @@
+package sample
+
+import (
+	"math"
+
+	"github.com/locusml/locus/dtype"
+	"github.com/locusml/locus/internal/random"
+)
+
+// Domain is the range from which an operand's values come. Bools are drawn
+// evenly from all domains, integers from the integers that come nearest to what
+// the domain says.
+type Domain uint8
+
+// The domains.
+const (
+	Ordinary   Domain = iota // between -3 and 3
+	Positive                 // between 0.1 and 4
+	NonZero                  // between 0.4 and 3 with either sign
+	Unit                     // between -0.95 and 0.95
+	AboveOne                 // between 1.05 and 5
+	Fraction                 // between 0.05 and 0.95
+	Gentle                   // between 0.8 and 1.2, for long products
+	OffGrid                  // away from integers and their halves
+	Distinct                 // all different, a quarter apart, shuffled
+	Halves                   // multiples of one half, zero and ties included
+	Few                      // -2, -1, 0, 1, 2: many ties
+	Wide                     // magnitudes from 1e-6 to 1e6; integers of the whole range
+	Gaps                     // ordinary with some NaN and infinities
+	Masked                   // ordinary with some -Inf, never the first
+	Special                  // the edge cases one after the other, see specials
+	SpecialRow               // the same, each repeated: with Special all pairs
+	Extremes                 // the edge cases without the infinities
+	Index                    // integers from 0 below the operand's limit
+)
+
+var domainNames = [...]string{"ordinary", "positive", "nonzero", "unit", "above one", "fraction", "gentle", "off grid", "distinct",
+	"halves", "few", "wide", "gaps", "masked", "special", "special rows", "extremes", "index"}
+
+func (v Domain) String() string { return domainNames[v] }
+
+func (v Domain) smooth() bool { return v <= Distinct || v == Index }
+
+// specials are the edge cases of a type: what is not a number, what is
+// infinite, both zeros, the ends of the range, and where elementary functions
+// overflow, underflow, change their algorithm or round halves.
+func specials(d dtype.DType) (floats []float64, ints []int64) {
+	switch d {
+	case dtype.Bool:
+		return nil, []int64{0, 1}
+	case dtype.Uint8:
+		return nil, []int64{0, 1, 2, 3, 7, 100, 127, 128, 255}
+	case dtype.Int32:
+		return nil, []int64{0, 1, -1, 2, -2, 3, -7, 31, 64, 1 << 24, math.MinInt32, math.MaxInt32}
+	case dtype.Int64:
+		return nil, []int64{0, 1, -1, 2, -2, 3, -7, 31, 64, 1 << 24, 1<<53 + 1, math.MinInt64, math.MaxInt64}
+	}
+	var tiny, normal, huge float64
+	switch d {
+	case dtype.Float16:
+		tiny, normal, huge = 0x1p-24, 0x1p-14, 65504
+	case dtype.BFloat16:
+		tiny, normal, huge = 0x1p-133, 0x1p-126, 0x1.fep127
+	case dtype.Float32:
+		tiny, normal, huge = 0x1p-149, 0x1p-126, math.MaxFloat32
+	case dtype.Float64:
+		tiny, normal, huge = 0x1p-1074, 0x1p-1022, math.MaxFloat64
+	}
+	floats = []float64{math.NaN(), math.Inf(1), math.Inf(-1), 0, math.Copysign(0, -1)}
+	for _, x := range []float64{tiny, 7 * tiny, normal, huge, 1, 0.5, 1.5, 2.5, 3, 1e-4, 0.75, 12.25, 88.5, 104, 720, 30000} {
+		floats = append(floats, x, -x)
+	}
+	return floats, nil
+}
+
+// NumSpecials is the length of the list that Special goes through.
+func NumSpecials(d dtype.DType) int {
+	f, i := specials(d)
+	return max(len(f), len(i))
+}
+
+// float gives element i of n of an operand with key.
+func (v Domain) float(d dtype.DType, key uint64, i, n int) float64 {
+	w := random.Word64(key, uint64(i))
+	u := random.Uniform64(w)
+	sign := float64(1)
+	if w&1 == 1 {
+		sign = -1
+	}
+	switch v {
+	case Positive:
+		return 0.1 + 3.9*u
+	case NonZero:
+		return sign * (0.4 + 2.6*u)
+	case Unit:
+		return 1.9*u - 0.95
+	case AboveOne:
+		return 1.05 + 3.95*u
+	case Fraction:
+		return 0.05 + 0.9*u
+	case Gentle:
+		return 0.8 + 0.4*u
+	case OffGrid: // a quarter after a multiple of one half, give or take an eighth
+		return math.Floor(12*u)/2 - 3 + 0.25 + 0.25*(math.Mod(12*u, 1)-0.5)
+	case Distinct:
+		return 0.25 * float64(shuffled(key, i, n)-n/2)
+	case Halves:
+		return math.Floor(17*u)/2 - 4
+	case Few:
+		return math.Floor(5*u) - 2
+	case Wide:
+		return sign * math.Pow(10, 12*u-6)
+	case Gaps:
+		switch w >> 1 % 24 {
+		case 0:
+			return math.NaN()
+		case 1, 2:
+			return math.Inf(int(sign))
+		}
+	case Masked:
+		if i > 0 && w>>1%3 == 0 {
+			return math.Inf(-1)
+		}
+	case Special:
+		f, _ := specials(d)
+		return f[i%len(f)]
+	case SpecialRow:
+		f, _ := specials(d)
+		return f[i/len(f)%len(f)]
+	case Extremes:
+		f, _ := specials(d)
+		if x := f[i%len(f)]; !math.IsInf(x, 0) {
+			return x
+		}
+		return 0.25
+	}
+	return 6*u - 3
+}
+
+// integer gives element i of n of an operand of an integer type or of bools.
+func (v Domain) integer(d dtype.DType, key uint64, i, n, limit int) int64 {
+	w := random.Word64(key, uint64(i))
+	pick := func(n int64) int64 { return int64(random.Bounded(w, uint64(n))) }
+	if d == dtype.Bool {
+		return pick(2)
+	}
+	signed := d != dtype.Uint8
+	switch v {
+	case Index:
+		return pick(int64(limit))
+	case Special, Extremes:
+		_, l := specials(d)
+		return l[i%len(l)]
+	case SpecialRow:
+		_, l := specials(d)
+		return l[i/len(l)%len(l)]
+	case Wide:
+		return wrap(d, int64(w))
+	case Distinct:
+		return wrap(d, int64(shuffled(key, i, n)))
+	case Few, Halves:
+		if signed {
+			return pick(5) - 2
+		}
+		return pick(3)
+	case Positive, AboveOne, Fraction, Gentle:
+		return 1 + pick(9)
+	case NonZero:
+		if x := 1 + pick(9); signed && w&1 == 1 {
+			return -x
+		} else {
+			return x
+		}
+	}
+	if signed {
+		return pick(19) - 9
+	}
+	return pick(10)
+}
+
+// wrap keeps the low bits that d holds.
+func wrap(d dtype.DType, x int64) int64 {
+	switch d {
+	case dtype.Uint8:
+		return int64(uint8(x))
+	case dtype.Int32:
+		return int64(int32(x))
+	}
+	return x
+}
+
+// shuffled gives the place of i in a permutation of 0 … n-1 that is easy to
+// compute: a step that is coprime to n.
+func shuffled(key uint64, i, n int) int {
+	step := int(key%1009) + n/2
+	for gcd(step, n) != 1 {
+		step++
+	}
+	return (i*step + int(key>>32%1000)) % n
+}
+
+func gcd(a, b int) int {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}

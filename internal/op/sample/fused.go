@@ -1,0 +1,91 @@
+package sample
+
+import (
+	"slices"
+
+	"github.com/locusml/locus/dtype"
+	"github.com/locusml/locus/internal/op"
+)
+
+func (b *builder) fused() {
+	switch b.def.ID {
+	case op.Attend:
+		b.attention()
+	case op.Normalized, op.NormalizeGrad:
+		b.normalize()
+	default:
+		b.softmax()
+	}
+}
+
+func (b *builder) softmax() {
+	for _, l := range lines {
+		if op.Elements(l.shape) >= bigFrom && b.d != dtype.Float32 {
+			continue
+		}
+		a := op.Axis{Axis: l.axis}
+		x := b.in(l.shape, l.layout, Ordinary)
+		switch b.def.ID {
+		case op.SoftmaxGrad:
+			b.add(a, l.shape, x, b.in(l.shape, Contiguous, Fraction))
+		case op.LogSoftmaxGrad:
+			b.add(a, l.shape, x, b.in(l.shape, l.layout, Ordinary))
+		default:
+			b.add(a, l.shape, x)
+			x.Domain = Wide
+			b.add(a, l.shape, x)
+			if l.axis == len(l.shape)-1 && len(l.shape) == 1 && l.layout == Contiguous {
+				x.Domain = Masked
+				b.add(a, l.shape, x)
+			}
+		}
+	}
+}
+
+func (b *builder) normalize() {
+	for _, r := range reductions {
+		// Where all elements are equal the variance is zero and rounding is all that remains.
+		if len(r.axes) == 0 || op.Elements(r.shape) >= bigFrom && b.d != dtype.Float32 ||
+			r.layout == BroadcastFirst || r.layout == BroadcastLast {
+			continue
+		}
+		a := op.Normalize{Axes: op.AxesOf(r.axes...), Eps: 1e-5}
+		x := b.in(r.shape, r.layout, Ordinary)
+		if b.def.ID == op.Normalized {
+			b.add(a, r.shape, x)
+			a.Eps = 0.1
+			b.add(a, r.shape, x)
+		} else {
+			a.Eps = 0.01
+			b.add(a, r.shape, b.in(r.shape, Contiguous, Ordinary), x)
+		}
+	}
+}
+
+func (b *builder) attention() {
+	for _, s := range []struct {
+		batch        []int
+		l, s, d, e   int
+		causal       bool
+		mask         dtype.DType // Invalid: none
+		qkv, maskLay Layout
+	}{
+		{nil, 1, 1, 1, 1, false, 0, Contiguous, Contiguous},
+		{nil, 3, 4, 2, 5, false, 0, Contiguous, Contiguous},
+		{[]int{2}, 3, 4, 2, 3, false, 0, Swapped, Contiguous},
+		{[]int{2}, 4, 4, 3, 3, true, 0, Contiguous, Contiguous},
+		{[]int{2}, 3, 4, 2, 3, false, b.d, Contiguous, BroadcastFirst},
+		{[]int{2}, 3, 4, 2, 3, false, dtype.Bool, Contiguous, Contiguous},
+		{[]int{2, 2}, 5, 5, 4, 4, true, dtype.Bool, Transposed, BroadcastAll},
+		{[]int{2, 3}, 33, 33, 16, 16, true, 0, Contiguous, Contiguous},
+		{[]int{1, 2}, 70, 65, 32, 24, false, 0, Contiguous, Contiguous},
+		{[]int{0}, 3, 4, 2, 3, false, 0, Contiguous, Contiguous},
+	} {
+		of := func(r, c int) []int { return append(slices.Clone(s.batch), r, c) }
+		in := []Operand{b.in(of(s.l, s.d), s.qkv, Ordinary), b.in(of(s.s, s.d), s.qkv, Ordinary), b.in(of(s.s, s.e), s.qkv, Ordinary)}
+		if s.mask != dtype.Invalid {
+			in = append(in, Operand{Shape: of(s.l, s.s), DType: s.mask, Layout: s.maskLay})
+		}
+		b.add(op.Attention{Scale: 0.5, Causal: s.causal}, of(s.l, s.e), in...)
+	}
+}
