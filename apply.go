@@ -1,0 +1,213 @@
+package locus
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/locusml/locus/internal/backend"
+	"github.com/locusml/locus/internal/memory"
+	"github.com/locusml/locus/internal/op"
+)
+
+// launch is the working space of one op; the CPU's are used again, since it is
+// done with them when Run returns.
+type launch struct {
+	call  backend.Call
+	in    [3]backend.View
+	specs [3]op.Spec
+}
+
+var launches = sync.Pool{New: func() any { return new(launch) }}
+
+// apply runs one primitive: the only way from an expression to a kernel. It
+// checks operands and rule once, puts the result where the operands are, and
+// notes what a gradient would need.
+func apply(id op.ID, attrs op.Attrs, in ...*Tensor) *Tensor {
+	def := op.Get(id)
+	p := checkOperands(def.Name, in)
+	return applyOn(p, def, attrs, in)
+}
+
+// create runs a primitive without operands.
+func create(p *place, id op.ID, attrs op.Attrs) *Tensor {
+	return applyOn(p, op.Get(id), attrs, nil)
+}
+
+func applyOn(p *place, def *op.Def, attrs op.Attrs, in []*Tensor) *Tensor {
+	l := launches.Get().(*launch)
+	views, specs := l.in[:0], l.specs[:0]
+	var shape []int
+	if def.Broadcasts() {
+		shape = broadcastShape(def, in)
+	}
+	for _, t := range in {
+		v := t.view()
+		if shape != nil && !sameShape(v.Shape, shape) {
+			v.Strides = expandStrides(v.Shape, v.Strides, shape)
+			v.Shape = shape
+		}
+		views = append(views, v)
+		specs = append(specs, op.Spec{DType: v.DType, Shape: v.Shape})
+	}
+	spec, err := op.Check(def.ID, attrs, specs)
+	if err != nil {
+		fail(def.Name, err, in...)
+	}
+	kernelType := spec.DType
+	if len(in) > 0 {
+		kernelType = in[0].dtype
+		if def.Family == op.TernaryFamily {
+			kernelType = in[1].dtype
+		}
+	}
+	if !p.backend.Supports(def.ID, kernelType) {
+		return compose(p, def, attrs, in)
+	}
+	out := allocate(p, def.Name, spec, scopeOf(in), in)
+	l.call = backend.Call{Op: def.ID, Attrs: attrs, In: views, Out: out.view()}
+	call := &l.call
+	if !p.host { // the call outlives this function
+		fresh := l.call
+		fresh.In = slices.Clone(views)
+		call = &fresh
+	}
+	if out.Len() > 0 {
+		err = p.backend.Run(call)
+	}
+	l.call, l.in, l.specs = backend.Call{}, [3]backend.View{}, [3]op.Spec{}
+	launches.Put(l)
+	if err != nil {
+		out.Free()
+		fail(def.Name, err, in...)
+	}
+	if tracked(in) {
+		out.node = &node{def: def, attrs: attrs, inputs: slices.Clone(in), out: out}
+	}
+	return out
+}
+
+// checkOperands makes sure that there is something to work on, that nothing
+// was freed, and that all live in one place, which it returns.
+func checkOperands(name string, in []*Tensor) *place {
+	var p *place
+	for _, t := range in {
+		t.check(name)
+		switch {
+		case t.constant || t.place == p:
+		case p == nil:
+			p = t.place
+		default:
+			failMixed(name, in)
+		}
+	}
+	return p
+}
+
+// failMixed reports operands on two devices: with the operand that could move
+// to the place where most of the bytes are.
+func failMixed(name string, in []*Tensor) {
+	bytes := map[*place]int{}
+	var most *place
+	for _, t := range in {
+		if !t.constant {
+			bytes[t.place] += t.Bytes() + 1
+			if most == nil || bytes[t.place] > bytes[most] {
+				most = t.place
+			}
+		}
+	}
+	problem := &op.Problem{Kind: ErrDevice, Msg: "operands are on different devices; nothing is moved silently"}
+	for i, t := range in {
+		if !t.constant && t.place != most {
+			problem.Fix = "move operand " + itoa(i) + " first: .To(" + goName(most.device) + ")"
+			break
+		}
+	}
+	fail(name, problem, in...)
+}
+
+// goName is how a program writes a device.
+func goName(d Device) string {
+	if d.gpu {
+		return "locus.GPU(" + itoa(int(d.index)) + ")"
+	}
+	return "locus.CPU()"
+}
+
+func broadcastShape(def *op.Def, in []*Tensor) []int {
+	shape := in[0].shape
+	for _, t := range in[1:] {
+		if !sameShape(t.shape, shape) {
+			shapes := make([][]int, len(in))
+			for i := range in {
+				shapes[i] = in[i].shape
+			}
+			s, err := op.Broadcast(shapes...)
+			if err != nil {
+				fail(def.Name, err, in...)
+			}
+			return s
+		}
+	}
+	return shape
+}
+
+func sameShape(a, b []int) bool { return slices.Equal(a, b) }
+
+// expandStrides gives the strides under which a tensor looks like one of shape.
+func expandStrides(from, strides, shape []int) []int {
+	out := make([]int, len(shape))
+	lead := len(shape) - len(from)
+	for i, n := range from {
+		if n != 1 || shape[lead+i] == 1 {
+			out[lead+i] = strides[i]
+		}
+	}
+	return out
+}
+
+// allocate makes a contiguous tensor with unset contents that belongs to scope
+// s, or to the collector if s is nil.
+func allocate(p *place, name string, spec op.Spec, s *Scope, in []*Tensor) *Tensor {
+	size := op.Elements(spec.Shape) * spec.DType.Size()
+	block, err := p.pool.Allocate(size, func() memory.Label {
+		return memory.Label{DType: spec.DType.String(), Shape: op.ShapeString(spec.Shape)}
+	})
+	if err != nil {
+		e := newError(name, err, in)
+		if e.Memory != nil {
+			e.Memory.Device = p.device
+		}
+		panic(e)
+	}
+	t := &Tensor{shape: spec.Shape, dtype: spec.DType, place: p, block: block}
+	t.strides = contiguousStrides(spec.Shape, in)
+	if s == nil || !s.add(block) {
+		block.Manage()
+	} else {
+		t.scope.Store(s)
+	}
+	return t
+}
+
+// contiguousStrides gives the strides of a contiguous tensor, borrowed from an
+// operand where one has them.
+func contiguousStrides(shape []int, in []*Tensor) []int {
+	for _, t := range in {
+		if len(shape) > 0 && len(t.shape) == len(shape) && &t.shape[0] == &shape[0] && isCanonical(shape, t.strides) {
+			return t.strides
+		}
+	}
+	return op.Strides(shape)
+}
+
+func isCanonical(shape, strides []int) bool {
+	n := 1
+	for i := len(shape) - 1; i >= 0; i-- {
+		if strides[i] != n {
+			return false
+		}
+		n *= max(shape[i], 1)
+	}
+	return true
+}

@@ -1,0 +1,32 @@
+// Package locus is a deep-learning framework in which every tensor has a place.
+//
+// A [Device] is a small comparable value that names the CPU or a GPU, and it is
+// also where tensors are made:
+//
+//	gpu := locus.TryGPU()      // gpu:0 if the machine has one, else the CPU
+//	x := gpu.Ones(2, 3)
+//	y := x.Mul(2).Add(1)       // lives where x lives
+//	fmt.Println(y.To(locus.CPU()))
+//
+// Nothing moves unless the program says so: operands on two devices are an
+// error that names both and the call that fixes it; [Tensor.To] and
+// [Tensor.CopyTo] are the only ways to move, and the [Ledger] counts them.
+//
+// # Errors
+//
+// Inside tensor expressions a misuse (shape, dtype, device, freed tensor, out of
+// memory) panics with an *[Error], because expressions must compose; [Try] turns
+// it into an error. Everything at a boundary (opening, loading, fitting) returns
+// an error.
+//
+// # Memory
+//
+// A tensor's memory is given back when the collector finds it unreachable, or
+// at once when its [Scope] closes. Memory on a device has a limit that Go's
+// collector does not see; a loop that computes in a scope holds a flat amount.
+//
+// # Concurrency
+//
+// Tensors are immutable: any goroutine may use any tensor. Ops on a GPU are
+// queued in the order of the calls and return at once; reading a value waits.
+package locus

@@ -1,0 +1,162 @@
+package locus
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/locusml/locus/internal/backend"
+	"github.com/locusml/locus/internal/memory"
+	"github.com/locusml/locus/internal/op"
+)
+
+// The kinds of error, for errors.Is.
+var (
+	ErrShape       = op.ErrShape       // shapes do not fit together, or a size is impossible
+	ErrDType       = op.ErrDType       // element types do not fit the op or each other
+	ErrDevice      = op.ErrDevice      // operands on two devices, or a device that does not exist
+	ErrIndex       = op.ErrIndex       // an index outside its axis
+	ErrAxis        = op.ErrAxis        // an axis the tensor does not have
+	ErrArgument    = op.ErrArgument    // any other argument that cannot be
+	ErrFreed       = op.ErrFreed       // the tensor's memory was given back
+	ErrOutOfMemory = op.ErrOutOfMemory // the device has no room
+	ErrUnsupported = op.ErrUnsupported // the device has no kernel for it
+	ErrTransfer    = op.ErrTransfer    // a copy or wait that the guard disallows
+	ErrDeviceLost  = op.ErrDeviceLost  // the device failed and cannot go on
+	ErrGrad        = errors.New("no gradient")
+)
+
+// Error is a misuse or a failure in a tensor expression. It says which op
+// failed, on which operands, why, and where there is one, the call that fixes it.
+type Error struct {
+	Kind     error     // one of the Err… values
+	Op       string    // the op or function
+	Operands []Operand // in order; empty where there are none
+	Msg      string    // what was wrong
+	Fix      string    // what to write instead, or ""
+	Memory   *MemoryReport
+	Async    bool // the op had been queued earlier and failed since
+}
+
+// Operand describes a tensor in an [Error].
+type Operand struct {
+	Shape  []int
+	DType  DType
+	Device Device
+	Scalar bool // a Go number, which has no device
+}
+
+// String gives "float32 (2, 3) on gpu:0".
+func (o Operand) String() string {
+	if o.Scalar {
+		return "a Go number, as " + o.DType.String()
+	}
+	return fmt.Sprintf("%s %s on %s", o.DType, op.ShapeString(o.Shape), o.Device)
+}
+
+// Error gives the whole story on a few lines.
+func (e *Error) Error() string {
+	var b strings.Builder
+	b.WriteString("locus: ")
+	if e.Op != "" {
+		b.WriteString(e.Op)
+		b.WriteString(": ")
+	}
+	b.WriteString(e.Msg)
+	if e.Async {
+		b.WriteString(" (the op was queued earlier; this wait is the first to see it)")
+	}
+	for i, o := range e.Operands {
+		fmt.Fprintf(&b, "\n  operand %d: %s", i, o)
+	}
+	if e.Memory != nil {
+		b.WriteString("\n")
+		b.WriteString(e.Memory.String())
+	}
+	if e.Fix != "" {
+		b.WriteString("\n  fix: ")
+		b.WriteString(e.Fix)
+	}
+	return b.String()
+}
+
+// Unwrap gives the kind, so that errors.Is(err, locus.ErrShape) works.
+func (e *Error) Unwrap() error { return e.Kind }
+
+// Try runs f and returns the *[Error] that it panics with, or nil. Other panics
+// go on.
+func Try(f func()) (err error) {
+	defer func() {
+		switch r := recover().(type) {
+		case nil:
+		case *Error:
+			err = r
+		default:
+			panic(r)
+		}
+	}()
+	f()
+	return nil
+}
+
+// fail panics with an Error about a function and its operands.
+func fail(name string, err error, operands ...*Tensor) {
+	panic(newError(name, err, operands))
+}
+
+// failf panics with an Error of the given kind.
+func failf(name string, kind error, operands []*Tensor, format string, args ...any) {
+	fail(name, op.Problemf(kind, format, args...), operands...)
+}
+
+// newError turns what a rule, a device or the allocator reported into an Error.
+func newError(name string, err error, operands []*Tensor) *Error {
+	e := &Error{Op: name, Kind: ErrArgument, Msg: err.Error()}
+	for _, t := range operands {
+		if t != nil {
+			e.Operands = append(e.Operands, t.operand())
+		}
+	}
+	var own *Error
+	var problem *op.Problem
+	var async *backend.AsyncError
+	var exhausted *memory.Exhausted
+	switch {
+	case errors.As(err, &own):
+		return own
+	case errors.As(err, &async):
+		e.Op, e.Async, e.Operands = async.Op.String(), true, nil
+		e.Msg = async.Err.Error()
+		e.Kind = kindOf(async.Err)
+	case errors.As(err, &exhausted):
+		e.Kind, e.Memory = ErrOutOfMemory, reportOf(exhausted)
+		e.Msg = fmt.Sprintf("out of memory: %s %s needs %s", exhausted.Label.DType, exhausted.Label.Shape, formatBytes(exhausted.Asked))
+		e.Fix = "compute in a scope that is closed every step, use a smaller batch, or free what the list names"
+	case errors.As(err, &problem):
+		e.Kind, e.Fix = problem.Kind, problem.Fix
+	default:
+		e.Kind = kindOf(err)
+	}
+	return e
+}
+
+func kindOf(err error) error {
+	for _, kind := range []error{ErrShape, ErrDType, ErrDevice, ErrIndex, ErrAxis, ErrFreed, ErrOutOfMemory, ErrUnsupported, ErrTransfer, ErrDeviceLost} {
+		if errors.Is(err, kind) {
+			return kind
+		}
+	}
+	return ErrArgument
+}
+
+func formatBytes(n int64) string {
+	switch {
+	case n >= 1<<30:
+		return fmt.Sprintf("%.2f GiB", float64(n)/(1<<30))
+	case n >= 1<<20:
+		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+	case n >= 1<<10:
+		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
+	}
+	return fmt.Sprintf("%d B", n)
+}

@@ -1,0 +1,239 @@
+package locus
+
+import (
+	"bytes"
+	"fmt"
+	"reflect"
+	"unsafe"
+
+	"github.com/locusml/locus/dtype"
+	"github.com/locusml/locus/internal/op"
+)
+
+// Element is the set of Go types that tensors are filled from and read into.
+type Element = dtype.Element
+
+// From makes a tensor from a Go number, or a slice or array of any depth of bool,
+// uint8, int32, int64, int, float32, float64, dtype.F16 or dtype.BF16. The
+// element type follows the Go type (int is stored as int64) unless chosen with
+// As. With a shape, the elements are arranged in it.
+//
+//	locus.From([][]float32{{1, 2, 3}, {4, 5, 6}})
+//	locus.From([]float32{1, 2, 3, 4, 5, 6}, 2, 3)
+func (m Maker) From(data any, shape ...int) *Tensor {
+	p := m.device.open("From")
+	flat, dt, dims := flatten(data)
+	if len(shape) > 0 {
+		d, err := op.ResolveReshape(dims, shape)
+		if err != nil {
+			fail("From", err)
+		}
+		dims = d
+	}
+	if err := op.CheckShape(dims); err != nil {
+		fail("From", err)
+	}
+	t := upload(p, op.Spec{DType: dt, Shape: dims}, flat)
+	return t.Cast(m.or(dt))
+}
+
+// upload makes a tensor from bytes in host memory.
+func upload(p *place, spec op.Spec, data []byte) *Tensor {
+	t := allocate(p, "From", spec, nil, nil)
+	transfer(HostToDevice, machine.cpu, p, len(data), func() {
+		// The program may change its slice as soon as this returns: wait until it is
+		// read, or give the device a copy where that is cheaper than waiting.
+		const cheap = 1 << 20
+		released := make(chan struct{})
+		release := func() { close(released) }
+		if !p.host && len(data) <= cheap {
+			data, release = bytes.Clone(data), func() {}
+			close(released)
+		}
+		if err := p.backend.CopyIn(t.block, data, release); err != nil {
+			fail("From", err)
+		}
+		<-released
+	})
+	return t
+}
+
+// flatten gives the elements of a number, or of a slice or array of any depth,
+// as bytes.
+func flatten(data any) ([]byte, DType, []int) {
+	switch d := data.(type) { // without reflection where it is common
+	case []float32:
+		return bytesOf(d), Float32, []int{len(d)}
+	case []float64:
+		return bytesOf(d), Float64, []int{len(d)}
+	case []int64:
+		return bytesOf(d), Int64, []int{len(d)}
+	case []uint8:
+		return d, Uint8, []int{len(d)}
+	}
+	v := reflect.ValueOf(data)
+	var dims []int
+	elem := reflect.TypeOf(data)
+	for elem != nil && (elem.Kind() == reflect.Slice || elem.Kind() == reflect.Array) {
+		elem = elem.Elem()
+	}
+	dt := Bool
+	if elem != nil {
+		dt = dtype.OfValue(reflect.Zero(elem).Interface())
+	}
+	if elem == nil || !dt.Valid() || dt == Bool && elem.Kind() != reflect.Bool {
+		failf("From", ErrDType, nil, "cannot make a tensor from %T; use numbers, bools, or slices and arrays of them", data)
+	}
+	for w := v; w.Kind() == reflect.Slice || w.Kind() == reflect.Array; {
+		dims = append(dims, w.Len())
+		if w.Len() == 0 {
+			// Deeper sizes of an empty slice are not known: they are 0.
+			for t := w.Type().Elem(); t.Kind() == reflect.Slice || t.Kind() == reflect.Array; t = t.Elem() {
+				dims = append(dims, 0)
+			}
+			break
+		}
+		w = w.Index(0)
+	}
+	size := dt.Size()
+	buf := make([]byte, 0, op.Elements(dims)*size)
+	var walk func(w reflect.Value, depth int)
+	walk = func(w reflect.Value, depth int) {
+		if depth < len(dims) {
+			if w.Len() != dims[depth] {
+				failf("From", ErrShape, nil, "ragged slices: at depth %d one has %d elements and another %d", depth, dims[depth], w.Len())
+			}
+			for i := range w.Len() {
+				walk(w.Index(i), depth+1)
+			}
+			return
+		}
+		buf = appendValue(buf, w.Interface())
+	}
+	walk(v, 0)
+	return buf, dt, dims
+}
+
+func appendValue(buf []byte, v any) []byte {
+	switch x := v.(type) {
+	case bool:
+		return append(buf, bytesOf([]bool{x})...)
+	case uint8:
+		return append(buf, x)
+	case int32:
+		return append(buf, bytesOf([]int32{x})...)
+	case int64:
+		return append(buf, bytesOf([]int64{x})...)
+	case int:
+		return append(buf, bytesOf([]int64{int64(x)})...)
+	case float32:
+		return append(buf, bytesOf([]float32{x})...)
+	case float64:
+		return append(buf, bytesOf([]float64{x})...)
+	case dtype.F16:
+		return append(buf, bytesOf([]dtype.F16{x})...)
+	case dtype.BF16:
+		return append(buf, bytesOf([]dtype.BF16{x})...)
+	}
+	panic(fmt.Sprintf("locus: %T is not an element", v))
+}
+
+func bytesOf[T any](s []T) []byte {
+	if len(s) == 0 {
+		return nil
+	}
+	return unsafe.Slice((*byte)(unsafe.Pointer(&s[0])), len(s)*int(unsafe.Sizeof(s[0])))
+}
+
+// From makes a tensor on d from Go numbers: see [Maker.From].
+func (d Device) From(data any, shape ...int) *Tensor { return d.maker().From(data, shape...) }
+
+// From makes a tensor on the default device from Go numbers: see [Maker.From].
+func From(data any, shape ...int) *Tensor { return DefaultDevice().From(data, shape...) }
+
+// ToSlice copies t's elements in order to a new Go slice. T must be the Go
+// type of t's element type (int or int64 for int64); [Tensor.Cast] converts.
+// It waits for t to be computed.
+func ToSlice[T Element](t *Tensor) []T {
+	s := make([]T, t.Len())
+	CopyToSlice(s, t)
+	return s
+}
+
+// CopyToSlice copies t's elements in order to dst, which must have as many.
+func CopyToSlice[T Element](dst []T, t *Tensor) {
+	t.check("ToSlice")
+	var zero T
+	if dtype.OfValue(zero) != t.dtype {
+		fail("ToSlice", &op.Problem{Kind: ErrDType, Msg: fmt.Sprintf("elements are %s, not %T", t.dtype, zero),
+			Fix: fmt.Sprintf("convert first: .Cast(locus.%s)", op.ConstName(dtype.OfValue(zero)))}, t)
+	}
+	if len(dst) != t.Len() {
+		failf("ToSlice", ErrShape, []*Tensor{t}, "the slice has %d elements, the tensor %d", len(dst), t.Len())
+	}
+	if unsafe.Sizeof(zero) != uintptr(t.dtype.Size()) { // int where int is 32 bits
+		wide := make([]int64, len(dst))
+		t.download(bytesOf(wide))
+		for i, v := range wide {
+			reflect.ValueOf(&dst[i]).Elem().SetInt(v)
+		}
+		return
+	}
+	t.download(bytesOf(dst))
+}
+
+// download copies t's elements in order to host memory and waits for them.
+func (t *Tensor) download(dst []byte) {
+	c := t.contiguous()
+	transfer(DeviceToHost, t.place, machine.cpu, len(dst), func() {
+		if len(dst) == 0 {
+			return
+		}
+		if err := t.place.backend.CopyOut(dst, c.block, c.offset*c.dtype.Size()); err != nil {
+			fail("ToSlice", err)
+		}
+	})
+}
+
+// Item gives the value of a tensor with one element. It waits for it.
+func (t *Tensor) Item() float64 {
+	t.check("Item")
+	if t.Len() != 1 {
+		failf("Item", ErrShape, []*Tensor{t}, "the tensor has %d elements; Item wants one", t.Len())
+	}
+	var buf [8]byte
+	b := buf[:t.dtype.Size()]
+	t.download(b)
+	return decode(t.dtype, b)
+}
+
+// Int gives the value of a tensor of whole numbers with one element, exactly.
+func (t *Tensor) Int() int64 {
+	if t.dtype.IsFloat() {
+		failf("Int", ErrDType, []*Tensor{t}, "elements are %s, not whole numbers", t.dtype)
+	}
+	if t.Len() != 1 {
+		failf("Int", ErrShape, []*Tensor{t}, "the tensor has %d elements; Int wants one", t.Len())
+	}
+	return ToSlice[int64](t.Detach().Cast(Int64).Reshape(1))[0]
+}
+
+// decode reads one element.
+func decode(dt DType, b []byte) float64 {
+	p := unsafe.Pointer(&b[0])
+	switch dt {
+	case Bool, Uint8:
+		return float64(b[0])
+	case Int32:
+		return float64(*(*int32)(p))
+	case Int64:
+		return float64(*(*int64)(p))
+	case Float16:
+		return float64((*(*dtype.F16)(p)).Float32())
+	case BFloat16:
+		return float64((*(*dtype.BF16)(p)).Float32())
+	case Float32:
+		return float64(*(*float32)(p))
+	}
+	return *(*float64)(p)
+}

@@ -1,0 +1,129 @@
+package locus
+
+import (
+	"sync/atomic"
+
+	"github.com/locusml/locus/internal/op"
+	"github.com/locusml/locus/internal/random"
+)
+
+// Key is the source of random numbers: a plain value. The same key gives the
+// same numbers on every device, whatever the number of threads; using a key
+// twice gives the same numbers twice, so split it where several are needed.
+type Key struct{ bits uint64 }
+
+// NewKey makes a key from a seed.
+func NewKey(seed uint64) Key { return Key{random.Split(seed, 0)} }
+
+// Split gives n keys that are independent of each other and of k.
+func (k Key) Split(n int) []Key {
+	if n < 0 {
+		failf("Key.Split", ErrArgument, nil, "cannot split a key into %d", n)
+	}
+	keys := make([]Key, n)
+	for i := range keys {
+		keys[i] = k.Fold(uint64(i))
+	}
+	return keys
+}
+
+// Fold gives the key number n below k: the same as the n-th of Split.
+func (k Key) Fold(n uint64) Key { return Key{random.Split(k.bits, n)} }
+
+// Bits gives the key as a number, to be stored; [KeyFromBits] reads it back.
+func (k Key) Bits() uint64 { return k.bits }
+
+// KeyFromBits gives the key that [Key.Bits] was taken from.
+func KeyFromBits(bits uint64) Key { return Key{bits} }
+
+// global is where random tensors without a key get theirs from.
+var global struct {
+	seed atomic.Uint64
+	used atomic.Uint64
+}
+
+// Seed restarts the sequence of keys that random tensors made without a key
+// draw from. Programs that never call it get the sequence of seed 0: a run
+// can be repeated unless it asks for other numbers.
+func Seed(seed uint64) {
+	global.seed.Store(seed)
+	global.used.Store(0)
+}
+
+// NextKey gives the next key of that sequence.
+func NextKey() Key {
+	n := global.used.Add(1)
+	return NewKey(global.seed.Load()).Fold(n)
+}
+
+func (m Maker) nextKey() Key {
+	if m.keyed {
+		return m.key
+	}
+	return NextKey()
+}
+
+func (m Maker) random(name string, id op.ID, def DType, shape []int, low, span int64) *Tensor {
+	a := op.Random{DType: m.or(def), Shape: checkShape(name, shape), Key: m.nextKey().bits, Low: low, Span: span}
+	return create(m.device.open(name), id, a)
+}
+
+// Rand makes numbers drawn uniformly from [0, 1).
+func (m Maker) Rand(shape ...int) *Tensor {
+	return m.random("Rand", op.RandUniform, Float32, shape, 0, 0)
+}
+
+// Randn makes numbers drawn from the standard normal distribution.
+func (m Maker) Randn(shape ...int) *Tensor {
+	return m.random("Randn", op.RandNormal, Float32, shape, 0, 0)
+}
+
+// Randint makes whole numbers drawn uniformly from low to below high, of type
+// int64 unless chosen with As.
+func (m Maker) Randint(low, high int64, shape ...int) *Tensor {
+	if high <= low || high-low <= 0 {
+		failf("Randint", ErrArgument, nil, "there is no whole number from %d to below %d", low, high)
+	}
+	dt := m.or(Int64)
+	if dt == Uint8 && (low < 0 || high > 256) || dt == Int32 && (low < -1<<31 || high > 1<<31) {
+		failf("Randint", ErrArgument, nil, "%s does not hold all numbers from %d to below %d", dt, low, high)
+	}
+	return m.random("Randint", op.RandInt, dt, shape, low, high-low)
+}
+
+// Permutation makes the numbers from 0 to below n in random order.
+func (m Maker) Permutation(n int) *Tensor {
+	bits := m.As(Int64).random("Permutation", op.RandBits, Int64, []int{n}, 0, 0)
+	return bits.ArgSort(0, false).Cast(m.or(Int64))
+}
+
+// Rand makes numbers on d drawn uniformly from [0, 1).
+func (d Device) Rand(shape ...int) *Tensor { return d.maker().Rand(shape...) }
+
+// Randn makes numbers on d drawn from the standard normal distribution.
+func (d Device) Randn(shape ...int) *Tensor { return d.maker().Randn(shape...) }
+
+// Randint makes whole numbers on d drawn uniformly from low to below high.
+func (d Device) Randint(low, high int64, shape ...int) *Tensor {
+	return d.maker().Randint(low, high, shape...)
+}
+
+// Permutation makes the numbers from 0 to below n on d in random order.
+func (d Device) Permutation(n int) *Tensor { return d.maker().Permutation(n) }
+
+// Rand makes numbers on the default device drawn uniformly from [0, 1).
+func Rand(shape ...int) *Tensor { return DefaultDevice().Rand(shape...) }
+
+// Randn makes numbers on the default device drawn from the standard normal
+// distribution.
+func Randn(shape ...int) *Tensor { return DefaultDevice().Randn(shape...) }
+
+// Randint makes whole numbers on the default device drawn uniformly from low to
+// below high.
+func Randint(low, high int64, shape ...int) *Tensor {
+	return DefaultDevice().Randint(low, high, shape...)
+}
+
+// Permutation makes the numbers from 0 to below n on the default device in
+// random order.
+func Permutation(n int) *Tensor { return DefaultDevice().Permutation(n) }

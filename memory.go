@@ -1,0 +1,82 @@
+package locus
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/locusml/locus/internal/memory"
+)
+
+// MemoryStats are a device's memory counters.
+type MemoryStats struct {
+	Device      Device
+	InUse       int64 // bytes that tensors hold now
+	Peak        int64 // largest InUse since the start or ResetPeak
+	Cached      int64 // bytes kept for reuse
+	Allocations int64 // blocks handed out
+	Frees       int64 // blocks given back
+	OutOfMemory int64 // requests that failed
+	Collections int64 // garbage collections the allocator asked for
+	Total, Free int64 // the device's memory; 0 where unknown
+}
+
+// MemoryStats gives the device's memory counters; the same on every device.
+func (d Device) MemoryStats() MemoryStats {
+	p := d.open("MemoryStats")
+	s := p.pool.Stats()
+	total, free := p.backend.Memory()
+	return MemoryStats{d, s.InUse, s.Peak, s.Cached, s.Allocations, s.Frees, s.OutOfMemory, s.Collections, total, free}
+}
+
+// ResetPeak makes the memory in use now the new peak.
+func (d Device) ResetPeak() { d.open("ResetPeak").pool.ResetPeak() }
+
+// FreeCache gives memory that is kept for reuse back to the device.
+func (d Device) FreeCache() { d.open("FreeCache").pool.Trim() }
+
+// Collect runs the garbage collector and frees the tensors that it finds
+// unreachable. It happens by itself when memory runs short.
+func (d Device) Collect() { d.open("Collect").pool.Collect() }
+
+// String gives one line.
+func (s MemoryStats) String() string {
+	return fmt.Sprintf("%s: %s in use, peak %s, %s cached, %d allocations, %d frees, %d out of memory",
+		s.Device, formatBytes(s.InUse), formatBytes(s.Peak), formatBytes(s.Cached), s.Allocations, s.Frees, s.OutOfMemory)
+}
+
+// MemoryReport is what an out-of-memory [Error] says.
+type MemoryReport struct {
+	Device        Device
+	Asked         int64 // bytes
+	Total, Free   int64 // of the device, after everything was tried
+	InUse, Cached int64
+	Largest       []MemoryHolder // the largest live tensors
+}
+
+// MemoryHolder is one live tensor in a [MemoryReport].
+type MemoryHolder struct {
+	DType, Shape string
+	Bytes        int64
+	MadeAt       string // file:line
+}
+
+func reportOf(e *memory.Exhausted) *MemoryReport {
+	r := &MemoryReport{Asked: e.Asked, Total: e.Total, Free: e.Free, InUse: e.InUse, Cached: e.Cached}
+	for _, h := range e.Largest {
+		r.Largest = append(r.Largest, MemoryHolder{h.Label.DType, h.Label.Shape, h.Bytes, h.Site})
+	}
+	return r
+}
+
+// String gives a few indented lines.
+func (r *MemoryReport) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "  %s: %s in all, %s free, %s in use by tensors, %s cached", r.Device, formatBytes(r.Total), formatBytes(r.Free), formatBytes(r.InUse), formatBytes(r.Cached))
+	for i, h := range r.Largest {
+		if i == 0 {
+			b.WriteString("\n  largest live tensors:")
+		}
+		fmt.Fprintf(&b, "\n    %-10s %s %s, made at %s", formatBytes(h.Bytes), h.DType, h.Shape, h.MadeAt)
+	}
+	return b.String()
+}

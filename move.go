@@ -1,0 +1,91 @@
+package locus
+
+import (
+	"unsafe"
+
+	"github.com/locusml/locus/internal/op"
+)
+
+// To gives the tensor on device d: t itself if it is there already, else a copy.
+// A gradient that flows back through it is moved back.
+func (t *Tensor) To(d Device) *Tensor {
+	t.check("To")
+	p := d.open("To")
+	if p == t.place {
+		return t
+	}
+	return t.copyTo(p)
+}
+
+// CopyTo gives a copy of the tensor on device d, always in new memory.
+func (t *Tensor) CopyTo(d Device) *Tensor {
+	t.check("CopyTo")
+	return t.copyTo(d.open("CopyTo"))
+}
+
+func (t *Tensor) copyTo(p *place) *Tensor {
+	if p == t.place {
+		return apply(op.Copy, nil, t)
+	}
+	src := t.contiguous()
+	out := allocate(p, "To", src.spec(), scopeOf([]*Tensor{t}), nil)
+	move(out, src)
+	if tracked([]*Tensor{t}) {
+		out.node = &node{name: "to", inputs: []*Tensor{t}, out: out, back: func(n *node, g *Tensor) []*Tensor {
+			return []*Tensor{g.To(n.inputs[0].Device())}
+		}}
+	}
+	return out
+}
+
+// move copies src, which is contiguous, to dst on another device.
+func move(dst, src *Tensor) {
+	n := src.Bytes()
+	from, to := src.place, dst.place
+	kind := DeviceToDevice
+	switch {
+	case from.host:
+		kind = HostToDevice
+	case to.host:
+		kind = DeviceToHost
+	}
+	transfer(kind, from, to, n, func() {
+		if n == 0 {
+			return
+		}
+		var err error
+		switch kind {
+		case HostToDevice:
+			src.block.Pin() // src may be freed while the copy is on its way
+			err = to.backend.CopyIn(dst.block, src.hostBytes(), src.block.Unpin)
+		case DeviceToHost:
+			err = from.backend.CopyOut(dst.hostBytes(), src.block, src.offset*src.dtype.Size())
+		case DeviceToDevice:
+			err = movePeer(dst, src, n)
+		}
+		if err != nil {
+			fail("To", err, src)
+		}
+	})
+}
+
+// movePeer copies between two GPUs, through the host if there is no direct way.
+func movePeer(dst, src *Tensor, n int) error {
+	if src.offset != 0 {
+		src = apply(op.Copy, nil, src.Detach())
+	}
+	ok, err := dst.place.backend.CopyFrom(dst.block, src.place.backend, src.block, n)
+	if ok || err != nil {
+		return err
+	}
+	staging := make([]byte, n)
+	if err := src.place.backend.CopyOut(staging, src.block, 0); err != nil {
+		return err
+	}
+	return dst.place.backend.CopyIn(dst.block, staging, func() {})
+}
+
+// hostBytes gives the memory of a contiguous tensor on the CPU.
+func (t *Tensor) hostBytes() []byte {
+	return unsafe.Slice((*byte)(unsafe.Add(t.block.Ptr, t.offset*t.dtype.Size())), t.Bytes())
+}

@@ -1,0 +1,217 @@
+package locus
+
+import (
+	"math"
+	"slices"
+
+	"github.com/locusml/locus/internal/op"
+)
+
+// Reductions take the axes to reduce, all if none is named, and take them out.
+// The forms that end in Keep leave them with size 1, so that the result
+// broadcasts against the operand.
+
+func (t *Tensor) reduce(id op.ID, keep bool, axes []int) *Tensor {
+	name := op.Get(id).Name
+	t.check(name)
+	set, err := op.ResolveAxes(axes, len(t.shape))
+	if err != nil {
+		fail(name, err, t)
+	}
+	r := t
+	if set != 0 || len(t.shape) == 0 {
+		r = apply(id, op.Reduce{Axes: set}, t)
+	}
+	if keep {
+		return r
+	}
+	return r.dropAxes(set)
+}
+
+// dropAxes takes out axes of size 1.
+func (t *Tensor) dropAxes(set op.AxisSet) *Tensor {
+	to := make([]int, 0, len(t.shape))
+	for i, n := range t.shape {
+		if !set.Has(i) {
+			to = append(to, n)
+		}
+	}
+	return t.reshape(to)
+}
+
+// Sum adds up.
+func (t *Tensor) Sum(axes ...int) *Tensor { return t.reduce(op.Sum, false, axes) }
+
+// SumKeep adds up and keeps the axes.
+func (t *Tensor) SumKeep(axes ...int) *Tensor { return t.reduce(op.Sum, true, axes) }
+
+// Prod multiplies.
+func (t *Tensor) Prod(axes ...int) *Tensor { return t.reduce(op.Prod, false, axes) }
+
+// Max gives the largest; NaN if one is NaN.
+func (t *Tensor) Max(axes ...int) *Tensor { return t.reduce(op.Max, false, axes) }
+
+// MaxKeep gives the largest and keeps the axes.
+func (t *Tensor) MaxKeep(axes ...int) *Tensor { return t.reduce(op.Max, true, axes) }
+
+// Min gives the smallest; NaN if one is NaN.
+func (t *Tensor) Min(axes ...int) *Tensor { return t.reduce(op.Min, false, axes) }
+
+// MinKeep gives the smallest and keeps the axes.
+func (t *Tensor) MinKeep(axes ...int) *Tensor { return t.reduce(op.Min, true, axes) }
+
+// LogSumExp gives log Σ eˣ without overflow.
+func (t *Tensor) LogSumExp(axes ...int) *Tensor { return t.reduce(op.LogSumExp, false, axes) }
+
+// LogSumExpKeep gives log Σ eˣ and keeps the axes.
+func (t *Tensor) LogSumExpKeep(axes ...int) *Tensor { return t.reduce(op.LogSumExp, true, axes) }
+
+// Any tells whether one of the bools is true.
+func (t *Tensor) Any(axes ...int) *Tensor {
+	t.wantBool("any")
+	if t.Len() == 0 { // the largest of nothing is undefined, any of nothing is not
+		return t.Cast(Int64).Sum(axes...).Ne(0)
+	}
+	return t.Max(axes...)
+}
+
+// All tells whether all of the bools are true.
+func (t *Tensor) All(axes ...int) *Tensor {
+	t.wantBool("all")
+	return t.Not().Any(axes...).Not()
+}
+
+func (t *Tensor) wantBool(name string) {
+	t.check(name)
+	if t.dtype != Bool {
+		failf(name, ErrDType, []*Tensor{t}, "elements are %s; want bool", t.dtype)
+	}
+}
+
+// count is the number of elements that are reduced to one.
+func (t *Tensor) count(name string, axes []int) int {
+	t.check(name)
+	set, err := op.ResolveAxes(axes, len(t.shape))
+	if err != nil {
+		fail(name, err, t)
+	}
+	n := 1
+	for i, d := range t.shape {
+		if set.Has(i) {
+			n *= d
+		}
+	}
+	return n
+}
+
+func (t *Tensor) mean(keep bool, axes []int) *Tensor {
+	n := t.count("mean", axes)
+	if !t.dtype.IsFloat() {
+		fail("mean", &op.Problem{Kind: ErrDType, Msg: "elements are " + t.dtype.String() + ", whose mean need not be whole", Fix: "convert first: .Cast(locus.Float32)"}, t)
+	}
+	return t.reduce(op.Sum, keep, axes).Mul(1 / float64(n))
+}
+
+// Mean gives the average; NaN of nothing.
+func (t *Tensor) Mean(axes ...int) *Tensor { return t.mean(false, axes) }
+
+// MeanKeep gives the average and keeps the axes.
+func (t *Tensor) MeanKeep(axes ...int) *Tensor { return t.mean(true, axes) }
+
+func (t *Tensor) variance(keep bool, correction int, axes []int) *Tensor {
+	n := t.count("var", axes)
+	d := t.Sub(t.MeanKeep(axes...))
+	return d.Square().reduce(op.Sum, keep, axes).Mul(1 / math.Max(0, float64(n-correction)))
+}
+
+// Var gives the variance, with Bessel's correction (division by n-1).
+func (t *Tensor) Var(axes ...int) *Tensor { return t.variance(false, 1, axes) }
+
+// VarBiased gives the mean squared distance from the mean (division by n) and
+// keeps the axes, as normalisation needs it.
+func (t *Tensor) VarBiased(axes ...int) *Tensor { return t.variance(true, 0, axes) }
+
+// Std gives the standard deviation, with Bessel's correction.
+func (t *Tensor) Std(axes ...int) *Tensor { return t.Var(axes...).Sqrt() }
+
+// Norm gives the Euclidean (Frobenius) norm.
+func (t *Tensor) Norm(axes ...int) *Tensor { return t.Square().Sum(axes...).Sqrt() }
+
+// NormP gives the p-norm: (Σ|x|ᵖ)^(1/p); the largest |x| for p = +∞, the
+// number of elements that are not zero for p = 0.
+func (t *Tensor) NormP(p float64, axes ...int) *Tensor {
+	switch {
+	case math.IsInf(p, 1):
+		return t.Abs().Max(axes...)
+	case math.IsInf(p, -1):
+		return t.Abs().Min(axes...)
+	case p == 0:
+		return t.Ne(0).Cast(t.dtype).Sum(axes...)
+	case p == 1:
+		return t.Abs().Sum(axes...)
+	case p == 2:
+		return t.Norm(axes...)
+	case !(p > 0):
+		failf("NormP", ErrArgument, []*Tensor{t}, "p is %v; want p ≥ 0 or an infinity", p)
+	}
+	return t.Abs().Pow(p).Sum(axes...).Pow(1 / p)
+}
+
+func (t *Tensor) argument(id op.ID, axis int) *Tensor {
+	name := op.Get(id).Name
+	t.check(name)
+	a := t.axis(name, axis)
+	return apply(id, op.Axis{Axis: a}, t).dropAxes(op.AxesOf(a))
+}
+
+// ArgMax gives the position of the first largest element along an axis, as int64.
+func (t *Tensor) ArgMax(axis int) *Tensor { return t.argument(op.ArgMax, axis) }
+
+// ArgMin gives the position of the first smallest element along an axis, as int64.
+func (t *Tensor) ArgMin(axis int) *Tensor { return t.argument(op.ArgMin, axis) }
+
+// MatMul gives the matrix product of the last two axes; leading axes broadcast.
+// A vector on the left counts as a row, on the right as a column, and that axis
+// is not in the result.
+func (t *Tensor) MatMul(y *Tensor) *Tensor {
+	in := []*Tensor{t, y}
+	checkOperands("matmul", in)
+	a, b := t, y
+	if len(a.shape) == 0 || len(b.shape) == 0 {
+		failf("matmul", ErrShape, in, "a scalar has no matrix product; use Mul")
+	}
+	if len(a.shape) == 1 {
+		a = a.reshape([]int{1, a.shape[0]})
+	}
+	if len(b.shape) == 1 {
+		b = b.reshape([]int{b.shape[0], 1})
+	}
+	batchA, batchB := a.shape[:len(a.shape)-2], b.shape[:len(b.shape)-2]
+	if !sameShape(batchA, batchB) {
+		batch, err := op.Broadcast(batchA, batchB)
+		if err != nil {
+			fail("matmul", err, in...)
+		}
+		a = a.expand(append(slices.Clone(batch), a.shape[len(a.shape)-2:]...))
+		b = b.expand(append(slices.Clone(batch), b.shape[len(b.shape)-2:]...))
+	}
+	out := apply(op.MatMul, nil, a, b)
+	to := slices.Clone(out.shape[:len(out.shape)-2])
+	if len(t.shape) > 1 {
+		to = append(to, out.shape[len(out.shape)-2])
+	}
+	if len(y.shape) > 1 {
+		to = append(to, out.shape[len(out.shape)-1])
+	}
+	return out.reshape(to)
+}
+
+// Dot gives the inner product of two vectors.
+func (t *Tensor) Dot(y *Tensor) *Tensor {
+	t.check("dot")
+	y.check("dot")
+	if len(t.shape) != 1 || len(y.shape) != 1 {
+		failf("dot", ErrShape, []*Tensor{t, y}, "wants two vectors")
+	}
+	return t.MatMul(y)
+}

@@ -1,0 +1,116 @@
+package locus
+
+import (
+	"slices"
+	"sync/atomic"
+
+	"github.com/locusml/locus/dtype"
+	"github.com/locusml/locus/internal/backend"
+	"github.com/locusml/locus/internal/memory"
+	"github.com/locusml/locus/internal/op"
+)
+
+// DType is the type of a tensor's elements.
+type DType = dtype.DType
+
+// The element types.
+const (
+	Bool     = dtype.Bool
+	Uint8    = dtype.Uint8
+	Int32    = dtype.Int32
+	Int64    = dtype.Int64
+	Float16  = dtype.Float16
+	BFloat16 = dtype.BFloat16
+	Float32  = dtype.Float32
+	Float64  = dtype.Float64
+)
+
+// MaxRank is the largest number of dimensions of a tensor.
+const MaxRank = op.MaxRank
+
+// Tensor is an array of numbers of one type on one device. It never changes;
+// ops make new tensors. Views (reshape, transpose, slice, expand) share the
+// memory of what they were made from and cost nothing.
+type Tensor struct {
+	shape, strides []int // never written to: tensors share them
+	offset         int   // elements
+	dtype          DType
+	constant       bool // a scalar operand without memory; never seen by users
+	place          *place
+	block          *memory.Block
+	bits           uint64                // the constant's value
+	scope          atomic.Pointer[Scope] // where results computed from it belong
+	node           *node                 // how it was computed, if a gradient may be asked for
+}
+
+// Shape gives the sizes of the axes; the caller may keep and change it.
+func (t *Tensor) Shape() []int { return slices.Clone(t.shape) }
+
+// Dim is the size of one axis; negative axes count from the end.
+func (t *Tensor) Dim(axis int) int { return t.shape[t.axis("Dim", axis)] }
+
+// Rank is the number of axes.
+func (t *Tensor) Rank() int { return len(t.shape) }
+
+// Len is the number of elements.
+func (t *Tensor) Len() int { return op.Elements(t.shape) }
+
+// DType is the type of the elements.
+func (t *Tensor) DType() DType { return t.dtype }
+
+// Device is where the tensor lives.
+func (t *Tensor) Device() Device { return t.place.device }
+
+// Bytes is the size of the elements in memory, if they lay without holes.
+func (t *Tensor) Bytes() int { return t.Len() * t.dtype.Size() }
+
+// Contiguous reports whether the elements lie in memory in order without holes.
+func (t *Tensor) IsContiguous() bool { return op.IsContiguous(t.shape, t.strides) }
+
+// Freed reports whether the tensor's memory was given back, by [Tensor.Free] or
+// by its scope's end.
+func (t *Tensor) Freed() bool { return t.block != nil && t.block.Freed() }
+
+// Free gives the tensor's memory back at once, for tensors in no scope. Using
+// it or a view of it afterwards is an [ErrFreed]. Queued work is not disturbed.
+func (t *Tensor) Free() {
+	if t.block != nil {
+		t.block.Free()
+	}
+}
+
+// SharesMemory reports whether t and u live in the same block of memory.
+func (t *Tensor) SharesMemory(u *Tensor) bool { return t.block != nil && t.block == u.block }
+
+func (t *Tensor) operand() Operand {
+	if t.constant {
+		return Operand{DType: t.dtype, Scalar: true}
+	}
+	return Operand{Shape: t.Shape(), DType: t.dtype, Device: t.place.device}
+}
+
+func (t *Tensor) spec() op.Spec { return op.Spec{DType: t.dtype, Shape: t.shape} }
+
+func (t *Tensor) view() backend.View {
+	return backend.View{Block: t.block, Bits: t.bits, Offset: t.offset, Shape: t.shape, Strides: t.strides, DType: t.dtype}
+}
+
+// axis resolves an axis of t, which may count from the end.
+func (t *Tensor) axis(name string, axis int) int {
+	a, err := op.ResolveAxis(axis, len(t.shape))
+	if err != nil {
+		fail(name, err, t)
+	}
+	return a
+}
+
+// check panics unless t can be used by the op called name.
+func (t *Tensor) check(name string) {
+	if t == nil {
+		failf(name, ErrArgument, nil, "an operand is a nil *Tensor")
+	}
+	if t.Freed() {
+		fail(name, &op.Problem{Kind: ErrFreed, Msg: "an operand's memory was given back, by Free or when its scope closed",
+			Fix: "keep it with scope.Keep before the scope closes"}, t)
+	}
+}

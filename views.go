@@ -1,0 +1,243 @@
+package locus
+
+import (
+	"slices"
+	"strconv"
+
+	"github.com/locusml/locus/internal/op"
+)
+
+func itoa(n int) string { return strconv.Itoa(n) }
+
+// alias gives another handle of the same elements.
+func (t *Tensor) alias() *Tensor {
+	v := &Tensor{shape: t.shape, strides: t.strides, offset: t.offset, dtype: t.dtype, place: t.place, block: t.block, node: t.node}
+	v.scope.Store(t.scope.Load())
+	return v
+}
+
+// viewed gives a view of t made by a view op.
+func (t *Tensor) viewed(id op.ID, attrs op.Attrs, shape, strides []int, offset int) *Tensor {
+	v := t.alias()
+	v.shape, v.strides, v.offset, v.node = shape, strides, offset, nil
+	if tracked([]*Tensor{t}) {
+		v.node = &node{def: op.Get(id), attrs: attrs, inputs: []*Tensor{t}, out: v}
+	}
+	return v
+}
+
+// Reshape gives the same elements in another shape; one size may be -1 and is
+// then worked out. It is a view where strides allow, else a copy.
+func (t *Tensor) Reshape(shape ...int) *Tensor {
+	t.check("Reshape")
+	to, err := op.ResolveReshape(t.shape, shape)
+	if err != nil {
+		fail("Reshape", err, t)
+	}
+	return t.reshape(to)
+}
+
+func (t *Tensor) reshape(to []int) *Tensor {
+	if sameShape(t.shape, to) {
+		return t
+	}
+	strides, ok := reshapeStrides(t.shape, t.strides, to)
+	if !ok {
+		return apply(op.Copy, nil, t).reshape(to)
+	}
+	return t.viewed(op.Reshape, op.Shape{Shape: op.DimsOf(to)}, to, strides, t.offset)
+}
+
+// reshapeStrides works out how a reshaped view would lie in memory. It takes
+// runs of old axes that lie without holes and cuts each into new axes; a new
+// axis that would reach over the end of a run has no stride.
+func reshapeStrides(from, strides, to []int) ([]int, bool) {
+	if op.IsContiguous(from, strides) {
+		return op.Strides(to), true
+	}
+	out := make([]int, len(to))
+	j := len(to) - 1
+	for i := len(from) - 1; i >= 0; {
+		unit, run := strides[i], from[i]
+		for i--; i >= 0 && (from[i] == 1 || run == 1 || strides[i] == run*unit); i-- {
+			if run == 1 {
+				unit = strides[i]
+			}
+			run *= from[i]
+		}
+		cut := 1
+		for ; j >= 0 && (cut < run || to[j] == 1); j-- {
+			out[j] = cut * unit
+			cut *= to[j]
+		}
+		if cut != run {
+			return nil, false
+		}
+	}
+	return out, true
+}
+
+// contiguous gives t, or a copy of it whose elements lie in order without holes.
+func (t *Tensor) contiguous() *Tensor {
+	if t.IsContiguous() {
+		return t
+	}
+	return apply(op.Copy, nil, t)
+}
+
+// Contiguous gives t itself if its elements lie in order without holes, else a
+// copy in which they do. Ops do this themselves where they need it.
+func (t *Tensor) Contiguous() *Tensor {
+	t.check("Contiguous")
+	return t.contiguous()
+}
+
+// Flatten makes one axis of all.
+func (t *Tensor) Flatten() *Tensor { return t.Reshape(-1) }
+
+// FlattenFrom makes one axis of the given axis and those behind it: FlattenFrom(1)
+// keeps the batch.
+func (t *Tensor) FlattenFrom(axis int) *Tensor {
+	t.check("FlattenFrom")
+	a := t.axis("FlattenFrom", axis)
+	return t.reshape(append(slices.Clone(t.shape[:a]), op.Elements(t.shape[a:])))
+}
+
+// Permute puts the axes in another order: axis i of the result is axis axes[i].
+func (t *Tensor) Permute(axes ...int) *Tensor {
+	t.check("Permute")
+	r := len(t.shape)
+	if len(axes) != r {
+		failf("Permute", ErrAxis, []*Tensor{t}, "names %d axes of %d", len(axes), r)
+	}
+	if _, err := op.ResolveAxes(axes, r); err != nil {
+		fail("Permute", err, t)
+	}
+	perm, shape, strides := make([]int, r), make([]int, r), make([]int, r)
+	for i := range axes {
+		perm[i] = t.axis("Permute", axes[i])
+		shape[i], strides[i] = t.shape[perm[i]], t.strides[perm[i]]
+	}
+	return t.viewed(op.Permutation, op.Permute{Perm: op.DimsOf(perm)}, shape, strides, t.offset)
+}
+
+// Transpose exchanges two axes.
+func (t *Tensor) Transpose(a, b int) *Tensor {
+	t.check("Transpose")
+	a, b = t.axis("Transpose", a), t.axis("Transpose", b)
+	perm := make([]int, len(t.shape))
+	for i := range perm {
+		perm[i] = i
+	}
+	perm[a], perm[b] = b, a
+	return t.Permute(perm...)
+}
+
+// T exchanges the last two axes: a matrix's transpose.
+func (t *Tensor) T() *Tensor {
+	if t.Rank() < 2 {
+		failf("T", ErrShape, []*Tensor{t}, "a transpose needs at least two axes")
+	}
+	return t.Transpose(-2, -1)
+}
+
+// MoveAxis puts an axis in another position; the others keep their order.
+func (t *Tensor) MoveAxis(from, to int) *Tensor {
+	t.check("MoveAxis")
+	from, to = t.axis("MoveAxis", from), t.axis("MoveAxis", to)
+	var perm []int
+	for i := range t.shape {
+		if i != from {
+			perm = append(perm, i)
+		}
+	}
+	return t.Permute(slices.Insert(perm, to, from)...)
+}
+
+// Expand repeats axes of size 1, and adds axes in front, up to the given shape,
+// without copying; -1 keeps an axis as it is.
+func (t *Tensor) Expand(shape ...int) *Tensor {
+	t.check("Expand")
+	to := slices.Clone(shape)
+	for i := range to {
+		if j := i - (len(to) - len(t.shape)); to[i] == -1 && j >= 0 {
+			to[i] = t.shape[j]
+		}
+	}
+	if err := op.CheckShape(to); err != nil {
+		fail("Expand", err, t)
+	}
+	return t.expand(to)
+}
+
+func (t *Tensor) expand(to []int) *Tensor {
+	if sameShape(t.shape, to) {
+		return t
+	}
+	attrs := op.Shape{Shape: op.DimsOf(to)}
+	if _, err := op.Check(op.Expand, attrs, []op.Spec{t.spec()}); err != nil {
+		fail("Expand", err, t)
+	}
+	return t.viewed(op.Expand, attrs, to, expandStrides(t.shape, t.strides, to), t.offset)
+}
+
+// Squeeze takes out the given axes, which must have size 1; without arguments
+// all that do.
+func (t *Tensor) Squeeze(axes ...int) *Tensor {
+	t.check("Squeeze")
+	set, err := op.ResolveAxes(axes, len(t.shape))
+	if err != nil {
+		fail("Squeeze", err, t)
+	}
+	to := []int{}
+	for i, n := range t.shape {
+		switch {
+		case n == 1 && set.Has(i):
+		case len(axes) > 0 && set.Has(i):
+			failf("Squeeze", ErrShape, []*Tensor{t}, "axis %d has size %d, not 1", i, n)
+		default:
+			to = append(to, n)
+		}
+	}
+	return t.reshape(to)
+}
+
+// Unsqueeze puts an axis of size 1 in front of the given one; -1 puts it last.
+func (t *Tensor) Unsqueeze(axis int) *Tensor {
+	t.check("Unsqueeze")
+	a, err := op.ResolveAxis(axis, len(t.shape)+1)
+	if err != nil {
+		fail("Unsqueeze", err, t)
+	}
+	if len(t.shape) == MaxRank {
+		failf("Unsqueeze", ErrShape, []*Tensor{t}, "the tensor has the most dimensions already")
+	}
+	return t.reshape(slices.Insert(slices.Clone(t.shape), a, 1))
+}
+
+// Diagonal gives the diagonal of two axes as a new last axis. offset > 0 is
+// above the main diagonal.
+func (t *Tensor) Diagonal(offset, a, b int) *Tensor {
+	t.check("Diagonal")
+	a, b = t.axis("Diagonal", a), t.axis("Diagonal", b)
+	if a == b {
+		failf("Diagonal", ErrAxis, []*Tensor{t}, "needs two different axes")
+	}
+	attrs := op.Diagonal{A: a, B: b, Offset: offset}
+	spec, err := op.Check(op.DiagonalView, attrs, []op.Spec{t.spec()})
+	if err != nil {
+		fail("Diagonal", err, t)
+	}
+	var strides []int
+	for i, s := range t.strides {
+		if i != a && i != b {
+			strides = append(strides, s)
+		}
+	}
+	strides = append(strides, t.strides[a]+t.strides[b])
+	at := t.offset
+	if spec.Shape[len(spec.Shape)-1] > 0 {
+		at += max(offset, 0)*t.strides[b] + max(-offset, 0)*t.strides[a]
+	}
+	return t.viewed(op.DiagonalView, attrs, spec.Shape, strides, at)
+}
