@@ -1,5 +1,190 @@
 package main
 
-import "github.com/mmcloughlin/avo/build"
+import (
+	"fmt"
 
-func packKernels(ctx *build.Context) {}
+	"github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+// packKernels writes the copies that lay out panels. AVX2 serves every level:
+// packing is bound by loads and stores.
+func packKernels(ctx *build.Context) {
+	for _, n := range []int{24, 48, 64, 96, 128} {
+		packCopy(ctx, n)
+	}
+	packTranspose8(ctx)
+	packTranspose4(ctx)
+	packTranspose4x64(ctx)
+	packTranspose2x64(ctx)
+}
+
+// packCopy packs lines that lie side by side: n bytes from each column.
+func packCopy(ctx *build.Context, n int) {
+	ctx.Function(fmt.Sprintf("packCopy%d", n))
+	ctx.Attributes(build.NOSPLIT)
+	ctx.Pragma("noescape")
+	ctx.Doc(fmt.Sprintf("packCopy%d copies %d bytes from each of k places stride bytes apart to adjacent places.", n, n))
+	ctx.SignatureExpr("func(dst, src *byte, stride, k int)")
+	d, s, st, k := ctx.GP64(), ctx.GP64(), ctx.GP64(), ctx.GP64()
+	ctx.Load(ctx.Param("dst"), d)
+	ctx.Load(ctx.Param("src"), s)
+	ctx.Load(ctx.Param("stride"), st)
+	ctx.Load(ctx.Param("k"), k)
+	ctx.Label("loop")
+	type part struct {
+		off int
+		v   reg.VecVirtual
+		n   int
+	}
+	var parts []part
+	for o := 0; o < n; {
+		p := part{off: o}
+		switch {
+		case n-o >= 32:
+			p.v, p.n = ctx.YMM(), 32
+			ctx.VMOVUPS(Mem{Base: s, Disp: o}, p.v)
+		case n-o >= 16:
+			p.v, p.n = ctx.XMM(), 16
+			ctx.VMOVUPS(Mem{Base: s, Disp: o}, p.v)
+		default:
+			p.v, p.n = ctx.XMM(), 8
+			ctx.VMOVSD(Mem{Base: s, Disp: o}, p.v)
+		}
+		parts = append(parts, p)
+		o += p.n
+	}
+	for _, p := range parts {
+		if p.n == 8 {
+			ctx.VMOVSD(p.v, Mem{Base: d, Disp: p.off})
+		} else {
+			ctx.VMOVUPS(p.v, Mem{Base: d, Disp: p.off})
+		}
+	}
+	ctx.ADDQ(st, s)
+	ctx.ADDQ(U32(uint32(n)), d)
+	ctx.DECQ(k)
+	ctx.JNZ(LabelRef("loop"))
+	ctx.VZEROUPPER()
+	ctx.RET()
+}
+
+// transposeHead begins a packTranspose function and loads its arguments.
+func transposeHead(ctx *build.Context, name, doc string, rows int) (d, st, k, off reg.GPVirtual, row []reg.GPVirtual) {
+	ctx.Function(name)
+	ctx.Attributes(build.NOSPLIT)
+	ctx.Pragma("noescape")
+	ctx.Doc(doc)
+	ctx.SignatureExpr("func(dst *byte, rows *uintptr, stride, k int)")
+	d, st, k, off = ctx.GP64(), ctx.GP64(), ctx.GP64(), ctx.GP64()
+	ctx.Load(ctx.Param("dst"), d)
+	p := ctx.GP64()
+	ctx.Load(ctx.Param("rows"), p)
+	for i := range rows {
+		r := ctx.GP64()
+		ctx.MOVQ(Mem{Base: p, Disp: 8 * i}, r)
+		row = append(row, r)
+	}
+	ctx.Load(ctx.Param("stride"), st)
+	ctx.Load(ctx.Param("k"), k)
+	ctx.XORQ(off, off)
+	return
+}
+
+// transpose4 turns the 4×4 blocks of 32-bit words in the lanes of y.
+func transpose4(ctx *build.Context, y []reg.VecVirtual, vec func() reg.VecVirtual) []reg.VecVirtual {
+	t := []reg.VecVirtual{vec(), vec(), vec(), vec()}
+	c := []reg.VecVirtual{vec(), vec(), vec(), vec()}
+	ctx.VUNPCKLPS(y[1], y[0], t[0])
+	ctx.VUNPCKHPS(y[1], y[0], t[1])
+	ctx.VUNPCKLPS(y[3], y[2], t[2])
+	ctx.VUNPCKHPS(y[3], y[2], t[3])
+	ctx.VUNPCKLPD(t[2], t[0], c[0])
+	ctx.VUNPCKHPD(t[2], t[0], c[1])
+	ctx.VUNPCKLPD(t[3], t[1], c[2])
+	ctx.VUNPCKHPD(t[3], t[1], c[3])
+	return c
+}
+
+// storeColumns writes the columns stride bytes apart and moves on.
+func storeColumns(ctx *build.Context, c []reg.VecVirtual, d, st reg.GPVirtual) {
+	for i := range c {
+		ctx.VMOVUPS(c[i], Mem{Base: d})
+		ctx.ADDQ(st, d)
+	}
+}
+
+func packTranspose8(ctx *build.Context) {
+	d, st, k, off, row := transposeHead(ctx, "packTranspose8", "packTranspose8 writes the columns of 8 rows of k 32-bit words, k a multiple of 4, stride bytes apart.", 8)
+	ctx.Label("loop")
+	var y []reg.VecVirtual
+	for i := range 4 {
+		v := ctx.YMM()
+		ctx.VMOVUPS(Mem{Base: row[i], Index: off, Scale: 1}, v.AsX())
+		ctx.VINSERTF128(Imm(1), Mem{Base: row[i+4], Index: off, Scale: 1}, v, v)
+		y = append(y, v)
+	}
+	storeColumns(ctx, transpose4(ctx, y, ctx.YMM), d, st)
+	ctx.ADDQ(Imm(16), off)
+	ctx.SUBQ(Imm(4), k)
+	ctx.JNZ(LabelRef("loop"))
+	ctx.VZEROUPPER()
+	ctx.RET()
+}
+
+func packTranspose4(ctx *build.Context) {
+	d, st, k, off, row := transposeHead(ctx, "packTranspose4", "packTranspose4 is packTranspose8 for 4 rows.", 4)
+	ctx.Label("loop")
+	var y []reg.VecVirtual
+	for i := range 4 {
+		v := ctx.XMM()
+		ctx.VMOVUPS(Mem{Base: row[i], Index: off, Scale: 1}, v)
+		y = append(y, v)
+	}
+	storeColumns(ctx, transpose4(ctx, y, ctx.XMM), d, st)
+	ctx.ADDQ(Imm(16), off)
+	ctx.SUBQ(Imm(4), k)
+	ctx.JNZ(LabelRef("loop"))
+	ctx.RET()
+}
+
+func packTranspose4x64(ctx *build.Context) {
+	d, st, k, off, row := transposeHead(ctx, "packTranspose4x64", "packTranspose4x64 writes the columns of 4 rows of k 64-bit words, k a multiple of 2, stride bytes apart.", 4)
+	ctx.Label("loop")
+	var y, c []reg.VecVirtual
+	for i := range 2 {
+		v := ctx.YMM()
+		ctx.VMOVUPS(Mem{Base: row[i], Index: off, Scale: 1}, v.AsX())
+		ctx.VINSERTF128(Imm(1), Mem{Base: row[i+2], Index: off, Scale: 1}, v, v)
+		y = append(y, v)
+		c = append(c, ctx.YMM())
+	}
+	ctx.VUNPCKLPD(y[1], y[0], c[0])
+	ctx.VUNPCKHPD(y[1], y[0], c[1])
+	storeColumns(ctx, c, d, st)
+	ctx.ADDQ(Imm(16), off)
+	ctx.SUBQ(Imm(2), k)
+	ctx.JNZ(LabelRef("loop"))
+	ctx.VZEROUPPER()
+	ctx.RET()
+}
+
+func packTranspose2x64(ctx *build.Context) {
+	d, st, k, off, row := transposeHead(ctx, "packTranspose2x64", "packTranspose2x64 is packTranspose4x64 for 2 rows.", 2)
+	ctx.Label("loop")
+	var y, c []reg.VecVirtual
+	for i := range 2 {
+		v := ctx.XMM()
+		ctx.VMOVUPS(Mem{Base: row[i], Index: off, Scale: 1}, v)
+		y = append(y, v)
+		c = append(c, ctx.XMM())
+	}
+	ctx.VUNPCKLPD(y[1], y[0], c[0])
+	ctx.VUNPCKHPD(y[1], y[0], c[1])
+	storeColumns(ctx, c, d, st)
+	ctx.ADDQ(Imm(16), off)
+	ctx.SUBQ(Imm(2), k)
+	ctx.JNZ(LabelRef("loop"))
+	ctx.RET()
+}

@@ -302,7 +302,7 @@ func (p *problem[T]) blocked() {
 	es := int(unsafe.Sizeof(T(0)))
 	bt := p.b.transposed()
 	bp := buffers[T]().Get().(*[]T)
-	buf := grow(bp, (min(ks.nc, p.n)+nr-1)/nr*nr*min(ks.kc, p.k)+16)
+	buf := grow(bp, (min(ks.nc, p.n)+nr-1)/nr*nr*min(ks.kc, p.k)+packSlack)
 	threads := pool.Threads()
 	blocks := (p.m + ks.mc - 1) / ks.mc
 	if threads > 1 {
@@ -320,7 +320,7 @@ func (p *problem[T]) blocked() {
 			pool.For((p.m+mc-1)/mc, 1, func(lo, hi int) {
 				s := scratches[T]().Get().(*scratch[T])
 				p.begin(&s.t, pc, kc)
-				abuf := grow(&s.a, mc*kc+16)
+				abuf := grow(&s.a, mc*kc+packSlack)
 				for i0 := lo * mc; i0 < min(hi*mc, p.m); i0 += mc {
 					i1 := min(i0+mc, p.m)
 					pack(abuf, p.a, i0, i1-i0, pc, kc, mr)

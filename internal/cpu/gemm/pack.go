@@ -1,38 +1,99 @@
 package gemm
 
+import "unsafe"
+
 // pack lays out lines [l0, l0+count) of s, each limited to the k columns from
 // p0, as panels of width lines: panel q holds for each column the width values
-// of lines q*width…, adjacent. Lines past the end of the last panel repeat its
-// first line: their results are never stored. A is packed by rows (width mr),
-// B as its transpose (width nr).
+// of lines q*width…, adjacent. Where the last panel has fewer lines the rest
+// of it is left as it is: nothing computed from it is ever stored. A is packed
+// by rows (width mr), B as its transpose (width nr).
+//
+// A panel may be written up to packSlack elements past its end, so panels must
+// be packed in ascending order unless width is a multiple of 8.
 func pack[T Float](dst []T, s source[T], l0, count, p0, k, width int) {
+	if s.format != 0 {
+		packHalf(any(dst).([]float32), any(s).(source[float32]), l0, count, p0, k, width)
+		return
+	}
 	for q := 0; q*width < count; q++ {
 		h := min(width, count-q*width)
-		packPanel(dst[q*width*k:][:width*k], s, l0+q*width, h, p0, k, width)
+		d := dst[q*width*k:]
+		if !packFast(d, s, l0+q*width, h, p0, k, width) {
+			packPanel(d[:width*k], s, l0+q*width, h, p0, k, width)
+		}
 	}
 }
 
+// packSlack is how many elements past its end a packed block must leave.
+const packSlack = 16
+
 func packPanel[T Float](d []T, s source[T], l0, h, p0, k, width int) {
-	if s.col == 1 || s.row != 1 {
-		for r := range width {
-			l := l0
-			if r < h {
-				l += r
-			}
-			o := l*s.row + p0*s.col
-			for p := range k {
-				d[p*width+r] = s.data[o]
-				o += s.col
+	if s.row == 1 {
+		for p := range k {
+			o := l0 + (p0+p)*s.col
+			x, y := d[p*width:][:h], s.data[o:o+h]
+			for i := range x {
+				x[i] = y[i]
 			}
 		}
 		return
 	}
-	for p := range k {
-		o := l0 + (p0+p)*s.col
-		x := d[p*width:][:width]
-		n := copy(x, s.data[o:o+h])
-		for ; n < width; n++ {
-			x[n] = s.data[o]
+	packStrided(d, s, l0, h, p0, k, width)
+}
+
+func packStrided[T Float](d []T, s source[T], l0, h, p0, k, width int) {
+	for r := range h {
+		o := (l0+r)*s.row + p0*s.col
+		for q := r; q < k*width; q += width {
+			d[q] = s.data[o]
+			o += s.col
 		}
+	}
+}
+
+// packHalf widens a panel's lines into a buffer in their own order and packs
+// from there.
+func packHalf(dst []float32, s source[float32], l0, count, p0, k, width int) {
+	buf := buffers32.Get().(*[]float32)
+	defer buffers32.Put(buf)
+	wide := grow(buf, width*k)
+	for q := 0; q*width < count; q++ {
+		h := min(width, count-q*width)
+		w := source[float32]{data: wide}
+		l := l0 + q*width
+		switch {
+		case s.col == 1:
+			w.row, w.col = k, 1
+			for r := range h {
+				o := (l+r)*s.row + p0
+				widen(wide[r*k:][:k], s.bits[o:o+k], s.format)
+			}
+		case s.row == 1:
+			w.row, w.col = 1, h
+			for p := range k {
+				o := l + (p0+p)*s.col
+				widen(wide[p*h:][:h], s.bits[o:o+h], s.format)
+			}
+		default:
+			w.row, w.col = k, 1
+			for r := range h {
+				for p := range k {
+					o := (l+r)*s.row + (p0+p)*s.col
+					widen(wide[r*k+p:][:1], s.bits[o:o+1], s.format)
+				}
+			}
+		}
+		d := dst[q*width*k:]
+		if !packFast(d, w, 0, h, 0, k, width) {
+			packPanel(d[:width*k], w, 0, h, 0, k, width)
+		}
+	}
+}
+
+// lines fills rows with the addresses of up to len(rows) lines from l, the last
+// of h repeated.
+func lines[T Float](rows []uintptr, s source[T], l, h, p0 int) {
+	for i := range rows {
+		rows[i] = uintptr(unsafe.Pointer(&s.data[(l+min(i, h-1))*s.row+p0]))
 	}
 }

@@ -1,0 +1,84 @@
+package gemm
+
+import (
+	"runtime"
+	"unsafe"
+
+	"github.com/locusml/locus/internal/cpu/vec"
+)
+
+// packFast packs a panel with vector code if there is some for its layout.
+func packFast[T Float](d []T, s source[T], l0, h, p0, k, width int) bool {
+	if vec.CPU() < vec.AVX2 {
+		return false
+	}
+	es := int(unsafe.Sizeof(d[0]))
+	switch {
+	case s.row == 1 && h == width:
+		var f func(dst, src *byte, stride, k int)
+		switch width * es {
+		case 24:
+			f = packCopy24
+		case 48:
+			f = packCopy48
+		case 64:
+			f = packCopy64
+		case 96:
+			f = packCopy96
+		case 128:
+			f = packCopy128
+		default:
+			return false
+		}
+		_ = d[width*k-1]
+		f(bytePtr(d), (*byte)(unsafe.Pointer(&s.data[l0+p0*s.col])), s.col*es, k)
+		return true
+	case s.col == 1 && k >= 4:
+		packTransposed(d, s, l0, h, p0, k, width)
+		return true
+	}
+	return false
+}
+
+func bytePtr[T any](d []T) *byte { return (*byte)(unsafe.Pointer(&d[0])) }
+
+// packTransposed packs lines that each lie adjacent in memory, a group of
+// lines at a time. A group of 5 to 8 32-bit lines is written 8 wide: what that
+// puts past the group is overwritten by the next column's values, or by the
+// next panel's.
+func packTransposed[T Float](d []T, s source[T], l0, h, p0, k, width int) {
+	es := int(unsafe.Sizeof(d[0]))
+	var rows [8]uintptr
+	_ = d[min(width*k+packSlack, cap(d)):cap(d)] // room for the overhang
+	step := 16 / es
+	body := k / step * step
+	for g := 0; g < h; {
+		p := (*byte)(unsafe.Add(unsafe.Pointer(&d[0]), g*es))
+		left := min(width-g, h-g)
+		room := width - g
+		var size int
+		switch {
+		case es == 4 && room > 4:
+			size = 8
+			lines(rows[:8], s, l0+g, left, p0)
+			packTranspose8(p, &rows[0], width*es, body)
+		case es == 4:
+			size = 4
+			lines(rows[:4], s, l0+g, left, p0)
+			packTranspose4(p, &rows[0], width*es, body)
+		case room > 2:
+			size = 4
+			lines(rows[:4], s, l0+g, left, p0)
+			packTranspose4x64(p, &rows[0], width*es, body)
+		default:
+			size = 2
+			lines(rows[:2], s, l0+g, left, p0)
+			packTranspose2x64(p, &rows[0], width*es, body)
+		}
+		g += size
+	}
+	runtime.KeepAlive(s.data)
+	if body < k {
+		packStrided(d[body*width:], s, l0, h, p0+body, k-body, width)
+	}
+}
