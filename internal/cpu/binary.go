@@ -1,0 +1,278 @@
+package cpu
+
+import (
+	"math"
+
+	"github.com/locusml/locus/dtype"
+	"github.com/locusml/locus/internal/cpu/vec"
+	"github.com/locusml/locus/internal/op"
+)
+
+func init() {
+	registerBinary(op.Add, grainCheap, vec.AddF32, vec.AddF64)
+	registerBinaryInts(op.Add, add, add, add)
+	registerBinary(op.Sub, grainCheap, vec.SubF32, vec.SubF64)
+	registerBinaryInts(op.Sub, sub, sub, sub)
+	registerBinary(op.Mul, grainCheap, vec.MulF32, vec.MulF64)
+	registerBinaryInts(op.Mul, mul, mul, mul)
+	registerBinary(op.Div, grainCheap, vec.DivF32, vec.DivF64)
+	registerBinary(op.Maximum, grainCheap, vec.MaxF32, vec.MaxF64)
+	registerBinaryInts(op.Maximum, maximum, maximum, maximum)
+	registerBinary(op.Minimum, grainCheap, vec.MinF32, vec.MinF64)
+	registerBinaryInts(op.Minimum, minimum, minimum, minimum)
+	registerBinary(op.Pow, grainDear, vec.PowF32, vec.PowF64)
+	registerBinaryInts(op.Pow, powInt, powInt, powInt)
+	registerBinary(op.FloorDiv, grainCheap, floorDivFloat, floorDivFloat)
+	registerBinaryInts(op.FloorDiv, floorDivInt, floorDivInt, floorDivInt)
+	registerBinary(op.Mod, grainDear, modFloat, modFloat)
+	registerBinaryInts(op.Mod, modInt, modInt, modInt)
+	registerBinary(op.Atan2, grainDear, atan2, atan2)
+
+	registerBinaryInts(op.And, and, and, and)
+	registerBinaryInts(op.Or, or, or, or)
+	registerBinaryInts(op.Xor, xor, xor, xor)
+	register(op.And, dtype.Bool, binary(grainCheap, and[uint8]))
+	register(op.Or, dtype.Bool, binary(grainCheap, or[uint8]))
+	register(op.Xor, dtype.Bool, binary(grainCheap, xor[uint8]))
+
+	registerBinary(op.ReluGrad, grainCheap, reluGrad, reluGrad)
+	registerBinaryInts(op.ReluGrad, reluGrad, reluGrad, reluGrad)
+	registerBinary(op.SigmoidGrad, grainCheap, sigmoidGrad, sigmoidGrad)
+	registerBinary(op.TanhGrad, grainCheap, tanhGrad, tanhGrad)
+	registerBinary(op.GeluGrad, grainDear, timesFunc[float32](geluGrad), timesFunc[float64](geluGrad))
+	registerBinary(op.GeluTanhGrad, grainDear, timesFunc[float32](geluTanhGrad), timesFunc[float64](geluTanhGrad))
+	registerBinary(op.SiluGrad, grainDear, timesFunc[float32](siluGrad), timesFunc[float64](siluGrad))
+
+	registerCompare(op.Equal, vec.EqF32, vec.EqF64, equal, equal, equal)
+	registerCompare(op.NotEqual, vec.NeF32, vec.NeF64, notEqual, notEqual, notEqual)
+	register(op.Equal, dtype.Bool, binary(grainCheap, equal[uint8]))
+	register(op.NotEqual, dtype.Bool, binary(grainCheap, notEqual[uint8]))
+	registerCompare(op.Less, vec.LtF32, vec.LtF64, less, less, less)
+	registerCompare(op.LessEqual, vec.LeF32, vec.LeF64, lessEqual, lessEqual, lessEqual)
+	registerCompare(op.Greater, vec.GtF32, vec.GtF64, swapped(less[uint8]), swapped(less[int32]), swapped(less[int64]))
+	registerCompare(op.GreaterEqual, vec.GeF32, vec.GeF64, swapped(lessEqual[uint8]), swapped(lessEqual[int32]), swapped(lessEqual[int64]))
+}
+
+func registerCompare(id op.ID, f32 loop2[uint8, float32], f64 loop2[uint8, float64], u8 loop2[uint8, uint8], i32 loop2[uint8, int32], i64 loop2[uint8, int64]) {
+	register(id, dtype.Float32, binary(grainCheap, f32))
+	register(id, dtype.Float64, binary(grainCheap, f64))
+	register(id, dtype.Uint8, binary(grainCheap, u8))
+	register(id, dtype.Int32, binary(grainCheap, i32))
+	register(id, dtype.Int64, binary(grainCheap, i64))
+	register(id, dtype.Float16, compareHalf[dtype.F16](grainCheap, f32))
+	register(id, dtype.BFloat16, compareHalf[dtype.BF16](grainCheap, f32))
+}
+
+func swapped[R, A any](loop loop2[R, A]) loop2[R, A] {
+	return func(dst []R, a, b []A) { loop(dst, b, a) }
+}
+
+func add[T number](dst, a, b []T) {
+	a, b = a[:len(dst)], b[:len(dst)]
+	for i := range dst {
+		dst[i] = a[i] + b[i]
+	}
+}
+
+func sub[T number](dst, a, b []T) {
+	a, b = a[:len(dst)], b[:len(dst)]
+	for i := range dst {
+		dst[i] = a[i] - b[i]
+	}
+}
+
+func mul[T number](dst, a, b []T) {
+	a, b = a[:len(dst)], b[:len(dst)]
+	for i := range dst {
+		dst[i] = a[i] * b[i]
+	}
+}
+
+func maximum[T number](dst, a, b []T) {
+	a, b = a[:len(dst)], b[:len(dst)]
+	for i := range dst {
+		dst[i] = max(a[i], b[i])
+	}
+}
+
+func minimum[T number](dst, a, b []T) {
+	a, b = a[:len(dst)], b[:len(dst)]
+	for i := range dst {
+		dst[i] = min(a[i], b[i])
+	}
+}
+
+func powInt[T integer](dst, a, b []T) {
+	a, b = a[:len(dst)], b[:len(dst)]
+	for i := range dst {
+		dst[i] = ipow(a[i], b[i])
+	}
+}
+
+func ipow[T integer](x, n T) T {
+	if n < 0 {
+		switch {
+		case x == 1:
+			return 1
+		case x+1 == 0: // -1
+			if n&1 == 0 {
+				return 1
+			}
+			return x
+		}
+		return 0
+	}
+	p := T(1)
+	for ; n > 0; n >>= 1 {
+		if n&1 == 1 {
+			p *= x
+		}
+		x *= x
+	}
+	return p
+}
+
+func floorDivFloat[T float](dst, a, b []T) {
+	a, b = a[:len(dst)], b[:len(dst)]
+	for i := range dst {
+		dst[i] = T(math.Floor(float64(a[i] / b[i])))
+	}
+}
+
+func floorDivInt[T integer](dst, a, b []T) {
+	a, b = a[:len(dst)], b[:len(dst)]
+	for i, y := range b {
+		if y == 0 {
+			dst[i] = 0
+			continue
+		}
+		x := a[i]
+		q := x / y
+		if x%y != 0 && (x < 0) != (y < 0) {
+			q--
+		}
+		dst[i] = q
+	}
+}
+
+func modFloat[T float](dst, a, b []T) {
+	a, b = a[:len(dst)], b[:len(dst)]
+	for i := range dst {
+		// The remainder of the division is exact, where a - b·⌊a/b⌋ would cancel.
+		x, y := float64(a[i]), float64(b[i])
+		r := math.Mod(x, y)
+		switch {
+		case r == 0:
+			r = math.Copysign(0, y)
+		case (r < 0) != (y < 0):
+			r += y
+		}
+		dst[i] = T(r)
+	}
+}
+
+func modInt[T integer](dst, a, b []T) {
+	a, b = a[:len(dst)], b[:len(dst)]
+	for i, y := range b {
+		if y == 0 {
+			dst[i] = 0
+			continue
+		}
+		r := a[i] % y
+		if r != 0 && (r < 0) != (y < 0) {
+			r += y
+		}
+		dst[i] = r
+	}
+}
+
+func atan2[T float](dst, a, b []T) {
+	a, b = a[:len(dst)], b[:len(dst)]
+	for i := range dst {
+		dst[i] = T(math.Atan2(float64(a[i]), float64(b[i])))
+	}
+}
+
+func and[T integer](dst, a, b []T) {
+	a, b = a[:len(dst)], b[:len(dst)]
+	for i := range dst {
+		dst[i] = a[i] & b[i]
+	}
+}
+
+func or[T integer](dst, a, b []T) {
+	a, b = a[:len(dst)], b[:len(dst)]
+	for i := range dst {
+		dst[i] = a[i] | b[i]
+	}
+}
+
+func xor[T integer](dst, a, b []T) {
+	a, b = a[:len(dst)], b[:len(dst)]
+	for i := range dst {
+		dst[i] = a[i] ^ b[i]
+	}
+}
+
+func reluGrad[T number](dst, a, b []T) {
+	a, b = a[:len(dst)], b[:len(dst)]
+	for i := range dst {
+		g := a[i]
+		if !(b[i] > 0) {
+			g = 0
+		}
+		dst[i] = g
+	}
+}
+
+func sigmoidGrad[T float](dst, a, b []T) {
+	a, b = a[:len(dst)], b[:len(dst)]
+	for i := range dst {
+		dst[i] = a[i] * b[i] * (1 - b[i])
+	}
+}
+
+func tanhGrad[T float](dst, a, b []T) {
+	a, b = a[:len(dst)], b[:len(dst)]
+	for i := range dst {
+		dst[i] = a[i] * (1 - b[i]*b[i])
+	}
+}
+
+// timesFunc makes a loop of a·f(b).
+func timesFunc[T float](f func(float64) float64) loop2[T, T] {
+	return func(dst, a, b []T) {
+		a, b = a[:len(dst)], b[:len(dst)]
+		for i := range dst {
+			dst[i] = T(float64(a[i]) * f(float64(b[i])))
+		}
+	}
+}
+
+func equal[T number](dst []uint8, a, b []T) {
+	a, b = a[:len(dst)], b[:len(dst)]
+	for i := range dst {
+		dst[i] = b2u(a[i] == b[i])
+	}
+}
+
+func notEqual[T number](dst []uint8, a, b []T) {
+	a, b = a[:len(dst)], b[:len(dst)]
+	for i := range dst {
+		dst[i] = b2u(a[i] != b[i])
+	}
+}
+
+func less[T number](dst []uint8, a, b []T) {
+	a, b = a[:len(dst)], b[:len(dst)]
+	for i := range dst {
+		dst[i] = b2u(a[i] < b[i])
+	}
+}
+
+func lessEqual[T number](dst []uint8, a, b []T) {
+	a, b = a[:len(dst)], b[:len(dst)]
+	for i := range dst {
+		dst[i] = b2u(a[i] <= b[i])
+	}
+}

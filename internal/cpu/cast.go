@@ -1,0 +1,152 @@
+package cpu
+
+import (
+	"math"
+	"unsafe"
+
+	"github.com/locusml/locus/dtype"
+	"github.com/locusml/locus/internal/backend"
+	"github.com/locusml/locus/internal/op"
+)
+
+// casts has the kernels by source and destination type.
+var casts [numDTypes][numDTypes]kernel
+
+func init() {
+	castInt[uint8](dtype.Bool)
+	castInt[uint8](dtype.Uint8)
+	castInt[int32](dtype.Int32)
+	castInt[int64](dtype.Int64)
+	castFloat[float32](dtype.Float32, round32)
+	castFloat[float64](dtype.Float64, roundOdd)
+	castHalf[dtype.F16](dtype.Float16)
+	castHalf[dtype.BF16](dtype.BFloat16)
+	for _, d := range dtype.All {
+		casts[d][d] = map[int]kernel{1: copyKernel[uint8], 2: copyKernel[uint16], 4: copyKernel[uint32], 8: copyKernel[uint64]}[d.Size()]
+		register(op.CastTo, d, func(c *backend.Call) error { return casts[c.In[0].DType][c.Out.DType](c) })
+	}
+}
+
+func castInt[A integer](d dtype.DType) {
+	casts[d][dtype.Bool] = unary(grainCheap, nonZero[A])
+	casts[d][dtype.Uint8] = unary(grainCheap, converted[uint8, A])
+	casts[d][dtype.Int32] = unary(grainCheap, converted[int32, A])
+	casts[d][dtype.Int64] = unary(grainCheap, converted[int64, A])
+	casts[d][dtype.Float32] = unary(grainCheap, converted[float32, A])
+	casts[d][dtype.Float64] = unary(grainCheap, converted[float64, A])
+	toHalves(d, converted[float32, A])
+}
+
+func castFloat[A float](d dtype.DType, narrow loop1[float32, A]) {
+	casts[d][dtype.Bool] = unary(grainCheap, nonZero[A])
+	casts[d][dtype.Uint8] = unary(grainCheap, saturated[uint8, A](0, math.MaxUint8))
+	casts[d][dtype.Int32] = unary(grainCheap, saturated[int32, A](math.MinInt32, math.MaxInt32))
+	casts[d][dtype.Int64] = unary(grainCheap, saturated[int64, A](math.MinInt64, math.MaxInt64))
+	casts[d][dtype.Float32] = unary(grainCheap, converted[float32, A])
+	casts[d][dtype.Float64] = unary(grainCheap, converted[float64, A])
+	toHalves(d, narrow)
+}
+
+// toHalves registers casts that go through float32.
+func toHalves[A any](d dtype.DType, narrow loop1[float32, A]) {
+	casts[d][dtype.Float16] = castDown[dtype.F16](narrow)
+	casts[d][dtype.BFloat16] = castDown[dtype.BF16](narrow)
+}
+
+func castDown[H half, A any](narrow loop1[float32, A]) kernel {
+	_, down := conversions[H]()
+	return func(c *backend.Call) error {
+		if n := c.Out.Elements(); n > 0 {
+			dst := elements[H](&c.Out, n)
+			forPieces(c, n, grainCheap, chunk, func(at, n int, p pieces) {
+				s, f := scratchOf[float32](n)
+				narrow(f, unsafe.Slice((*A)(p[0]), n))
+				down(dst[at:at+n], f)
+				s.free()
+			})
+		}
+		return nil
+	}
+}
+
+func castHalf[H half](d dtype.DType) {
+	casts[d][dtype.Bool] = castUp[H](nonZero[float32])
+	casts[d][dtype.Uint8] = castUp[H](saturated[uint8, float32](0, math.MaxUint8))
+	casts[d][dtype.Int32] = castUp[H](saturated[int32, float32](math.MinInt32, math.MaxInt32))
+	casts[d][dtype.Int64] = castUp[H](saturated[int64, float32](math.MinInt64, math.MaxInt64))
+	casts[d][dtype.Float32] = castUp[H](round32)
+	casts[d][dtype.Float64] = castUp[H](converted[float64, float32])
+	up, _ := conversions[H]()
+	toHalves(d, loop1[float32, H](up))
+}
+
+func castUp[H half, R any](loop loop1[R, float32]) kernel {
+	up, _ := conversions[H]()
+	return func(c *backend.Call) error {
+		if n := c.Out.Elements(); n > 0 {
+			dst := elements[R](&c.Out, n)
+			forPieces(c, n, grainCheap, chunk, func(at, n int, p pieces) {
+				s, f := scratchOf[float32](n)
+				up(f, unsafe.Slice((*H)(p[0]), n))
+				loop(dst[at:at+n], f)
+				s.free()
+			})
+		}
+		return nil
+	}
+}
+
+// converted is Go's conversion: integers wrap.
+func converted[R, A number](dst []R, a []A) {
+	a = a[:len(dst)]
+	for i, x := range a {
+		dst[i] = R(x)
+	}
+}
+
+func nonZero[A number](dst []uint8, a []A) {
+	a = a[:len(dst)]
+	for i, x := range a {
+		dst[i] = b2u(x != 0)
+	}
+}
+
+// saturated makes the loop from floats to an integer type with the given bounds.
+func saturated[R integer, A float](low, high R) loop1[R, A] {
+	lo, hi := A(low), A(high) // hi may be rounded up to high+1
+	return func(dst []R, a []A) {
+		a = a[:len(dst)]
+		for i, x := range a {
+			var r R
+			switch {
+			case x != x:
+			case x >= hi:
+				r = high
+			case x <= lo:
+				r = low
+			default:
+				r = R(x)
+			}
+			dst[i] = r
+		}
+	}
+}
+
+func round32(dst, a []float32) { copy(dst, a) }
+
+// roundOdd rounds towards zero and sets the last bit where that was not exact: a
+// second rounding to half precision then gives what one rounding would have.
+func roundOdd(dst []float32, a []float64) {
+	a = a[:len(dst)]
+	for i, x := range a {
+		f := float32(x)
+		if d := float64(f); d != x && x == x {
+			b := math.Float32bits(f)
+			if math.Abs(d) > math.Abs(x) {
+				b-- // away from zero: step back
+			}
+			f = math.Float32frombits(b | 1)
+		}
+		dst[i] = f
+	}
+}

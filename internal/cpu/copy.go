@@ -1,0 +1,151 @@
+package cpu
+
+import (
+	"unsafe"
+
+	"github.com/locusml/locus/internal/backend"
+	"github.com/locusml/locus/internal/cpu/pool"
+	"github.com/locusml/locus/internal/op"
+)
+
+func init() {
+	registerWidths(op.Copy, copyKernel[uint8], copyKernel[uint16], copyKernel[uint32], copyKernel[uint64])
+}
+
+func copyKernel[W word](c *backend.Call) error {
+	n := c.Out.Elements()
+	if n == 0 {
+		return nil
+	}
+	copyView(elements[W](&c.Out, n), &c.In[0])
+	return nil
+}
+
+// copyView copies a view of any strides to contiguous memory.
+func copyView[W word](dst []W, v *backend.View) {
+	n := len(dst)
+	if n == 0 {
+		return
+	}
+	if v.Contiguous() {
+		src := elements[W](v, n)
+		if n <= grainCheap {
+			copy(dst, src)
+			return
+		}
+		pool.For(n, grainCheap, func(lo, hi int) { copy(dst[lo:hi], src[lo:hi]) })
+		return
+	}
+	it := iterators.Get().(*iterator)
+	it.most = 0
+	it.reset(v.Shape, []backend.View{*v})
+	defer it.free()
+	if copyTransposed(dst, it) {
+		return
+	}
+	pool.For(n, grainCheap, func(lo, hi int) {
+		it.run(lo, hi, func(at, n int, p pieces) {
+			copy(dst[at:at+n], unsafe.Slice((*W)(p[0]), n))
+		})
+	})
+}
+
+// tile is the side of the squares in which transposed matrices are copied: the
+// lines of both sides stay in the first-level cache.
+const tile = 32
+
+// copyTransposed copies when the last axis is not contiguous but another one is, in
+// tiles of the two. It reports false if that is not the case.
+func copyTransposed[W word](dst []W, it *iterator) bool {
+	o := &it.operands[0]
+	last := it.rank - 1
+	axis := -1
+	for i := range last {
+		if o.strides[i] == 1 && it.shape[i] >= 4 {
+			axis = i
+		}
+	}
+	if axis < 0 || o.strides[last] == 0 || it.shape[last] < 4 {
+		return false
+	}
+	src := words[W](o)
+	// Axis `axis` has stride 1 in the source, `last` in the result; the others are walked.
+	var to [op.MaxRank]int
+	for i, n := last, 1; i >= 0; i-- {
+		to[i] = n
+		n *= it.shape[i]
+	}
+	rest := dims{}
+	var restFrom, restTo [op.MaxRank]int
+	for i := range it.rank {
+		if i != axis && i != last {
+			rest.shape[rest.rank], restFrom[rest.rank], restTo[rest.rank] = it.shape[i], o.strides[i], to[i]
+			rest.rank++
+		}
+	}
+	rows, columns := it.shape[axis], it.shape[last]
+	from, rowTo := o.strides[last], to[axis]
+	rowTiles, matrices := (rows+tile-1)/tile, len(dst)/(rows*columns)
+	pool.For(matrices*rowTiles, max(1, grainCheap/(tile*columns)), func(lo, hi int) {
+		var index [op.MaxRank]int
+		for t := lo; t < hi; t++ {
+			rest.at(t/rowTiles, &index)
+			r0 := t % rowTiles * tile
+			r1 := min(r0+tile, rows)
+			f, d := o.first+dot(&index, &restFrom, rest.rank), dot(&index, &restTo, rest.rank)
+			for c0 := 0; c0 < columns; c0 += tile {
+				c1 := min(c0+tile, columns)
+				for r := r0; r < r1; r++ {
+					line := dst[d+r*rowTo+c0 : d+r*rowTo+c1]
+					at := f + r + c0*from
+					for i := range line {
+						line[i] = src[at]
+						at += from
+					}
+				}
+			}
+		}
+	})
+	return true
+}
+
+// dense gives a view's elements contiguously: its own memory, or a copy in a
+// scratch that the caller frees. The scratch is nil if there is none.
+func dense[W word](v *backend.View) ([]W, *scratch) {
+	n := v.Elements()
+	if n == 0 {
+		return nil, nil
+	}
+	if v.Contiguous() {
+		return elements[W](v, n), nil
+	}
+	s, buf := scratchOf[W](n)
+	copyView(buf, v)
+	return buf, s
+}
+
+// denseOf is dense for a type that is not a word.
+func denseOf[T any](v *backend.View) ([]T, *scratch) {
+	var z T
+	switch unsafe.Sizeof(z) {
+	case 1:
+		d, s := dense[uint8](v)
+		return convert[T](d), s
+	case 2:
+		d, s := dense[uint16](v)
+		return convert[T](d), s
+	case 4:
+		d, s := dense[uint32](v)
+		return convert[T](d), s
+	default:
+		d, s := dense[uint64](v)
+		return convert[T](d), s
+	}
+}
+
+// release frees a scratch that may be nil.
+func release(s *scratch) {
+	if s != nil {
+		s.free()
+	}
+}

@@ -1,0 +1,289 @@
+package cpu
+
+import (
+	"fmt"
+	"sync"
+	"unsafe"
+
+	"github.com/locusml/locus/dtype"
+	"github.com/locusml/locus/internal/backend"
+	"github.com/locusml/locus/internal/cpu/pool"
+	"github.com/locusml/locus/internal/op"
+)
+
+func init() {
+	registerWidths(op.Gather, gather[uint8], gather[uint16], gather[uint32], gather[uint64])
+	registerWidths(op.Take, take[uint8], take[uint16], take[uint32], take[uint64])
+	registerScatter(op.ScatterAdd, scatterAdd[uint8], scatterAdd[int32], scatterAdd[int64], scatterAdd[float32], scatterAdd[float64])
+	registerScatter(op.IndexAdd, indexAdd[uint8], indexAdd[int32], indexAdd[int64], indexAdd[float32], indexAdd[float64])
+}
+
+// indices gives an index operand as dense int64, after checking that all are
+// in [0, limit). The scratch may be nil.
+func indices(v *backend.View, limit, axis int) ([]int64, *scratch, error) {
+	n := v.Elements()
+	if n == 0 {
+		return nil, nil, nil
+	}
+	var idx []int64
+	var s *scratch
+	if v.DType == dtype.Int64 {
+		idx, s = denseOf[int64](v)
+	} else {
+		narrow, t := denseOf[int32](v)
+		s, idx = scratchOf[int64](n)
+		converted(idx, narrow)
+		release(t)
+	}
+	var mu sync.Mutex
+	bad := n
+	pool.For(n, grainCheap, func(lo, hi int) {
+		for i, x := range idx[lo:hi] {
+			if uint64(x) >= uint64(limit) {
+				mu.Lock()
+				bad = min(bad, lo+i)
+				mu.Unlock()
+				return
+			}
+		}
+	})
+	if bad < n {
+		err := outOfRange(idx[bad], v.Shape, bad, limit, axis)
+		release(s)
+		return nil, nil, err
+	}
+	return idx, s, nil
+}
+
+func outOfRange(x int64, shape []int, at, limit, axis int) error {
+	place := make([]int, len(shape))
+	for i := len(shape) - 1; i >= 0; i-- {
+		place[i] = at % shape[i]
+		at /= shape[i]
+	}
+	valid := fmt.Sprintf("valid are 0 to %d", limit-1)
+	if limit == 0 {
+		valid = "the axis is empty"
+	}
+	return op.Problemf(op.ErrIndex, "index %d at %s of the index tensor is out of range for axis %d of size %d; %s",
+		x, op.ShapeString(place), axis, limit, valid)
+}
+
+// gather reads x at index along the axis and at the result's own place on the others.
+func gather[W word](c *backend.Call) error {
+	n := c.Out.Elements()
+	if n == 0 {
+		return nil
+	}
+	axis := c.Attrs.(op.Axis).Axis
+	x := &c.In[0]
+	idx, s, err := indices(&c.In[1], x.Shape[axis], axis)
+	if err != nil {
+		return err
+	}
+	defer release(s)
+	src, dst := whole[W](x), elements[W](&c.Out, n)
+	d := dims{rank: len(c.Out.Shape)}
+	copy(d.shape[:], c.Out.Shape)
+	var strides [op.MaxRank]int
+	copy(strides[:], x.Strides)
+	along := strides[axis]
+	strides[axis] = 0
+	last := d.rank - 1
+	inner, step := d.shape[last], strides[last]
+	pool.For(n/inner, max(1, grainCheap/inner), func(lo, hi int) {
+		var index [op.MaxRank]int
+		d.at(lo*inner, &index)
+		for row := lo; row < hi; row++ {
+			at := x.Offset + dot(&index, &strides, d.rank)
+			to := dst[row*inner : (row+1)*inner]
+			for j, k := range idx[row*inner : (row+1)*inner] {
+				to[j] = src[at+int(k)*along]
+				at += step
+			}
+			d.step(&index, 1)
+		}
+	})
+	return nil
+}
+
+// take copies slices of x.
+func take[W word](c *backend.Call) error {
+	n := c.Out.Elements()
+	if n == 0 {
+		// The indices are checked even where no element is copied.
+		axis := c.Attrs.(op.Axis).Axis
+		_, s, err := indices(&c.In[1], c.In[0].Shape[axis], axis)
+		release(s)
+		return err
+	}
+	axis := c.Attrs.(op.Axis).Axis
+	v := &c.In[0]
+	idx, s, err := indices(&c.In[1], v.Shape[axis], axis)
+	if err != nil {
+		return err
+	}
+	defer release(s)
+	outer, size, inner := outerInner(v.Shape, axis)
+	x, t := dense[W](v)
+	defer release(t)
+	dst := elements[W](&c.Out, n)
+	k := len(idx)
+	pool.For(outer*k, max(1, grainCheap/inner), func(lo, hi int) {
+		for i := lo; i < hi; i++ {
+			from := (i/k*size + int(idx[i%k])) * inner
+			if inner == 1 {
+				dst[i] = x[from]
+			} else {
+				copy(dst[i*inner:(i+1)*inner], x[from:from+inner])
+			}
+		}
+	})
+	return nil
+}
+
+// adder adds src's elements to dst at idx: shapes as the op's operands have them.
+type adder[T number] func(dst, src []T, idx []int64, c *backend.Call)
+
+func registerScatter(id op.ID, u8 adder[uint8], i32 adder[int32], i64 adder[int64], f32 adder[float32], f64 adder[float64]) {
+	register(id, dtype.Uint8, scatter(u8))
+	register(id, dtype.Int32, scatter(i32))
+	register(id, dtype.Int64, scatter(i64))
+	register(id, dtype.Float32, scatter(f32))
+	register(id, dtype.Float64, scatter(f64))
+	register(id, dtype.Float16, scatterHalf[dtype.F16](f32))
+	register(id, dtype.BFloat16, scatterHalf[dtype.BF16](f32))
+}
+
+func scatter[T number](add adder[T]) kernel {
+	return func(c *backend.Call) error {
+		axis := c.Attrs.(op.Axis).Axis
+		idx, s, err := indices(&c.In[1], c.In[0].Shape[axis], axis)
+		if err != nil {
+			return err
+		}
+		defer release(s)
+		n := c.Out.Elements()
+		if n == 0 {
+			return nil
+		}
+		dst := elements[T](&c.Out, n)
+		copyAny(dst, &c.In[0])
+		if c.In[2].Elements() > 0 {
+			src, t := denseOf[T](&c.In[2])
+			add(dst, src, idx, c)
+			release(t)
+		}
+		return nil
+	}
+}
+
+// scatterHalf adds in float32 and rounds once.
+func scatterHalf[H half](add adder[float32]) kernel {
+	up, down := conversions[H]()
+	return func(c *backend.Call) error {
+		axis := c.Attrs.(op.Axis).Axis
+		idx, s, err := indices(&c.In[1], c.In[0].Shape[axis], axis)
+		if err != nil {
+			return err
+		}
+		defer release(s)
+		n := c.Out.Elements()
+		if n == 0 {
+			return nil
+		}
+		dst, t := widened(&c.In[0], up)
+		if c.In[2].Elements() > 0 {
+			src, t := widened(&c.In[2], up)
+			add(dst, src, idx, c)
+			t.free()
+		}
+		down(elements[H](&c.Out, n), dst)
+		t.free()
+		return nil
+	}
+}
+
+// widened gives a half-precision view as dense float32, in a scratch.
+func widened[H half](v *backend.View, up func([]float32, []H)) ([]float32, *scratch) {
+	s, f := scratchOf[float32](v.Elements())
+	if len(f) > 0 {
+		d, t := denseOf[H](v)
+		pool.For(len(f), grainCheap, func(lo, hi int) { up(f[lo:hi], d[lo:hi]) })
+		release(t)
+	}
+	return f, s
+}
+
+// lines is the width of the blocks into which scatters divide the inner axes. Each
+// element of the result is one thread's, which adds in order.
+const lines = 64
+
+func scatterAdd[T number](dst, src []T, idx []int64, c *backend.Call) {
+	axis := c.Attrs.(op.Axis).Axis
+	shape := c.In[1].Shape
+	strides := op.Strides(c.Out.Shape)
+	outer, n, inner := outerInner(shape, axis)
+	before := dims{rank: axis}
+	copy(before.shape[:], shape[:axis])
+	behind := dims{rank: len(shape) - axis - 1}
+	copy(behind.shape[:], shape[axis+1:])
+	var beforeStrides, behindStrides [op.MaxRank]int
+	copy(beforeStrides[:], strides[:axis])
+	copy(behindStrides[:], strides[axis+1:])
+	along := strides[axis]
+	blocks := (inner-1)/lines + 1
+	pool.For(outer*blocks, max(1, grainCheap/(n*min(inner, lines))), func(lo, hi int) {
+		var index [op.MaxRank]int
+		var place [lines]int
+		for t := lo; t < hi; t++ {
+			o, b := t/blocks, t%blocks*lines
+			before.at(o, &index)
+			base := dot(&index, &beforeStrides, before.rank)
+			w := min(lines, inner-b)
+			behind.at(b, &index)
+			for j := range w {
+				place[j] = base + dot(&index, &behindStrides, behind.rank)
+				behind.step(&index, 0)
+			}
+			for i := range n {
+				at := (o*n+i)*inner + b
+				for j, k := range idx[at : at+w] {
+					dst[place[j]+int(k)*along] += src[at+j]
+				}
+			}
+		}
+	})
+}
+
+func indexAdd[T number](dst, src []T, idx []int64, c *backend.Call) {
+	outer, size, inner := outerInner(c.Out.Shape, c.Attrs.(op.Axis).Axis)
+	blocks := (inner-1)/lines + 1
+	n := len(idx)
+	pool.For(outer*blocks, max(1, grainCheap/(n*min(inner, lines))), func(lo, hi int) {
+		for t := lo; t < hi; t++ {
+			o, b := t/blocks, t%blocks*lines
+			w := min(lines, inner-b)
+			for i, k := range idx {
+				to := dst[(o*size+int(k))*inner+b:][:w]
+				for j, x := range src[(o*n+i)*inner+b:][:w] {
+					to[j] += x
+				}
+			}
+		}
+	})
+}
+
+// copyAny is copyView for a type that is not a word.
+func copyAny[T any](dst []T, v *backend.View) {
+	switch unsafe.Sizeof(dst[0]) {
+	case 1:
+		copyView(convert[uint8](dst), v)
+	case 2:
+		copyView(convert[uint16](dst), v)
+	case 4:
+		copyView(convert[uint32](dst), v)
+	default:
+		copyView(convert[uint64](dst), v)
+	}
+}

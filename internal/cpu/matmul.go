@@ -1,0 +1,165 @@
+package cpu
+
+import (
+	"github.com/locusml/locus/dtype"
+	"github.com/locusml/locus/internal/backend"
+	"github.com/locusml/locus/internal/cpu/gemm"
+	"github.com/locusml/locus/internal/cpu/pool"
+	"github.com/locusml/locus/internal/op"
+)
+
+func init() {
+	register(op.MatMul, dtype.Float32, matmul(multiply32))
+	register(op.MatMul, dtype.Float64, matmul(multiply64))
+	register(op.MatMul, dtype.Float16, matmul(multiplyHalf[dtype.F16](gemm.F16)))
+	register(op.MatMul, dtype.BFloat16, matmul(multiplyHalf[dtype.BF16](gemm.BF16)))
+	register(op.MatMul, dtype.Uint8, matmul(multiplyInts[uint8]))
+	register(op.MatMul, dtype.Int32, matmul(multiplyInts[int32]))
+	register(op.MatMul, dtype.Int64, matmul(multiplyInts[int64]))
+}
+
+// serialProduct is the size m·n·k below which one product is not worth
+// dividing between threads, so that a batch is divided instead.
+const serialProduct = 1 << 18
+
+// matmul makes a kernel from a product of two matrices with strides.
+func matmul[T any](multiply func(m, n, k int, a, b gemm.Mat[T], c []T)) kernel {
+	return func(c *backend.Call) error {
+		size := c.Out.Elements()
+		if size == 0 {
+			return nil
+		}
+		a, freeA := matrices[T](&c.In[0])
+		b, freeB := matrices[T](&c.In[1])
+		defer release(freeA)
+		defer release(freeB)
+		r := len(c.Out.Shape)
+		m, n, k := c.Out.Shape[r-2], c.Out.Shape[r-1], c.In[0].Shape[r-1]
+		dst := elements[T](&c.Out, size)
+		batches := size / (m * n)
+		if batches > 1 && b.same() && a.folds(m) { // one tall product
+			m, batches = m*batches, 1
+		}
+		if batches == 1 {
+			multiply(m, n, k, a.mat(0), b.mat(0), dst)
+			return nil
+		}
+		one := func(lo, hi int) {
+			for i := lo; i < hi; i++ {
+				multiply(m, n, k, a.mat(i), b.mat(i), dst[i*m*n:(i+1)*m*n])
+			}
+		}
+		if work := m * n * max(k, 1); work < serialProduct {
+			pool.For(batches, max(1, serialProduct/work), one)
+		} else {
+			one(0, batches)
+		}
+		return nil
+	}
+}
+
+// batch is an operand of a matrix product: matrices at strides of their own.
+type batch[T any] struct {
+	dims                 // of the leading axes
+	strides              [op.MaxRank]int
+	data                 []T
+	first                int // where in data the first matrix begins
+	rowStride, colStride int
+}
+
+// matrices views v as a batch of matrices; what gemm cannot read, negative
+// strides within a matrix, is copied.
+func matrices[T any](v *backend.View) (*batch[T], *scratch) {
+	r := len(v.Shape)
+	b := &batch[T]{}
+	b.rank = r - 2
+	copy(b.shape[:], v.Shape[:r-2])
+	if v.Elements() == 0 { // k = 0
+		return b, nil
+	}
+	strides := v.Strides
+	var s *scratch
+	if v.Strides[r-2] < 0 || v.Strides[r-1] < 0 {
+		b.data, s = denseOf[T](v)
+		strides = op.Strides(v.Shape)
+	} else {
+		b.data, b.first = whole[T](v), v.Offset
+	}
+	copy(b.strides[:], strides[:r-2])
+	b.rowStride, b.colStride = strides[r-2], strides[r-1]
+	return b, s
+}
+
+// mat is matrix number i.
+func (b *batch[T]) mat(i int) gemm.Mat[T] {
+	if len(b.data) == 0 {
+		return gemm.Mat[T]{}
+	}
+	var index [op.MaxRank]int
+	b.at(i, &index)
+	return gemm.Mat[T]{Data: b.data[b.first+dot(&index, &b.strides, b.rank):], RowStride: b.rowStride, ColStride: b.colStride}
+}
+
+// same reports whether all matrices are the same one.
+func (b *batch[T]) same() bool {
+	for i := range b.rank {
+		if b.strides[i] != 0 && b.shape[i] != 1 {
+			return false
+		}
+	}
+	return true
+}
+
+// folds reports whether the matrices, of m rows, lie below each other as one.
+func (b *batch[T]) folds(m int) bool {
+	want := m * b.rowStride
+	for i := b.rank - 1; i >= 0; i-- {
+		if b.shape[i] != 1 {
+			if b.strides[i] != want {
+				return false
+			}
+			want *= b.shape[i]
+		}
+	}
+	return true
+}
+
+func multiply32(m, n, k int, a, b gemm.Mat[float32], c []float32) { gemm.F32(m, n, k, a, b, c, n, nil) }
+func multiply64(m, n, k int, a, b gemm.Mat[float64], c []float64) { gemm.F64(m, n, k, a, b, c, n, nil) }
+
+// multiplyHalf sums in float32 and rounds once.
+func multiplyHalf[H half](product func(m, n, k int, a, b gemm.Mat[uint16], c []float32, ldc int, ep *gemm.Epilogue[float32])) func(m, n, k int, a, b gemm.Mat[H], c []H) {
+	_, down := conversions[H]()
+	bits := func(m gemm.Mat[H]) gemm.Mat[uint16] {
+		return gemm.Mat[uint16]{Data: convert[uint16](m.Data), RowStride: m.RowStride, ColStride: m.ColStride}
+	}
+	return func(m, n, k int, a, b gemm.Mat[H], c []H) {
+		s, f := scratchOf[float32](m * n)
+		product(m, n, k, bits(a), bits(b), f, n, nil)
+		pool.For(m*n, grainCheap, func(lo, hi int) { down(c[lo:hi], f[lo:hi]) })
+		s.free()
+	}
+}
+
+// multiplyInts is a plain product; integers wrap.
+func multiplyInts[T integer](m, n, k int, a, b gemm.Mat[T], c []T) {
+	pool.For(m, max(1, grainCheap/(n*max(k, 1))), func(lo, hi int) {
+		for i := lo; i < hi; i++ {
+			row := c[i*n : (i+1)*n]
+			clear(row)
+			for p := range k {
+				x, at := a.Data[i*a.RowStride+p*a.ColStride], p*b.RowStride
+				if b.ColStride == 1 {
+					for j, y := range b.Data[at : at+n] {
+						row[j] += x * y
+					}
+					continue
+				}
+				for j := range row {
+					row[j] += x * b.Data[at]
+					at += b.ColStride
+				}
+			}
+		}
+	})
+}

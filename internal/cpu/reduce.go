@@ -1,0 +1,604 @@
+package cpu
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"unsafe"
+
+	"github.com/locusml/locus/dtype"
+	"github.com/locusml/locus/internal/backend"
+	"github.com/locusml/locus/internal/cpu/pool"
+	"github.com/locusml/locus/internal/op"
+)
+
+// A reducer tells how elements of type T are reduced: to accumulators of type A
+// on the way and to an R in the end. base is the position of x[0] in the
+// reduced space, which only the arg reductions look at.
+type reducer[T, A, R any] struct {
+	start  A
+	row    func(x []T, base int) A        // of 1 to segment elements
+	column func(acc []A, x []T, base int) // acc[i] takes in x[i]
+	merge  func(a, b A) A                 // a comes first
+	finish func(A) R
+}
+
+const (
+	// segment is the longest piece that row sees, and the length of buffers.
+	segment = 2048
+	// part is the number of elements of the reduced space that are reduced as
+	// one when there are too few results to keep all threads busy. Neither
+	// depends on the number of threads, so neither do the results.
+	part = 64 << 10
+	// fewResults is the number of independent results below which the reduced space is split.
+	fewResults = 32
+	// columns is the width of a block of accumulators.
+	columns = 512
+)
+
+// space is the geometry of a reduction: the axes that are kept and those that
+// are reduced, each with the smallest stride last.
+type space struct {
+	kept, reduced        dims
+	keptIn, keptOut, red [op.MaxRank]int // strides in the operand and the result
+	results, each        int             // the two spaces' sizes
+	first                int             // the operand's offset
+}
+
+// newSpace sorts axes and merges what lies together.
+func newSpace(v *backend.View, axes op.AxisSet) *space {
+	type axis struct{ n, in, out int }
+	var kept, reduced []axis
+	s := &space{results: 1, each: 1, first: v.Offset}
+	out := 1
+	for i := len(v.Shape) - 1; i >= 0; i-- {
+		n := v.Shape[i]
+		switch {
+		case axes.Has(i):
+			s.each *= n
+			if n != 1 {
+				reduced = append(reduced, axis{n, v.Strides[i], 0})
+			}
+		default:
+			s.results *= n
+			if n != 1 {
+				kept = append(kept, axis{n, v.Strides[i], out})
+			}
+			out *= n
+		}
+	}
+	pack := func(l []axis, d *dims, in, out *[op.MaxRank]int) {
+		// Largest stride first; repeated elements count as far apart.
+		slices.SortStableFunc(l, func(a, b axis) int { return cmp.Compare(distance(b.in), distance(a.in)) })
+		for _, a := range l {
+			if k := d.rank - 1; k >= 0 && in[k] == a.n*a.in && out[k] == a.n*a.out {
+				d.shape[k] *= a.n
+				in[k], out[k] = a.in, a.out
+				continue
+			}
+			d.shape[d.rank], in[d.rank], out[d.rank] = a.n, a.in, a.out
+			d.rank++
+		}
+		if d.rank == 0 {
+			d.rank, d.shape[0] = 1, 1
+		}
+	}
+	var none [op.MaxRank]int
+	pack(kept, &s.kept, &s.keptIn, &s.keptOut)
+	pack(reduced, &s.reduced, &s.red, &none)
+	return s
+}
+
+func distance(stride int) int {
+	if stride == 0 {
+		return math.MaxInt
+	}
+	return max(stride, -stride)
+}
+
+// byColumns reports whether neighbours in memory belong to different results.
+func (s *space) byColumns() bool {
+	k, r := s.kept.rank-1, s.reduced.rank-1
+	if s.kept.shape[k] == 1 {
+		return false
+	}
+	return s.reduced.shape[r] == 1 || distance(s.keptIn[k]) < distance(s.red[r])
+}
+
+// reduction makes a kernel. load, if not nil, converts stored elements.
+func reduction[S, T, A, R any](r *reducer[T, A, R], load func([]T, []S)) kernel {
+	return func(c *backend.Call) error {
+		if c.Out.Elements() == 0 {
+			return nil
+		}
+		var axes op.AxisSet
+		switch a := c.Attrs.(type) {
+		case op.Reduce:
+			axes = a.Axes
+		case op.Axis:
+			axes = op.AxesOf(a.Axis)
+		}
+		s := newSpace(&c.In[0], axes)
+		dst := elements[R](&c.Out, s.results)
+		if s.each == 0 {
+			fillWords(dst, r.finish(r.start))
+			return nil
+		}
+		x := source[S, T]{data: whole[S](&c.In[0]), load: load}
+		if s.byColumns() {
+			reduceColumns(s, r, &x, dst)
+		} else {
+			reduceRows(s, r, &x, dst)
+		}
+		return nil
+	}
+}
+
+// source reads stored elements of type S as T.
+type source[S, T any] struct {
+	data []S
+	load func([]T, []S)
+}
+
+// read gives n elements from `from` on; buffers are used where they must be.
+func (x *source[S, T]) read(from, stride, n int, raw []S, buf []T) []T {
+	if stride == 1 {
+		raw = x.data[from : from+n]
+	} else {
+		raw = raw[:n]
+		gatherRowWords(raw, x.data, from, stride)
+	}
+	if x.load == nil {
+		return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(raw))), n) // S is T
+	}
+	x.load(buf[:n], raw)
+	return buf[:n]
+}
+
+// reduceRows reduces where elements of one result lie next to each other.
+func reduceRows[S, T, A, R any](s *space, r *reducer[T, A, R], x *source[S, T], dst []R) {
+	if s.results >= fewResults || s.each < 2*part {
+		pool.For(s.results, max(1, grainCheap/s.each), func(lo, hi int) {
+			w := newRowWalk(s, x)
+			var index [op.MaxRank]int
+			s.kept.at(lo, &index)
+			for range hi - lo {
+				acc := reduceRange(w, s, r, x, s.first+dot(&index, &s.keptIn, s.kept.rank), 0, s.each)
+				dst[dot(&index, &s.keptOut, s.kept.rank)] = r.finish(acc)
+				s.kept.step(&index, 0)
+			}
+			w.free()
+		})
+		return
+	}
+	parts := (s.each-1)/part + 1
+	partial := make([]A, s.results*parts)
+	pool.For(len(partial), 1, func(lo, hi int) {
+		w := newRowWalk(s, x)
+		var index [op.MaxRank]int
+		for i := lo; i < hi; i++ {
+			s.kept.at(i/parts, &index)
+			p := i % parts * part
+			partial[i] = reduceRange(w, s, r, x, s.first+dot(&index, &s.keptIn, s.kept.rank), p, min(p+part, s.each))
+		}
+		w.free()
+	})
+	var index [op.MaxRank]int
+	for k := range s.results {
+		acc := partial[k*parts]
+		for _, p := range partial[k*parts+1 : (k+1)*parts] {
+			acc = r.merge(acc, p)
+		}
+		s.kept.at(k, &index)
+		dst[dot(&index, &s.keptOut, s.kept.rank)] = r.finish(acc)
+	}
+}
+
+// rowWalk has the buffers of one thread.
+type rowWalk[S, T any] struct {
+	s1, s2 *scratch
+	raw    []S
+	buf    []T
+}
+
+func newRowWalk[S, T any](s *space, x *source[S, T]) *rowWalk[S, T] {
+	w := &rowWalk[S, T]{}
+	if s.red[s.reduced.rank-1] != 1 {
+		w.s1, w.raw = scratchOf[S](segment)
+	}
+	if x.load != nil {
+		w.s2, w.buf = scratchOf[T](segment)
+	}
+	return w
+}
+
+func (w *rowWalk[S, T]) free() {
+	release(w.s1)
+	release(w.s2)
+}
+
+// reduceRange reduces elements lo to hi of the reduced space of the result whose first
+// element is at `at`.
+func reduceRange[S, T, A, R any](w *rowWalk[S, T], s *space, r *reducer[T, A, R], x *source[S, T], at, lo, hi int) A {
+	last := s.reduced.rank - 1
+	inner, stride := s.reduced.shape[last], s.red[last]
+	var index [op.MaxRank]int
+	if lo > 0 {
+		s.reduced.at(lo, &index)
+	}
+	column := index[last]
+	index[last] = 0
+	acc, began := r.start, false
+	for lo < hi {
+		row := at + dot(&index, &s.red, s.reduced.rank)
+		for column < inner && lo < hi {
+			n := min(segment, inner-column, hi-lo)
+			a := r.row(x.read(row+column*stride, stride, n, w.raw, w.buf), lo)
+			if began {
+				a = r.merge(acc, a)
+			}
+			acc, began = a, true
+			column += n
+			lo += n
+		}
+		column = 0
+		s.reduced.step(&index, 1)
+	}
+	return acc
+}
+
+// reduceColumns reduces where neighbours in memory belong to different results: a block
+// of accumulators takes in one piece after the other.
+func reduceColumns[S, T, A, R any](s *space, r *reducer[T, A, R], x *source[S, T], dst []R) {
+	last := s.kept.rank - 1
+	inner := s.kept.shape[last]
+	blocks := (inner-1)/columns + 1
+	width := min(inner, columns)
+	tasks := s.results / inner * blocks
+	if tasks >= fewResults || s.each*width < 2*part {
+		pool.For(tasks, max(1, grainCheap/(s.each*width)), func(lo, hi int) {
+			w := newColumnWalk[S, T, A](s, x)
+			for t := lo; t < hi; t++ {
+				at, to, n := s.block(t, blocks)
+				reduceBlock(w, s, r, x, at, 0, s.each, w.acc[:n])
+				finishBlock(s, r, dst, to, w.acc[:n])
+			}
+			w.free()
+		})
+		return
+	}
+	step := max(1, part/width)
+	parts := (s.each-1)/step + 1
+	partial := make([]A, tasks*parts*width)
+	pool.For(tasks*parts, 1, func(lo, hi int) {
+		w := newColumnWalk[S, T, A](s, x)
+		for i := lo; i < hi; i++ {
+			at, _, n := s.block(i/parts, blocks)
+			p := i % parts * step
+			reduceBlock(w, s, r, x, at, p, min(p+step, s.each), partial[i*width:i*width+n])
+		}
+		w.free()
+	})
+	for t := range tasks {
+		_, to, n := s.block(t, blocks)
+		acc := partial[t*parts*width:][:n]
+		for p := 1; p < parts; p++ {
+			for j, a := range partial[(t*parts+p)*width:][:n] {
+				acc[j] = r.merge(acc[j], a)
+			}
+		}
+		finishBlock(s, r, dst, to, acc)
+	}
+}
+
+// block gives the place of block t of the kept space in the operand and in the result,
+// and its width.
+func (s *space) block(t, blocks int) (at, to, n int) {
+	last := s.kept.rank - 1
+	inner := s.kept.shape[last]
+	var index [op.MaxRank]int
+	c := t % blocks * columns
+	s.kept.at(t/blocks*inner+c, &index)
+	return s.first + dot(&index, &s.keptIn, s.kept.rank), dot(&index, &s.keptOut, s.kept.rank), min(columns, inner-c)
+}
+
+type columnWalk[S, T, A any] struct {
+	s1, s2 *scratch
+	raw    []S
+	buf    []T
+	acc    []A
+}
+
+func newColumnWalk[S, T, A any](s *space, x *source[S, T]) *columnWalk[S, T, A] {
+	w := &columnWalk[S, T, A]{acc: make([]A, columns)}
+	if s.keptIn[s.kept.rank-1] != 1 {
+		w.s1, w.raw = scratchOf[S](columns)
+	}
+	if x.load != nil {
+		w.s2, w.buf = scratchOf[T](columns)
+	}
+	return w
+}
+
+func (w *columnWalk[S, T, A]) free() {
+	release(w.s1)
+	release(w.s2)
+}
+
+// reduceBlock reduces pieces lo to hi into acc.
+func reduceBlock[S, T, A, R any](w *columnWalk[S, T, A], s *space, r *reducer[T, A, R], x *source[S, T], at, lo, hi int, acc []A) {
+	fillWords(acc, r.start)
+	stride := s.keptIn[s.kept.rank-1]
+	var index [op.MaxRank]int
+	s.reduced.at(lo, &index)
+	for ; lo < hi; lo++ {
+		r.column(acc, x.read(at+dot(&index, &s.red, s.reduced.rank), stride, len(acc), w.raw, w.buf), lo)
+		s.reduced.step(&index, 0)
+	}
+}
+
+func finishBlock[T, A, R any](s *space, r *reducer[T, A, R], dst []R, to int, acc []A) {
+	stride := s.keptOut[s.kept.rank-1]
+	for _, a := range acc {
+		dst[to] = r.finish(a)
+		to += stride
+	}
+}
+
+func init() {
+	id32 := func(x float64) float32 { return float32(x) }
+	id64 := func(x float64) float64 { return x }
+	f16 := func(x float64) dtype.F16 { return dtype.ToF16(narrow(x)) }
+	bf16 := func(x float64) dtype.BF16 { return dtype.ToBF16(narrow(x)) }
+
+	registerFloats(op.Sum, sumFloats[float32](id32), sumFloats[float64](id64), sumFloats[float32](f16), sumFloats[float32](bf16))
+	registerFloats(op.Prod, prodFloats[float32](id32), prodFloats[float64](id64), prodFloats[float32](f16), prodFloats[float32](bf16))
+	finish := func(finish func(float64) float32) func(logSum) float32 {
+		return func(a logSum) float32 { return finish(a.value()) }
+	}
+	registerFloats(op.LogSumExp, logSumExp[float32](finish(id32)), logSumExp[float64](logSum.value),
+		logSumExp[float32](func(a logSum) dtype.F16 { return f16(a.value()) }),
+		logSumExp[float32](func(a logSum) dtype.BF16 { return bf16(a.value()) }))
+
+	inf := float32(math.Inf(1))
+	registerFloats(op.Max, largest(-inf, same[float32]), largest(math.Inf(-1), same[float64]), largest(-inf, dtype.ToF16), largest(-inf, dtype.ToBF16))
+	registerFloats(op.Min, smallest(inf, same[float32]), smallest(math.Inf(1), same[float64]), smallest(inf, dtype.ToF16), smallest(inf, dtype.ToBF16))
+	registerFloats(op.ArgMax, argMax[float32](), argMax[float64](), argMax[float32](), argMax[float32]())
+	registerFloats(op.ArgMin, argMin[float32](), argMin[float64](), argMin[float32](), argMin[float32]())
+
+	registerReduceInt[uint8](dtype.Uint8, 0, math.MaxUint8)
+	registerReduceInt[int32](dtype.Int32, math.MinInt32, math.MaxInt32)
+	registerReduceInt[int64](dtype.Int64, math.MinInt64, math.MaxInt64)
+	register(op.Max, dtype.Bool, reduction[uint8](largest(0, same[uint8]), nil))
+	register(op.Min, dtype.Bool, reduction[uint8](smallest(1, same[uint8]), nil))
+}
+
+func registerFloats[A32, A64, R32, R64, R16, RB any](id op.ID, f32 *reducer[float32, A32, R32], f64 *reducer[float64, A64, R64], f16 *reducer[float32, A32, R16], bf16 *reducer[float32, A32, RB]) {
+	register(id, dtype.Float32, reduction[float32](f32, nil))
+	register(id, dtype.Float64, reduction[float64](f64, nil))
+	register(id, dtype.Float16, reduction(f16, fromF16))
+	register(id, dtype.BFloat16, reduction(bf16, fromBF16))
+}
+
+func registerReduceInt[T integer](d dtype.DType, low, high T) {
+	register(op.Sum, d, reduction[T](sumInts[T](), nil))
+	register(op.Prod, d, reduction[T](prodInts[T](), nil))
+	register(op.Max, d, reduction[T](largest(low, same[T]), nil))
+	register(op.Min, d, reduction[T](smallest(high, same[T]), nil))
+	register(op.ArgMax, d, reduction[T](argMax[T](), nil))
+	register(op.ArgMin, d, reduction[T](argMin[T](), nil))
+}
+
+func same[T any](x T) T { return x }
+
+// sumFloats adds in float64.
+func sumFloats[T float, R any](finish func(float64) R) *reducer[T, float64, R] {
+	return &reducer[T, float64, R]{
+		row: func(x []T, _ int) float64 {
+			var s0, s1, s2, s3 float64
+			for len(x) >= 4 {
+				s0 += float64(x[0])
+				s1 += float64(x[1])
+				s2 += float64(x[2])
+				s3 += float64(x[3])
+				x = x[4:]
+			}
+			for _, v := range x {
+				s0 += float64(v)
+			}
+			return (s0 + s1) + (s2 + s3)
+		},
+		column: func(acc []float64, x []T, _ int) {
+			x = x[:len(acc)]
+			for i := range acc {
+				acc[i] += float64(x[i])
+			}
+		},
+		merge:  func(a, b float64) float64 { return a + b },
+		finish: finish,
+	}
+}
+
+func prodFloats[T float, R any](finish func(float64) R) *reducer[T, float64, R] {
+	return &reducer[T, float64, R]{
+		start: 1,
+		row: func(x []T, _ int) float64 {
+			p := 1.0
+			for _, v := range x {
+				p *= float64(v)
+			}
+			return p
+		},
+		column: func(acc []float64, x []T, _ int) {
+			x = x[:len(acc)]
+			for i := range acc {
+				acc[i] *= float64(x[i])
+			}
+		},
+		merge:  func(a, b float64) float64 { return a * b },
+		finish: finish,
+	}
+}
+
+func sumInts[T integer]() *reducer[T, T, T] {
+	return &reducer[T, T, T]{
+		row: func(x []T, _ int) T {
+			var s T
+			for _, v := range x {
+				s += v
+			}
+			return s
+		},
+		column: func(acc, x []T, _ int) { add(acc, acc, x) },
+		merge:  func(a, b T) T { return a + b },
+		finish: same[T],
+	}
+}
+
+func prodInts[T integer]() *reducer[T, T, T] {
+	return &reducer[T, T, T]{
+		start: 1,
+		row: func(x []T, _ int) T {
+			p := T(1)
+			for _, v := range x {
+				p *= v
+			}
+			return p
+		},
+		column: func(acc, x []T, _ int) { mul(acc, acc, x) },
+		merge:  func(a, b T) T { return a * b },
+		finish: same[T],
+	}
+}
+
+// largest and smallest rest on Go's max and min, which give NaN if one is NaN.
+
+func largest[T number, R any](start T, finish func(T) R) *reducer[T, T, R] {
+	return &reducer[T, T, R]{
+		start: start,
+		row: func(x []T, _ int) T {
+			m0, m1 := start, start
+			for len(x) >= 2 {
+				m0, m1 = max(m0, x[0]), max(m1, x[1])
+				x = x[2:]
+			}
+			for _, v := range x {
+				m0 = max(m0, v)
+			}
+			return max(m0, m1)
+		},
+		column: func(acc, x []T, _ int) { maximum(acc, acc, x) },
+		merge:  func(a, b T) T { return max(a, b) },
+		finish: finish,
+	}
+}
+
+func smallest[T number, R any](start T, finish func(T) R) *reducer[T, T, R] {
+	return &reducer[T, T, R]{
+		start: start,
+		row: func(x []T, _ int) T {
+			m0, m1 := start, start
+			for len(x) >= 2 {
+				m0, m1 = min(m0, x[0]), min(m1, x[1])
+				x = x[2:]
+			}
+			for _, v := range x {
+				m0 = min(m0, v)
+			}
+			return min(m0, m1)
+		},
+		column: func(acc, x []T, _ int) { minimum(acc, acc, x) },
+		merge:  func(a, b T) T { return min(a, b) },
+		finish: finish,
+	}
+}
+
+// logSum is eᵐ·s: the largest element so far, and the sum relative to it.
+type logSum struct{ m, s float64 }
+
+func (a logSum) value() float64 {
+	if math.IsInf(a.m, 0) {
+		return a.m
+	}
+	return a.m + math.Log(a.s)
+}
+
+func (a logSum) merge(b logSum) logSum {
+	m := max(a.m, b.m)
+	if math.IsInf(m, 0) {
+		return logSum{m: m}
+	}
+	return logSum{m, a.s*math.Exp(a.m-m) + b.s*math.Exp(b.m-m)}
+}
+
+func logSumExp[T float, R any](finish func(logSum) R) *reducer[T, logSum, R] {
+	return &reducer[T, logSum, R]{
+		start: logSum{m: math.Inf(-1)},
+		row: func(x []T, _ int) logSum {
+			m := T(math.Inf(-1))
+			for _, v := range x {
+				m = max(m, v)
+			}
+			a := logSum{m: float64(m)}
+			if !math.IsInf(a.m, 0) {
+				for _, v := range x {
+					a.s += math.Exp(float64(v) - a.m)
+				}
+			}
+			return a
+		},
+		column: func(acc []logSum, x []T, _ int) {
+			x = x[:len(acc)]
+			for i := range acc {
+				acc[i] = acc[i].merge(logSum{float64(x[i]), 1})
+			}
+		},
+		merge:  logSum.merge,
+		finish: finish,
+	}
+}
+
+// best is an element and where it is; at is -1 before the first.
+type best[T any] struct {
+	v  T
+	at int64
+}
+
+func argMax[T number]() *reducer[T, best[T], int64] {
+	return argBest(func(a, b T) bool { return b > a || b != b && a == a })
+}
+
+func argMin[T number]() *reducer[T, best[T], int64] {
+	return argBest(func(a, b T) bool { return b < a || b != b && a == a })
+}
+
+// argBest looks for the first element that none is better than.
+func argBest[T number](better func(than, v T) bool) *reducer[T, best[T], int64] {
+	return &reducer[T, best[T], int64]{
+		start: best[T]{at: -1},
+		row: func(x []T, base int) best[T] {
+			v, at := x[0], 0
+			for i, w := range x[1:] {
+				if better(v, w) {
+					v, at = w, i+1
+				}
+			}
+			return best[T]{v, int64(base + at)}
+		},
+		column: func(acc []best[T], x []T, base int) {
+			x = x[:len(acc)]
+			for i := range acc {
+				if acc[i].at < 0 || better(acc[i].v, x[i]) {
+					acc[i] = best[T]{x[i], int64(base)}
+				}
+			}
+		},
+		merge: func(a, b best[T]) best[T] {
+			if a.at < 0 || b.at >= 0 && better(a.v, b.v) {
+				return b
+			}
+			return a
+		},
+		finish: func(a best[T]) int64 { return a.at },
+	}
+}

@@ -1,0 +1,230 @@
+package cpu
+
+import (
+	"math"
+
+	"github.com/locusml/locus/dtype"
+	"github.com/locusml/locus/internal/cpu/vec"
+	"github.com/locusml/locus/internal/op"
+)
+
+func init() {
+	registerUnary(op.Neg, grainCheap, vec.NegF32, vec.NegF64)
+	registerUnaryInts(op.Neg, neg, neg, neg)
+	registerUnary(op.Abs, grainCheap, vec.AbsF32, vec.AbsF64)
+	registerUnaryInts(op.Abs, absInt, absInt, absInt)
+	registerUnary(op.Sign, grainCheap, sign, sign)
+	registerUnaryInts(op.Sign, sign, sign, sign)
+	registerUnary(op.Square, grainCheap, vec.SquareF32, vec.SquareF64)
+	registerUnaryInts(op.Square, square, square, square)
+	registerUnary(op.Relu, grainCheap, vec.ReluF32, vec.ReluF64)
+	registerUnaryInts(op.Relu, relu, relu, relu)
+	registerUnary(op.Sqrt, grainCheap, vec.SqrtF32, vec.SqrtF64)
+	registerUnary(op.Reciprocal, grainCheap, vec.RecipF32, vec.RecipF64)
+
+	registerUnary(op.Rsqrt, grainCheap, vec.RsqrtF32, vec.RsqrtF64)
+	registerUnary(op.Floor, grainCheap, vec.FloorF32, vec.FloorF64)
+	registerUnary(op.Ceil, grainCheap, vec.CeilF32, vec.CeilF64)
+	registerUnary(op.Round, grainCheap, vec.RoundF32, vec.RoundF64)
+	registerUnary(op.Trunc, grainCheap, vec.TruncF32, vec.TruncF64)
+	registerUnary(op.Exp, grainDear, vec.ExpF32, vec.ExpF64)
+	registerUnary(op.Expm1, grainDear, vec.Expm1F32, vec.Expm1F64)
+	registerUnary(op.Log, grainDear, vec.LogF32, vec.LogF64)
+	registerUnary(op.Log1p, grainDear, vec.Log1pF32, vec.Log1pF64)
+	registerUnary(op.Sin, grainDear, vec.SinF32, vec.SinF64)
+	registerUnary(op.Cos, grainDear, vec.CosF32, vec.CosF64)
+	registerUnary(op.Tanh, grainDear, vec.TanhF32, vec.TanhF64)
+	registerUnary(op.Sigmoid, grainDear, vec.SigmoidF32, vec.SigmoidF64)
+	registerUnary(op.Gelu, grainDear, vec.GeluF32, mapFloats[float64](gelu))
+	registerUnary(op.GeluTanh, grainDear, vec.GeluTanhF32, mapFloats[float64](geluTanh))
+	registerUnary(op.Silu, grainDear, vec.SiluF32, mapFloats[float64](silu))
+	registerUnary(op.Erf, grainDear, vec.ErfF32, vec.ErfF64)
+
+	// Through float64, whose error vanishes in the rounding to float32.
+	for id, f := range map[op.ID]func(float64) float64{
+		op.Exp2: math.Exp2, op.Log2: math.Log2, op.Log10: math.Log10,
+		op.Tan: math.Tan, op.Asin: math.Asin, op.Acos: math.Acos, op.Atan: math.Atan,
+		op.Sinh: math.Sinh, op.Cosh: math.Cosh, op.Asinh: math.Asinh, op.Acosh: math.Acosh, op.Atanh: math.Atanh,
+		op.Softplus: softplus,
+	} {
+		registerUnary(id, grainDear, mapFloats[float32](f), mapFloats[float64](f))
+	}
+
+	register(op.Not, dtype.Bool, unary(grainCheap, not))
+	registerTest(op.IsNaN, isNaN, isNaN)
+	registerTest(op.IsInf, isInf, isInf)
+	registerTest(op.IsFinite, isFinite, isFinite)
+}
+
+func registerTest(id op.ID, f32 loop1[uint8, float32], f64 loop1[uint8, float64]) {
+	register(id, dtype.Float32, unary(grainCheap, f32))
+	register(id, dtype.Float64, unary(grainCheap, f64))
+	register(id, dtype.Float16, testHalf[dtype.F16](grainCheap, f32))
+	register(id, dtype.BFloat16, testHalf[dtype.BF16](grainCheap, f32))
+}
+
+// mapFloats makes a loop of a function of float64.
+func mapFloats[T float](f func(float64) float64) loop1[T, T] {
+	return func(dst, a []T) {
+		a = a[:len(dst)]
+		for i, x := range a {
+			dst[i] = T(f(float64(x)))
+		}
+	}
+}
+
+func neg[T number](dst, a []T) {
+	a = a[:len(dst)]
+	for i, x := range a {
+		dst[i] = -x
+	}
+}
+
+func absInt[T integer](dst, a []T) {
+	a = a[:len(dst)]
+	for i, x := range a {
+		if x < 0 {
+			x = -x
+		}
+		dst[i] = x
+	}
+}
+
+func sign[T number](dst, a []T) {
+	a = a[:len(dst)]
+	for i, x := range a {
+		switch {
+		case x > 0:
+			x = 1
+		case x < 0:
+			x = 0
+			x-- // unsigned types have no constant -1
+		}
+		dst[i] = x
+	}
+}
+
+func square[T number](dst, a []T) {
+	a = a[:len(dst)]
+	for i, x := range a {
+		dst[i] = x * x
+	}
+}
+
+func relu[T number](dst, a []T) {
+	a = a[:len(dst)]
+	for i, x := range a {
+		if x < 0 {
+			x = 0
+		}
+		dst[i] = x
+	}
+}
+
+func not(dst, a []uint8) {
+	a = a[:len(dst)]
+	for i, x := range a {
+		dst[i] = x ^ 1
+	}
+}
+
+func isNaN[T float](dst []uint8, a []T) {
+	a = a[:len(dst)]
+	for i, x := range a {
+		dst[i] = b2u(x != x)
+	}
+}
+
+func isInf[T float](dst []uint8, a []T) {
+	a = a[:len(dst)]
+	for i, x := range a {
+		dst[i] = b2u(math.IsInf(float64(x), 0))
+	}
+}
+
+func isFinite[T float](dst []uint8, a []T) {
+	a = a[:len(dst)]
+	for i, x := range a {
+		dst[i] = b2u(x-x == 0)
+	}
+}
+
+// b2u is a bool as a byte; the compiler makes one instruction of it.
+func b2u(b bool) uint8 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func sigmoid(x float64) float64 {
+	if x >= 0 {
+		return 1 / (1 + math.Exp(-x))
+	}
+	e := math.Exp(x) // keeps its relative precision where 1+e⁻ˣ would overflow
+	return e / (1 + e)
+}
+
+func softplus(x float64) float64 {
+	if x > 0 {
+		return x + math.Log1p(math.Exp(-x))
+	}
+	return math.Log1p(math.Exp(x))
+}
+
+// phi is the normal distribution function; erfc keeps the lower tail exact.
+func phi(x float64) float64 { return 0.5 * math.Erfc(-x/math.Sqrt2) }
+
+func gelu(x float64) float64 {
+	if math.IsInf(x, -1) {
+		return 0
+	}
+	return x * phi(x)
+}
+
+func geluGrad(x float64) float64 {
+	if math.IsInf(x, 0) {
+		return phi(x)
+	}
+	return phi(x) + x*math.Exp(-0.5*x*x)*(1/math.Sqrt(2*math.Pi))
+}
+
+const (
+	geluA = 0.79788456080286535588 // √(2/π)
+	geluB = 0.044715
+)
+
+// geluTanh is x·sigmoid(2u): ½(1+tanh u) without its cancellation.
+func geluTanh(x float64) float64 {
+	if math.IsInf(x, -1) {
+		return 0
+	}
+	return x * sigmoid(2*geluA*(x+geluB*x*x*x))
+}
+
+func geluTanhGrad(x float64) float64 {
+	if math.IsInf(x, 0) {
+		return sigmoid(x)
+	}
+	s := sigmoid(2 * geluA * (x + geluB*x*x*x))
+	t := s * (1 - s)
+	if t == 0 { // x³ may have overflowed
+		return s
+	}
+	return s + x*t*2*geluA*(1+3*geluB*x*x)
+}
+
+func silu(x float64) float64 {
+	if math.IsInf(x, -1) {
+		return 0
+	}
+	return x * sigmoid(x)
+}
+
+func siluGrad(x float64) float64 {
+	if math.IsInf(x, 0) {
+		return sigmoid(x)
+	}
+	s := sigmoid(x)
+	return s + x*s*(1-s)
+}
