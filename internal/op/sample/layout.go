@@ -1,6 +1,9 @@
 package sample
 
-import "github.com/locusml/locus/internal/op"
+import (
+	"github.com/locusml/locus/internal/op"
+	"github.com/locusml/locus/internal/random"
+)
 
 // Layout is how an operand lies in memory.
 type Layout uint8
@@ -18,16 +21,18 @@ const (
 	BroadcastLast         // stride 0 on the last axis
 	BroadcastAll          // one element
 	Constant              // one element in the view itself, without memory
+	Scrambled             // axes in a random order with random steps, some backwards
 )
 
 var layoutNames = [...]string{"contiguous", "offset", "transposed", "swapped", "stepped", "reversed", "mixed",
-	"broadcast first", "broadcast last", "broadcast", "constant"}
+	"broadcast first", "broadcast last", "broadcast", "constant", "scrambled"}
 
 func (l Layout) String() string { return layoutNames[l] }
 
 // place gives the strides and offset of a view of the shape, and how many
-// elements the memory holds, of which the view may leave some out.
-func (l Layout) place(shape []int) (strides []int, offset, size int) {
+// elements the memory holds, of which the view may leave some out. The key
+// decides what is random.
+func (l Layout) place(shape []int, key uint64) (strides []int, offset, size int) {
 	n := len(shape)
 	strides = make([]int, n)
 	if n == 0 || l == BroadcastAll || l == Constant {
@@ -65,6 +70,13 @@ func (l Layout) place(shape []int) (strides []int, offset, size int) {
 		}
 		step[n-1] = 3
 		step[0] = -step[0]
+	case Scrambled:
+		for i := range n {
+			r := random.Philox(key, uint64(i)|1<<62)
+			j := int(r[0] % uint32(i+1))
+			order[i], order[j] = order[j], order[i]
+			step[i] = [...]int{1, 1, 1, -1, 2, -2, 3}[r[1]%7]
+		}
 	case BroadcastFirst:
 		step[0] = 0
 	case BroadcastLast:
@@ -96,7 +108,7 @@ func (l Layout) place(shape []int) (strides []int, offset, size int) {
 // layout broadcasts.
 func (o Operand) Base() []int {
 	base := append([]int{}, o.Shape...)
-	st, _, _ := o.Layout.place(o.Shape)
+	st, _, _ := o.Layout.place(o.Shape, 0)
 	for i := range base {
 		if st[i] == 0 && base[i] > 1 {
 			base[i] = 1

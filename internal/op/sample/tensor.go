@@ -25,7 +25,7 @@ type Tensor struct {
 // Tensor makes the operand's values from key. What lies in its memory between
 // the elements is poison that a kernel must not read: NaN, or large integers.
 func (o Operand) Tensor(key uint64) Tensor {
-	strides, offset, size := o.Layout.place(o.Shape)
+	strides, offset, size := o.Layout.place(o.Shape, key)
 	t := Tensor{DType: o.DType, Shape: o.Shape, Strides: strides, Offset: offset}
 	n := op.Elements(o.Shape)
 	mem := make([]byte, size*o.DType.Size())
@@ -33,7 +33,7 @@ func (o Operand) Tensor(key uint64) Tensor {
 		poison(o.DType, mem, i)
 	}
 	written := make(map[int]int) // broadcast elements have one place and many indices
-	broadcast := o.Layout >= BroadcastFirst
+	broadcast := o.Layout >= BroadcastFirst && o.Layout <= Constant
 	if o.DType.IsFloat() {
 		t.Floats = make([]float64, n)
 	} else {

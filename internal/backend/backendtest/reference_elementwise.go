@@ -1,0 +1,314 @@
+package backendtest
+
+import (
+	"math"
+
+	"github.com/locusml/locus/dtype"
+	"github.com/locusml/locus/internal/op"
+)
+
+var unaryFloat = map[op.ID]func(float64) float64{
+	op.Copy:       func(x float64) float64 { return x },
+	op.Neg:        func(x float64) float64 { return -x },
+	op.Abs:        math.Abs,
+	op.Sign:       sign,
+	op.Square:     func(x float64) float64 { return x * x },
+	op.Sqrt:       math.Sqrt,
+	op.Rsqrt:      func(x float64) float64 { return 1 / math.Sqrt(x) },
+	op.Reciprocal: func(x float64) float64 { return 1 / x },
+	op.Exp:        math.Exp,
+	op.Exp2:       math.Exp2,
+	op.Expm1:      math.Expm1,
+	op.Log:        math.Log,
+	op.Log2:       math.Log2,
+	op.Log10:      math.Log10,
+	op.Log1p:      math.Log1p,
+	op.Sin:        math.Sin,
+	op.Cos:        math.Cos,
+	op.Tan:        math.Tan,
+	op.Asin:       math.Asin,
+	op.Acos:       math.Acos,
+	op.Atan:       math.Atan,
+	op.Sinh:       math.Sinh,
+	op.Cosh:       math.Cosh,
+	op.Tanh:       math.Tanh,
+	op.Asinh:      math.Asinh,
+	op.Acosh:      math.Acosh,
+	op.Atanh:      math.Atanh,
+	op.Sigmoid:    sigmoid,
+	op.Softplus:   func(x float64) float64 { return math.Max(x, 0) + math.Log1p(math.Exp(-math.Abs(x))) },
+	op.Relu:       func(x float64) float64 { return math.Max(x, 0) },
+	op.Gelu:       func(x float64) float64 { return x * normalCDF(x) },
+	op.GeluTanh:   func(x float64) float64 { return 0.5 * x * (1 + math.Tanh(geluInner(x))) },
+	op.Silu:       func(x float64) float64 { return x * sigmoid(x) },
+	op.Erf:        math.Erf,
+	op.Floor:      math.Floor,
+	op.Ceil:       math.Ceil,
+	op.Round:      math.RoundToEven,
+	op.Trunc:      math.Trunc,
+}
+
+func sign(x float64) float64 {
+	switch {
+	case x > 0:
+		return 1
+	case x < 0:
+		return -1
+	}
+	return x // zero or NaN
+}
+
+func sigmoid(x float64) float64 {
+	if x < 0 {
+		return math.Exp(x) / (1 + math.Exp(x))
+	}
+	return 1 / (1 + math.Exp(-x))
+}
+
+func normalCDF(x float64) float64 { return 0.5 * math.Erfc(-x/math.Sqrt2) }
+func normalPDF(x float64) float64 { return math.Exp(-x*x/2) / math.Sqrt(2*math.Pi) }
+func geluInner(x float64) float64 { return math.Sqrt(2/math.Pi) * (x + 0.044715*x*x*x) }
+
+var unaryInt = map[op.ID]func(int64) int64{
+	op.Copy:   func(x int64) int64 { return x },
+	op.Neg:    func(x int64) int64 { return -x },
+	op.Abs:    func(x int64) int64 { return max(x, -x) },
+	op.Sign:   func(x int64) int64 { return int64(sign(float64(x))) },
+	op.Square: func(x int64) int64 { return x * x },
+	op.Relu:   func(x int64) int64 { return max(x, 0) },
+	op.Not:    func(x int64) int64 { return 1 - x },
+}
+
+func unary(id op.ID, e *expected, x *array) {
+	switch id {
+	case op.IsNaN, op.IsInf, op.IsFinite:
+		for i, v := range x.floats {
+			e.ints[i] = truth(id == op.IsNaN && math.IsNaN(v) || id == op.IsInf && math.IsInf(v, 0) ||
+				id == op.IsFinite && !math.IsNaN(v) && !math.IsInf(v, 0))
+		}
+		return
+	case op.Copy, op.Neg, op.Abs, op.Square, op.Sqrt:
+		e.exact, e.signs = true, true
+	case op.Sign, op.Relu, op.Floor, op.Ceil, op.Round, op.Trunc:
+		e.exact = true
+	case op.Gelu, op.GeluTanh: // x·(½ + something): far below zero the sum cancels
+		e.scale = make([]float64, x.len())
+		for i, v := range x.floats {
+			e.scale[i] = math.Abs(v)
+		}
+	}
+	for i, v := range x.floats {
+		e.floats[i] = unaryFloat[id](v)
+	}
+	for i, v := range x.ints {
+		if id == op.Abs && x.dtype == dtype.Int64 && v == math.MinInt64 {
+			e.ints[i] = v // wraps
+			continue
+		}
+		e.ints[i] = unaryInt[id](v)
+	}
+}
+
+func truth(b bool) int64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func cast(e *expected, x *array) {
+	to := e.dtype
+	e.exact, e.signs = true, true
+	if to == dtype.Float16 || to == dtype.BFloat16 {
+		// From types wider than float32, rounding once and rounding on the way over
+		// float32 may differ by a step.
+		if x.dtype == dtype.Float64 || x.dtype == dtype.Int64 || x.dtype == dtype.Int32 {
+			e.exact, e.units = false, 0
+		}
+	}
+	for i := range x.len() {
+		switch {
+		case x.floats != nil && to.IsFloat():
+			e.floats[i] = x.floats[i]
+		case x.floats != nil && to == dtype.Bool:
+			e.ints[i] = truth(x.floats[i] != 0)
+		case x.floats != nil:
+			e.ints[i] = saturate(to, x.floats[i])
+		case to == dtype.Float32:
+			e.floats[i] = float64(float32(x.ints[i]))
+		case to.IsFloat():
+			e.floats[i] = float64(x.ints[i])
+		case to == dtype.Bool:
+			e.ints[i] = truth(x.ints[i] != 0)
+		default:
+			e.ints[i] = x.ints[i]
+		}
+	}
+}
+
+// saturate truncates x to an integer type.
+func saturate(d dtype.DType, x float64) int64 {
+	lo, hi := int64(math.MinInt64), int64(math.MaxInt64)
+	switch d {
+	case dtype.Uint8:
+		lo, hi = 0, math.MaxUint8
+	case dtype.Int32:
+		lo, hi = math.MinInt32, math.MaxInt32
+	}
+	switch {
+	case math.IsNaN(x):
+		return 0
+	case x <= float64(lo):
+		return lo
+	case x >= float64(hi):
+		return hi
+	}
+	return int64(x)
+}
+
+func binary(id op.ID, e *expected, a, b *array) {
+	if a.floats == nil {
+		for i := range a.ints {
+			e.ints[i] = binaryInt(id, a.dtype, a.ints[i], b.ints[i])
+		}
+		return
+	}
+	e.scale = make([]float64, a.len())
+	switch id {
+	case op.Add, op.Sub, op.Mul, op.Div:
+		e.exact, e.signs = true, true
+	case op.Maximum, op.Minimum, op.FloorDiv, op.ReluGrad:
+		e.exact = true
+	case op.Pow:
+		e.units = 8
+	}
+	for i := range a.floats {
+		e.floats[i], e.scale[i] = binaryFloat(id, a.floats[i], b.floats[i])
+	}
+}
+
+// binaryFloat gives the value, and for ops that cancel the size of what they
+// cancel.
+func binaryFloat(id op.ID, a, b float64) (value, scale float64) {
+	switch id {
+	case op.Add:
+		return a + b, 0
+	case op.Sub:
+		return a - b, 0
+	case op.Mul:
+		return a * b, 0
+	case op.Div:
+		return a / b, 0
+	case op.Pow:
+		return math.Pow(a, b), 0
+	case op.Maximum:
+		return math.Max(a, b), 0
+	case op.Minimum:
+		return math.Min(a, b), 0
+	case op.FloorDiv:
+		return math.Floor(a / b), 0
+	case op.Mod:
+		r := math.Mod(a, b)
+		if r != 0 && (r < 0) != (b < 0) {
+			r += b
+		}
+		return r, math.Abs(a) + math.Abs(b)
+	case op.Atan2:
+		return math.Atan2(a, b), 0
+	case op.ReluGrad:
+		if b > 0 {
+			return a, 0
+		}
+		return 0, 0
+	case op.SigmoidGrad:
+		return a * b * (1 - b), math.Abs(a*b) * (1 + math.Abs(b))
+	case op.TanhGrad:
+		return a * (1 - b*b), math.Abs(a) * (1 + b*b)
+	case op.GeluGrad:
+		return a * (normalCDF(b) + b*normalPDF(b)), math.Abs(a) * (1 + math.Abs(b)*normalPDF(b))
+	case op.GeluTanhGrad:
+		t := math.Tanh(geluInner(b))
+		d := (1 - t*t) * math.Sqrt(2/math.Pi) * (1 + 3*0.044715*b*b)
+		return a * (0.5*(1+t) + 0.5*b*d), math.Abs(a) * (1 + math.Abs(b)*(1+b*b)*(1-t*t) + b*b/(1+b*b*b*b))
+	case op.SiluGrad:
+		s := sigmoid(b)
+		return a * s * (1 + b*(1-s)), math.Abs(a) * s * (1 + math.Abs(b)*(1-s))
+	}
+	panic("backendtest: no reference for " + id.String())
+}
+
+func binaryInt(id op.ID, d dtype.DType, a, b int64) int64 {
+	switch id {
+	case op.Add:
+		return a + b
+	case op.Sub:
+		return a - b
+	case op.Mul:
+		return a * b
+	case op.Pow:
+		if b < 0 {
+			switch {
+			case a == 1 || a == -1 && b%2 == 0:
+				return 1
+			case a == -1:
+				return -1
+			}
+			return 0
+		}
+		r := int64(1)
+		for ; b > 0; b >>= 1 {
+			if b&1 == 1 {
+				r *= a
+			}
+			a *= a
+		}
+		return r
+	case op.Maximum:
+		return max(a, b)
+	case op.Minimum:
+		return min(a, b)
+	case op.FloorDiv:
+		if b == 0 {
+			return 0
+		}
+		q := a / b
+		if a%b != 0 && (a < 0) != (b < 0) {
+			q--
+		}
+		return q
+	case op.Mod:
+		if b == 0 {
+			return 0
+		}
+		r := a % b
+		if r != 0 && (r < 0) != (b < 0) {
+			r += b
+		}
+		return r
+	case op.And:
+		return a & b
+	case op.Or:
+		return a | b
+	case op.Xor:
+		return a ^ b
+	case op.ReluGrad:
+		if b > 0 {
+			return a
+		}
+		return 0
+	}
+	panic("backendtest: no reference for " + id.String() + " of " + d.String())
+}
+
+func compare(id op.ID, e *expected, a, b *array) {
+	for i := range e.ints {
+		var less, equal, greater bool
+		if a.floats != nil {
+			less, equal, greater = a.floats[i] < b.floats[i], a.floats[i] == b.floats[i], a.floats[i] > b.floats[i]
+		} else {
+			less, equal, greater = a.ints[i] < b.ints[i], a.ints[i] == b.ints[i], a.ints[i] > b.ints[i]
+		}
+		e.ints[i] = truth(map[op.ID]bool{op.Equal: equal, op.NotEqual: !equal, op.Less: less, op.LessEqual: less || equal,
+			op.Greater: greater, op.GreaterEqual: greater || equal}[id])
+	}
+}

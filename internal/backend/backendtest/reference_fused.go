@@ -1,0 +1,163 @@
+package backendtest
+
+import (
+	"math"
+
+	"github.com/locusml/locus/internal/op"
+)
+
+func fused(id op.ID, a op.Attrs, e *expected, in []*array) {
+	e.scale = make([]float64, e.len())
+	switch a := a.(type) {
+	case op.Normalize:
+		for _, g := range groups(e.shape, a.Axes) {
+			e.units = max(e.units, 2*lengthUnits(len(g)))
+			if id == op.Normalized {
+				normalize(a.Eps, e, in[0].floats, g)
+			} else {
+				normalizeGrad(a.Eps, e, in[0].floats, in[1].floats, g)
+			}
+		}
+	case op.Attention:
+		attend(a, e, in)
+	case op.Axis:
+		for _, g := range groups(e.shape, op.AxesOf(a.Axis)) {
+			e.units = max(e.units, lengthUnits(len(g)))
+			softmax(id, e, in, g)
+		}
+	}
+}
+
+// softmax evaluates the four ops of its kind on one line.
+func softmax(id op.ID, e *expected, in []*array, g []int) {
+	x := in[0].floats
+	var sum, size float64
+	switch id {
+	case op.Softmax, op.LogSoftmax:
+		lse, _ := logSumExp(x, g)
+		m := math.Inf(-1)
+		for _, i := range g {
+			m = math.Max(m, x[i])
+		}
+		for _, i := range g {
+			if id == op.Softmax {
+				e.floats[i] = math.Exp(x[i] - lse)
+				e.scale[i] = e.floats[i] * (1 + math.Abs(x[i]-m))
+				if math.IsInf(x[i], -1) {
+					e.scale[i] = 0
+				}
+			} else {
+				e.floats[i] = x[i] - lse
+				e.scale[i] = math.Abs(x[i]-m) + math.Abs(lse-m) + 1
+			}
+		}
+	case op.SoftmaxGrad:
+		y := in[1].floats
+		for _, i := range g {
+			sum += x[i] * y[i]
+			size += math.Abs(x[i] * y[i])
+		}
+		for _, i := range g {
+			e.floats[i] = y[i] * (x[i] - sum)
+			e.scale[i] = math.Abs(y[i]) * (math.Abs(x[i]) + size)
+		}
+	case op.LogSoftmaxGrad:
+		y := in[1].floats
+		for _, i := range g {
+			sum += x[i]
+			size += math.Abs(x[i])
+		}
+		for _, i := range g {
+			e.floats[i] = x[i] - math.Exp(y[i])*sum
+			e.scale[i] = math.Abs(x[i]) + math.Exp(y[i])*size
+		}
+	}
+}
+
+// moments gives mean and 1/√(var + eps) of the elements g.
+func moments(x []float64, g []int, eps float64) (mean, rstd float64) {
+	n := float64(len(g))
+	for _, i := range g {
+		mean += x[i] / n
+	}
+	v := 0.0
+	for _, i := range g {
+		v += (x[i] - mean) * (x[i] - mean) / n
+	}
+	return mean, 1 / math.Sqrt(v+eps)
+}
+
+func normalize(eps float64, e *expected, x []float64, g []int) {
+	mean, rstd := moments(x, g, eps)
+	for _, i := range g {
+		e.floats[i] = (x[i] - mean) * rstd
+		e.scale[i] = (math.Abs(x[i]) + math.Abs(mean)) * rstd
+	}
+}
+
+// normalizeGrad: with x̂ = (x-mean)·rstd the transpose is
+// rstd·(d - mean(d) - x̂·mean(d·x̂)).
+func normalizeGrad(eps float64, e *expected, d, x []float64, g []int) {
+	mean, rstd := moments(x, g, eps)
+	n := float64(len(g))
+	var meanD, meanDX, sizeD, sizeDX float64
+	for _, i := range g {
+		hat := (x[i] - mean) * rstd
+		meanD += d[i] / n
+		meanDX += d[i] * hat / n
+		sizeD += math.Abs(d[i]) / n
+		sizeDX += math.Abs(d[i]*hat) / n
+	}
+	for _, i := range g {
+		hat := (x[i] - mean) * rstd
+		e.floats[i] = rstd * (d[i] - meanD - hat*meanDX)
+		e.scale[i] = rstd * (math.Abs(d[i]) + sizeD + (math.Abs(hat)+(math.Abs(x[i])+math.Abs(mean))*rstd)*sizeDX)
+	}
+}
+
+func attend(a op.Attention, e *expected, in []*array) {
+	q, k, v := in[0], in[1], in[2]
+	r := len(q.shape)
+	rows, depth, keys, width := q.shape[r-2], q.shape[r-1], k.shape[r-2], v.shape[r-1]
+	e.units = 4 * lengthUnits(max(depth, keys))
+	e.halves = 4 // probabilities may be rounded before the second product
+	for b := range op.Elements(q.shape[:r-2]) {
+		for i := range rows {
+			scores := make([]float64, 0, keys)
+			all := make([]int, 0, keys)
+			for j := range keys {
+				s := 0.0
+				for l := range depth {
+					s += q.floats[(b*rows+i)*depth+l] * k.floats[(b*keys+j)*depth+l]
+				}
+				s *= a.Scale
+				hidden := a.Causal && j > i
+				if len(in) == 4 {
+					m := (b*rows+i)*keys + j
+					if in[3].floats != nil {
+						s += in[3].floats[m]
+					} else {
+						hidden = hidden || in[3].ints[m] == 0
+					}
+				}
+				if hidden {
+					s = math.Inf(-1)
+				}
+				scores, all = append(scores, s), append(all, j)
+			}
+			lse, _ := logSumExp(scores, all)
+			if math.IsInf(lse, -1) {
+				continue // fully hidden: 0
+			}
+			for j := range keys {
+				p := math.Exp(scores[j] - lse)
+				for l := range width {
+					o, t := (b*rows+i)*width+l, p*v.floats[(b*keys+j)*width+l]
+					e.floats[o] += t
+					// An error in a score moves its probability by as much.
+					e.scale[o] += math.Abs(t) * 4
+				}
+			}
+		}
+	}
+}

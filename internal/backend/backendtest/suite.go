@@ -1,0 +1,244 @@
+// Package backendtest is the conformance suite that every backend calls from
+// its tests:
+//
+//	func TestConformance(t *testing.T) {
+//		backendtest.Run(t, func() backend.Device { return cpu.Open() })
+//	}
+//
+// It runs every op on every element type and sample of package sample against
+// a slow reference of its own, goes on with random cases, and then tests the
+// contract of package backend: order, copies, memory limits, failures, events,
+// and use from many goroutines.
+//
+// A compiled test binary (go test -c) carries it to machines without Go; there,
+// -backendtest.random=100000 -backendtest.seed=7 tries more random cases.
+package backendtest
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/locusml/locus/dtype"
+	"github.com/locusml/locus/internal/backend"
+	"github.com/locusml/locus/internal/memory"
+	"github.com/locusml/locus/internal/op"
+	"github.com/locusml/locus/internal/op/sample"
+)
+
+var (
+	randomCases = flag.Int("backendtest.random", 1500, "how many random cases to try")
+	randomSeed  = flag.Uint64("backendtest.seed", 1, "the seed of the random cases")
+)
+
+// Option changes what the suite expects.
+type Option func(*suite)
+
+// Without lists ops outside the fused family that the backend is known to lack.
+func Without(ids ...op.ID) Option {
+	return func(s *suite) { s.without = append(s.without, ids...) }
+}
+
+// Run tests a kind of device. open gives a new device, or another handle of
+// one that exists; it is called several times.
+func Run(t *testing.T, open func() backend.Device, options ...Option) {
+	s := &suite{open: open, dev: open(), unsupported: map[string]bool{}}
+	for _, o := range options {
+		o(s)
+	}
+	s.pool = memory.NewPool(s.dev)
+	info := s.dev.Info()
+	start := time.Now()
+	t.Run("Supports", s.testSupports)
+	t.Run("Ops", s.testOps)
+	t.Run("Random", s.testRandom)
+	t.Run("Contract", s.testContract)
+	verdict := "PASS"
+	if t.Failed() {
+		verdict = "FAIL"
+	}
+	fmt.Printf("%s: %s (%s): %d cases of %d op/dtype pairs and %d random ones in %v; %d cases failed; fused pairs left out: %d\n",
+		verdict, info.Name, info.Backing, s.cases.Load(), s.pairs, s.random.Load(), time.Since(start).Round(time.Millisecond), s.failed.Load(), len(s.unsupported))
+}
+
+// suite is one run on one kind of device.
+type suite struct {
+	open    func() backend.Device
+	dev     backend.Device
+	pool    *memory.Pool
+	without []op.ID
+
+	pairs                 int
+	cases, random, failed atomic.Int64
+	unsupported           map[string]bool // fused op and dtype
+}
+
+func label() memory.Label { return memory.Label{DType: "bytes", Shape: "test"} }
+
+// testSupports: a device has kernels for all that the table accepts but the
+// fused family, and claims none that it refuses.
+func (s *suite) testSupports(t *testing.T) {
+	for _, def := range op.All() {
+		if def.Family == op.ViewFamily {
+			continue // has no kernel anywhere
+		}
+		accepted := sample.DTypes(def.ID)
+		for _, d := range dtype.All {
+			got := s.dev.Supports(def.ID, d)
+			switch {
+			case !slices.Contains(accepted, d):
+				if got {
+					t.Errorf("claims to support %s of %s, which the op table refuses", def.Name, d)
+				}
+			case got:
+			case def.Family == op.FusedFamily:
+				s.unsupported[def.Name+"/"+d.String()] = true
+			case !slices.Contains(s.without, def.ID):
+				t.Errorf("does not support %s of %s", def.Name, d)
+			}
+		}
+		if s.dev.Supports(def.ID, dtype.Invalid) {
+			t.Errorf("claims to support %s of no dtype", def.Name)
+		}
+	}
+}
+
+// reported is how many failing samples of one op and dtype are described.
+const reported = 3
+
+func (s *suite) testOps(t *testing.T) {
+	for _, def := range op.All() {
+		if def.Family == op.ViewFamily {
+			continue
+		}
+		t.Run(def.Name, func(t *testing.T) {
+			for _, d := range sample.DTypes(def.ID) {
+				if !s.dev.Supports(def.ID, d) {
+					continue // testSupports has counted it
+				}
+				s.pairs++
+				t.Run(d.String(), func(t *testing.T) {
+					failed := 0
+					for _, c := range sample.Of(def.ID, d) {
+						s.cases.Add(1)
+						if err := s.try(s.dev, s.pool, c); err != nil {
+							s.failed.Add(1)
+							if failed++; failed <= reported {
+								t.Errorf("%s: %v", c, err)
+							}
+						}
+					}
+					if failed > reported {
+						t.Errorf("and %d more samples", failed-reported)
+					}
+				})
+			}
+		})
+	}
+}
+
+// filler is what results hold before a kernel writes them, and guard how much
+// of it follows them: what a kernel leaves out, or writes beyond, shows.
+const filler, guard = 0x7B, 64
+
+// try runs one sample on a device and compares.
+func (s *suite) try(dev backend.Device, pool *memory.Pool, c sample.Sample) error {
+	tensors := c.Tensors()
+	call := &backend.Call{Op: c.Op, Attrs: c.Attrs, In: make([]backend.View, len(tensors))}
+	var blocks []*memory.Block
+	defer func() {
+		for _, b := range blocks {
+			b.Free()
+		}
+	}()
+	put := func(data []byte) (*memory.Block, error) {
+		b, err := pool.Allocate(len(data), label)
+		if err != nil {
+			return nil, err
+		}
+		blocks = append(blocks, b)
+		return b, dev.CopyIn(b, data, func() {})
+	}
+	for i, x := range tensors {
+		v := backend.View{Offset: x.Offset, Shape: x.Shape, Strides: x.Strides, DType: x.DType, Bits: x.Bits}
+		if x.Bytes != nil {
+			b, err := put(x.Bytes)
+			if err != nil {
+				return err
+			}
+			v.Block = b
+		}
+		call.In[i] = v
+	}
+	size := op.Elements(c.Out.Shape) * c.Out.DType.Size()
+	out, err := put(bytes.Repeat([]byte{filler}, size+guard))
+	if err != nil {
+		return err
+	}
+	call.Out = backend.View{Block: out, Shape: c.Out.Shape, Strides: op.Strides(c.Out.Shape), DType: c.Out.DType}
+	if err := dev.Run(call); err != nil {
+		return fmt.Errorf("run: %w", err)
+	}
+	got := make([]byte, size+guard)
+	if err := dev.CopyOut(got, out, 0); err != nil {
+		return fmt.Errorf("copy out: %w", err)
+	}
+	if err := evaluate(c, tensors).check(got[:size]); err != nil {
+		return err
+	}
+	for _, b := range got[size:] {
+		if b != filler {
+			return errors.New("wrote beyond the end of its result")
+		}
+	}
+	for i, x := range tensors {
+		if x.Bytes == nil || c.Big {
+			continue
+		}
+		after := make([]byte, len(x.Bytes))
+		if err := dev.CopyOut(after, call.In[i].Block, 0); err != nil {
+			return err
+		}
+		if !bytes.Equal(after, x.Bytes) {
+			return fmt.Errorf("changed operand %d", i)
+		}
+	}
+	return nil
+}
+
+func (s *suite) testRandom(t *testing.T) {
+	failed := 0
+	for i := range *randomCases {
+		c, ok := randomSample(*randomSeed, i)
+		if !ok || !s.dev.Supports(c.Op, c.DType) {
+			continue
+		}
+		s.random.Add(1)
+		if err := s.try(s.dev, s.pool, c); err != nil {
+			s.failed.Add(1)
+			if failed++; failed <= 20 {
+				t.Errorf("random case %d: %s %+v: %v", i, c, c.Attrs, err)
+			}
+		}
+	}
+	if failed > 20 {
+		t.Errorf("and %d more random cases", failed-20)
+	}
+}
+
+// together runs f in several goroutines and gives their errors.
+func together(n int, f func(i int) error) error {
+	errs := make([]error, n)
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() { errs[i] = f(i) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
