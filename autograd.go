@@ -1,22 +1,59 @@
 package locus
 
-import "github.com/locusml/locus/internal/op"
+import (
+	"sync"
+	"sync/atomic"
 
-// node records how a tensor was computed, for its gradient.
+	"github.com/locusml/locus/internal/memory"
+	"github.com/locusml/locus/internal/op"
+)
+
+// node records how a tensor was computed, for its gradient. A tensor has one if
+// it was computed from a tensor whose gradient may be asked for.
 type node struct {
-	def    *op.Def // the primitive, or nil where back says it all
-	name   string
+	def    *op.Def // the primitive; nil where back says it all
+	name   string  // where def is nil
 	attrs  op.Attrs
 	inputs []*Tensor
 	out    *Tensor
-	back   func(n *node, g *Tensor) []*Tensor
+	back   gradient // where def is nil
+	leaf   *leaf    // where the gradient is collected; leaves have no inputs
+	skip   uint64   // bit i: no gradient is wanted for input i
+	spent  atomic.Bool
+}
+
+// needs reports whether a gradient for input i is wanted.
+func (n *node) needs(i int) bool {
+	if i > 63 { // variadic ops with very many operands compute all
+		return true
+	}
+	return n.skip>>i&1 == 0
+}
+
+// gradient gives, for the gradient g of a node's result, the gradients of its
+// inputs, in order; nil where none flows. It is written with public ops, so
+// that gradients have gradients. The inputs and the result that it sees are
+// without history unless gradients of gradients were asked for.
+type gradient func(n *node, g *Tensor) []*Tensor
+
+// leaf collects the gradient of a tensor made with RequireGrad.
+type leaf struct {
+	mu   sync.Mutex
+	grad *Tensor
+}
+
+func (n *node) String() string {
+	if n.def != nil {
+		return n.def.Name
+	}
+	return n.name
 }
 
 // tracked reports whether a result of in must record how it was computed.
 func tracked(in []*Tensor) bool {
 	for _, t := range in {
 		if t.node != nil {
-			return true
+			return !gradDisabled()
 		}
 	}
 	return false
@@ -31,4 +68,301 @@ func (t *Tensor) Detach() *Tensor {
 	v := t.alias()
 	v.node = nil
 	return v
+}
+
+// RequireGrad gives a handle of the same elements whose gradient is collected:
+// [Tensor.Backward] on something computed from it adds to what [Tensor.Grad]
+// gives. Only floating-point tensors have gradients.
+func (t *Tensor) RequireGrad() *Tensor {
+	t.check("RequireGrad")
+	if !t.dtype.IsFloat() {
+		fail("RequireGrad", &op.Problem{Kind: ErrGrad, Msg: "elements are " + t.dtype.String() + "; only floating-point tensors have gradients",
+			Fix: "convert first: .Cast(locus.Float32)"}, t)
+	}
+	v := t.alias()
+	v.node = &node{name: "leaf", leaf: new(leaf)}
+	return v
+}
+
+// RequiresGrad reports whether a gradient can flow to or through t.
+func (t *Tensor) RequiresGrad() bool { return t.node != nil }
+
+// Grad gives the gradient that Backward has collected for a tensor made with
+// RequireGrad, on its device; nil if there is none yet.
+func (t *Tensor) Grad() *Tensor {
+	if t.node == nil || t.node.leaf == nil {
+		return nil
+	}
+	l := t.node.leaf
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.grad
+}
+
+// ZeroGrad forgets the collected gradient.
+func (t *Tensor) ZeroGrad() {
+	if t.node != nil && t.node.leaf != nil {
+		t.node.leaf.mu.Lock()
+		defer t.node.leaf.mu.Unlock()
+		t.node.leaf.grad = nil
+	}
+}
+
+// GradOption changes what Backward and Grad do.
+type GradOption uint8
+
+// The options.
+const (
+	// RetainGraph keeps what was recorded, so that gradients can be asked for again.
+	RetainGraph GradOption = 1 << iota
+	// CreateGraph records the computation of the gradients, so that they have
+	// gradients themselves. It implies RetainGraph.
+	CreateGraph
+)
+
+func options(opts []GradOption) (retain, create bool) {
+	for _, o := range opts {
+		retain = retain || o&(RetainGraph|CreateGraph) != 0
+		create = create || o&CreateGraph != 0
+	}
+	return
+}
+
+// Backward computes the gradient of t, which has one element, with respect to
+// everything made with RequireGrad that it was computed from, and adds it to
+// what their Grad gives. Collected gradients belong to no scope. What was
+// recorded on the way is let go of.
+func (t *Tensor) Backward(opts ...GradOption) {
+	t.checkGrad("Backward")
+	if t.Len() != 1 {
+		fail("Backward", &op.Problem{Kind: ErrGrad, Msg: "the tensor has more than one element: its gradient is a matrix",
+			Fix: "reduce it first, for example .Sum() or .Mean(); or use locus.VJP"}, t)
+	}
+	retain, create := options(opts)
+	e := engine{create: create, retain: retain, collect: true}
+	e.run([]*Tensor{t}, []*Tensor{t.OnesLike()})
+}
+
+// Grad gives the gradients of the sum of outputs with respect to inputs, each
+// where its input lives. An input that the outputs do not depend on gets zeros.
+// Nothing is collected in the inputs.
+func Grad(outputs, inputs []*Tensor, opts ...GradOption) []*Tensor {
+	seeds := make([]*Tensor, len(outputs))
+	for i, t := range outputs {
+		t.checkGrad("Grad")
+		seeds[i] = t.OnesLike()
+	}
+	return gradFrom(outputs, seeds, inputs, opts)
+}
+
+// gradFrom gives the gradients of Σ outputs·seeds with respect to inputs.
+func gradFrom(outputs, seeds, inputs []*Tensor, opts []GradOption) []*Tensor {
+	retain, create := options(opts)
+	e := engine{create: create, retain: retain, wanted: map[*node]*Tensor{}}
+	for _, t := range inputs {
+		t.check("Grad")
+		if t.node == nil {
+			fail("Grad", &op.Problem{Kind: ErrGrad, Msg: "an input records no gradient", Fix: "make it with .RequireGrad() before computing with it"}, t)
+		}
+		e.wanted[t.node] = nil
+	}
+	e.run(outputs, seeds)
+	grads := make([]*Tensor, len(inputs))
+	for i, t := range inputs {
+		if grads[i] = e.wanted[t.node]; grads[i] == nil {
+			grads[i] = t.ZerosLike()
+		}
+	}
+	return grads
+}
+
+func (t *Tensor) checkGrad(name string) {
+	t.check(name)
+	if t.node == nil {
+		fail(name, &op.Problem{Kind: ErrGrad, Msg: "the tensor was not computed from anything that requires a gradient",
+			Fix: "make the inputs with .RequireGrad() first"}, t)
+	}
+}
+
+// engine walks from results back to what they were computed from.
+type engine struct {
+	create  bool
+	retain  bool
+	collect bool              // add to the leaves' gradients
+	wanted  map[*node]*Tensor // or give those of these nodes
+
+	useful map[*node]bool        // nodes through which a gradient must flow
+	grads  map[*node]*Tensor     // gradients on their way
+	held   map[*memory.Block]int // how many of them share a block
+}
+
+func (e *engine) run(outputs, seeds []*Tensor) {
+	e.grads, e.held = map[*node]*Tensor{}, map[*memory.Block]int{}
+	var roots []*node
+	for i, t := range outputs {
+		if t.node == nil {
+			continue
+		}
+		roots = append(roots, t.node)
+		e.held[seeds[i].block]++ // seeds are the caller's
+		e.add(t.node, seeds[i])
+	}
+	order := sorted(roots)
+	e.prune(order)
+	for i := len(order) - 1; i >= 0; i-- {
+		e.visit(order[i])
+	}
+	if !e.retain {
+		for _, n := range order { // let go of what was saved
+			if n.leaf == nil {
+				n.spent.Store(true)
+				n.inputs, n.out = nil, nil
+			}
+		}
+	}
+}
+
+// sorted lists the nodes below roots, each behind those it was computed from.
+func sorted(roots []*node) []*node {
+	var order []*node
+	type frame struct {
+		n *node
+		i int
+	}
+	seen := map[*node]bool{}
+	var stack []frame
+	push := func(n *node) {
+		if n == nil || seen[n] {
+			return
+		}
+		seen[n] = true
+		stack = append(stack, frame{n, 0})
+	}
+	for _, r := range roots {
+		push(r)
+		for len(stack) > 0 {
+			top := &stack[len(stack)-1]
+			if top.i < len(top.n.inputs) {
+				top.i++
+				push(top.n.inputs[top.i-1].node)
+				continue
+			}
+			order = append(order, top.n)
+			stack = stack[:len(stack)-1]
+		}
+	}
+	return order
+}
+
+// prune finds the nodes between the results and what is wanted: only there does
+// a gradient flow.
+func (e *engine) prune(order []*node) {
+	e.useful = make(map[*node]bool, len(order))
+	for _, n := range order {
+		_, useful := e.wanted[n]
+		useful = useful || e.collect && (n.leaf != nil || n.spent.Load())
+		for _, t := range n.inputs {
+			useful = useful || t.node != nil && e.useful[t.node]
+		}
+		e.useful[n] = useful
+	}
+}
+
+// visit passes the gradient of a node's result on to its inputs.
+func (e *engine) visit(n *node) {
+	g := e.grads[n]
+	if g == nil || !e.useful[n] {
+		return
+	}
+	delete(e.grads, n)
+	if n.spent.Load() {
+		fail(n.String(), &op.Problem{Kind: ErrGrad, Msg: "a gradient through this op was asked for before, and what it needs was let go of",
+			Fix: "pass locus.RetainGraph to the first call"})
+	}
+	if _, ok := e.wanted[n]; ok {
+		e.wanted[n] = g
+		e.held[g.block]++
+	}
+	if n.leaf != nil {
+		if e.collect {
+			n.leaf.add(g)
+		}
+		return
+	}
+	rule := n.back
+	if n.def != nil {
+		rule = gradients[n.def.ID]
+		if rule == nil {
+			fail(n.def.Name, op.Problemf(ErrGrad, "%s has no gradient; detach its result if none is wanted", n.def.Name), n.inputs...)
+		}
+	}
+	for i, gi := range rule(n.seen(e.useful, e.create), g) {
+		if gi != nil && e.useful[n.inputs[i].node] {
+			e.add(n.inputs[i].node, gi)
+		}
+	}
+	e.release(g, n)
+}
+
+// add adds to the gradient of a node's result.
+func (e *engine) add(n *node, g *Tensor) {
+	if !e.create {
+		g = g.Detach()
+	}
+	old := e.grads[n]
+	if old == nil {
+		e.grads[n] = g
+		e.held[g.block]++
+		return
+	}
+	sum := old.Add(g)
+	e.grads[n] = sum
+	e.held[sum.block]++
+	e.release(old, nil)
+}
+
+// release frees a gradient that was passed on, unless it shares its memory with
+// one that is still on its way, or somebody else may hold it. This keeps the
+// memory of a long backward pass as low as the collector cannot.
+func (e *engine) release(g *Tensor, n *node) {
+	e.held[g.block]--
+	custom := n != nil && n.def == nil
+	if e.held[g.block] == 0 && !e.create && !custom {
+		g.Free()
+	}
+	if custom {
+		e.held[g.block]++
+	}
+}
+
+// seen gives n as its rule sees it. Without history, computing with its tensors
+// records nothing.
+func (n *node) seen(useful map[*node]bool, history bool) *node {
+	d := &node{def: n.def, name: n.name, attrs: n.attrs, inputs: make([]*Tensor, len(n.inputs)), out: n.out, back: n.back}
+	for i, t := range n.inputs {
+		if !useful[t.node] && i < 64 {
+			d.skip |= 1 << i
+		}
+		if !history {
+			t = t.Detach()
+		}
+		d.inputs[i] = t
+	}
+	if n.out != nil && !history {
+		d.out = n.out.Detach()
+	}
+	return d
+}
+
+// add adds g to what the leaf has collected.
+func (l *leaf) add(g *Tensor) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.grad != nil {
+		g = l.grad.Add(g)
+	}
+	if s := g.Scope(); s != nil { // it outlives the step
+		s.Keep(g)
+	}
+	l.grad = g
 }

@@ -1,0 +1,197 @@
+package locus
+
+import "github.com/locusml/locus/internal/op"
+
+// ValueAndGrad gives a function that computes f, whose result has one element,
+// and its gradients with respect to all arguments.
+//
+//	loss, grads := locus.ValueAndGrad(loss)(w, b)
+func ValueAndGrad(f func(args ...*Tensor) *Tensor) func(args ...*Tensor) (value *Tensor, grads []*Tensor) {
+	return func(args ...*Tensor) (*Tensor, []*Tensor) {
+		leaves := requireAll(args)
+		y := f(leaves...)
+		y.check("ValueAndGrad")
+		if y.Len() != 1 {
+			failf("ValueAndGrad", ErrGrad, []*Tensor{y}, "the function's result has %d elements; want one", y.Len())
+		}
+		if y.node == nil { // it does not depend on its arguments
+			grads := make([]*Tensor, len(args))
+			for i, a := range args {
+				grads[i] = a.ZerosLike()
+			}
+			return y, grads
+		}
+		// With arguments that have a history themselves, the result keeps its own.
+		var opts []GradOption
+		if tracked(args) {
+			opts = []GradOption{CreateGraph}
+		}
+		grads := Grad([]*Tensor{y}, leaves, opts...)
+		if len(opts) == 0 {
+			y = y.Detach()
+		}
+		return y, grads
+	}
+}
+
+// requireAll gives handles of the arguments to which gradients flow.
+func requireAll(args []*Tensor) []*Tensor {
+	leaves := make([]*Tensor, len(args))
+	for i, a := range args {
+		leaves[i] = a
+		if a.node == nil {
+			leaves[i] = a.RequireGrad()
+		}
+	}
+	return leaves
+}
+
+// VJP computes f and gives a function that multiplies a vector of the shape of
+// f's result with f's Jacobian: the gradients of Σ v·f with respect to args.
+func VJP(f func(args ...*Tensor) *Tensor, args ...*Tensor) (value *Tensor, vjp func(v *Tensor) []*Tensor) {
+	leaves := requireAll(args)
+	y := f(leaves...)
+	return y.Detach(), func(v *Tensor) []*Tensor {
+		if !sameShape(v.shape, y.shape) {
+			failf("VJP", ErrShape, []*Tensor{v, y}, "the vector's shape is not the result's")
+		}
+		if y.node == nil {
+			return gradFrom(nil, nil, leaves, nil)
+		}
+		opts := []GradOption{RetainGraph}
+		if v.node != nil {
+			opts = []GradOption{CreateGraph}
+		}
+		return gradFrom([]*Tensor{y}, []*Tensor{v}, leaves, opts)
+	}
+}
+
+// JVP computes f and its change along tangents, one an argument: the Jacobian
+// times a vector. It takes the gradient of a gradient: vᵀJ is linear in v, and
+// the gradient of (vᵀJ)·t with respect to v is J·t.
+func JVP(f func(args ...*Tensor) *Tensor, args, tangents []*Tensor) (value, change *Tensor) {
+	if len(args) != len(tangents) {
+		failf("JVP", ErrArgument, nil, "%d arguments and %d tangents", len(args), len(tangents))
+	}
+	leaves := requireAll(args)
+	y := f(leaves...)
+	if y.node == nil {
+		return y, y.ZerosLike()
+	}
+	v := y.Detach().ZerosLike().RequireGrad()
+	rows := gradFrom([]*Tensor{y}, []*Tensor{v}, leaves, []GradOption{CreateGraph})
+	var dot *Tensor
+	for i, r := range rows {
+		if !sameShape(r.shape, tangents[i].shape) {
+			failf("JVP", ErrShape, []*Tensor{args[i], tangents[i]}, "argument %d and its tangent differ in shape", i)
+		}
+		d := r.Mul(tangents[i]).Sum()
+		if dot == nil {
+			dot = d
+		} else {
+			dot = dot.Add(d)
+		}
+	}
+	if dot == nil || dot.node == nil {
+		return y.Detach(), y.ZerosLike()
+	}
+	return y.Detach(), gradFrom([]*Tensor{dot}, []*Tensor{dot.OnesLike()}, []*Tensor{v}, nil)[0]
+}
+
+// Vmap gives a function that applies f to each slice of its arguments along
+// their first axis and stacks the results. It computes one slice after the
+// other: f may do anything, and gradients flow through.
+func Vmap(f func(args ...*Tensor) *Tensor) func(args ...*Tensor) *Tensor {
+	return func(args ...*Tensor) *Tensor {
+		if len(args) == 0 || args[0].Rank() == 0 {
+			failf("Vmap", ErrShape, args, "needs arguments with a first axis")
+		}
+		n := args[0].shape[0]
+		for _, a := range args {
+			if a.Rank() == 0 || a.shape[0] != n {
+				failf("Vmap", ErrShape, args, "arguments differ in the size of their first axis")
+			}
+		}
+		if n == 0 {
+			failf("Vmap", ErrShape, args, "the first axis is empty")
+		}
+		results := make([]*Tensor, n)
+		for i := range n {
+			parts := make([]*Tensor, len(args))
+			for j, a := range args {
+				parts[j] = a.Index(i)
+			}
+			results[i] = f(parts...)
+		}
+		return Stack(0, results...)
+	}
+}
+
+// Checkpoint computes f(args) without keeping what happens inside; a gradient
+// computes f again. It trades time for memory. f must give the same result both
+// times: random numbers in it must come from keys.
+func Checkpoint(f func(args ...*Tensor) *Tensor, args ...*Tensor) *Tensor {
+	if !tracked(args) {
+		return f(args...)
+	}
+	var y *Tensor
+	NoGrad(func() { y = f(args...) })
+	if y.node != nil { // f gave an argument back
+		y = y.Detach()
+	}
+	y = y.alias()
+	y.node = &node{name: "checkpoint", inputs: args, out: y, back: func(n *node, g *Tensor) []*Tensor {
+		in := make([]*Tensor, len(n.inputs))
+		var wanted []*Tensor
+		var at []int
+		for i, t := range n.inputs {
+			in[i] = t
+			if n.needs(i) && t.dtype.IsFloat() {
+				if t.node == nil {
+					in[i] = t.RequireGrad()
+				}
+				wanted, at = append(wanted, in[i]), append(at, i)
+			}
+		}
+		var opts []GradOption
+		if g.node != nil || tracked(n.inputs) {
+			opts = []GradOption{CreateGraph}
+		}
+		again := f(in...)
+		grads := make([]*Tensor, len(in))
+		if again.node == nil {
+			return grads
+		}
+		for j, t := range gradFrom([]*Tensor{again}, []*Tensor{g}, wanted, opts) {
+			grads[at[j]] = t
+		}
+		return grads
+	}}
+	return y
+}
+
+// Custom computes forward(args) and gives it a gradient of the program's own:
+// backward gets the arguments, the result and the result's gradient, and returns
+// one gradient an argument, nil where none flows. For gradients of gradients,
+// write backward with tensor ops.
+func Custom(name string, forward func(args ...*Tensor) *Tensor, backward func(args []*Tensor, result, grad *Tensor) []*Tensor, args ...*Tensor) *Tensor {
+	var y *Tensor
+	NoGrad(func() { y = forward(args...) })
+	if !tracked(args) {
+		return y
+	}
+	y = y.Detach().alias()
+	y.node = &node{name: name, inputs: args, out: y, back: func(n *node, g *Tensor) []*Tensor {
+		grads := backward(n.inputs, n.out, g)
+		if len(grads) != len(args) {
+			failf(name, ErrGrad, nil, "its backward gave %d gradients for %d arguments", len(grads), len(args))
+		}
+		for i, d := range grads {
+			if d != nil && !sameShape(d.shape, n.inputs[i].shape) {
+				fail(name, op.Problemf(ErrGrad, "its backward gave argument %d a gradient of shape %s; want %s", i, op.ShapeString(d.shape), op.ShapeString(n.inputs[i].shape)))
+			}
+		}
+		return grads
+	}}
+	return y
+}

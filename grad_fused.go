@@ -1,0 +1,204 @@
+package locus
+
+import (
+	"math"
+
+	"github.com/locusml/locus/internal/op"
+)
+
+// Compositions of the fused ops, and their gradients. An op without a rule of
+// its own here gets the gradient of its composition.
+func init() {
+	conv := func(n *node) op.Conv { return n.attrs.(op.Conv) }
+	gradients[op.Conv2D] = func(n *node, g *Tensor) []*Tensor {
+		x, w := n.inputs[0], n.inputs[1]
+		grads := make([]*Tensor, 2)
+		if n.needs(0) {
+			grads[0] = convGradInput(conv(n), g, w, x.shape)
+		}
+		if n.needs(1) {
+			grads[1] = convGradWeight(conv(n), g, x, w.shape)
+		}
+		return grads
+	}
+	gradients[op.ConvGradInput] = func(n *node, g *Tensor) []*Tensor {
+		// The op maps a gradient a and a weight w to an input's gradient; g is one of those.
+		a, w := n.inputs[0], n.inputs[1]
+		grads := make([]*Tensor, 2)
+		if n.needs(0) {
+			grads[0] = apply(op.Conv2D, forwardConv(conv(n)), g, w)
+		}
+		if n.needs(1) {
+			grads[1] = convGradWeight(conv(n), a, g, w.shape)
+		}
+		return grads
+	}
+	gradients[op.ConvGradWeight] = func(n *node, g *Tensor) []*Tensor {
+		a, x := n.inputs[0], n.inputs[1]
+		grads := make([]*Tensor, 2)
+		if n.needs(0) {
+			grads[0] = apply(op.Conv2D, forwardConv(conv(n)), x, g)
+		}
+		if n.needs(1) {
+			grads[1] = convGradInput(conv(n), a, g, x.shape)
+		}
+		return grads
+	}
+
+	gradients[op.AvgPool] = func(n *node, g *Tensor) []*Tensor {
+		p := n.attrs.(op.Pool)
+		p.Size = [2]int{n.inputs[0].shape[2], n.inputs[0].shape[3]}
+		return []*Tensor{apply(op.AvgPoolGrad, p, g)}
+	}
+	gradients[op.AvgPoolGrad] = func(n *node, g *Tensor) []*Tensor {
+		p := n.attrs.(op.Pool)
+		p.Size = [2]int{}
+		return []*Tensor{apply(op.AvgPool, p, g)}
+	}
+	gradients[op.MaxPool] = func(n *node, g *Tensor) []*Tensor {
+		return []*Tensor{apply(op.MaxPoolGrad, n.attrs, g, n.inputs[0].Detach())}
+	}
+	gradients[op.MaxPoolGrad] = func(n *node, g *Tensor) []*Tensor {
+		x := n.inputs[1].Detach()
+		return []*Tensor{poolGather(g, apply(op.MaxPoolIndices, n.attrs, x)), nil}
+	}
+	compositions[op.MaxPool] = func(a op.Attrs, in []*Tensor) *Tensor {
+		return poolGather(in[0], apply(op.MaxPoolIndices, a, in[0].Detach()))
+	}
+	compositions[op.MaxPoolGrad] = func(a op.Attrs, in []*Tensor) *Tensor {
+		g, x := in[0], in[1]
+		index := apply(op.MaxPoolIndices, a, x.Detach())
+		flat := g.fullOf(0, []int{x.shape[0], x.shape[1], x.shape[2] * x.shape[3]})
+		plane := []int{g.shape[0], g.shape[1], g.shape[2] * g.shape[3]}
+		return flat.ScatterAdd(2, index.reshape(plane), g.reshape(plane)).reshape(x.shape)
+	}
+
+	axisOf := func(a op.Attrs) int { return a.(op.Axis).Axis }
+	compositions[op.Softmax] = func(a op.Attrs, in []*Tensor) *Tensor {
+		e := in[0].Sub(in[0].Detach().MaxKeep(axisOf(a))).Exp()
+		return e.Div(e.SumKeep(axisOf(a)))
+	}
+	gradients[op.Softmax] = func(n *node, g *Tensor) []*Tensor {
+		return []*Tensor{apply(op.SoftmaxGrad, n.attrs, g, n.out)}
+	}
+	compositions[op.SoftmaxGrad] = func(a op.Attrs, in []*Tensor) *Tensor {
+		return in[1].Mul(in[0].Sub(in[0].Mul(in[1]).SumKeep(axisOf(a))))
+	}
+	compositions[op.LogSoftmax] = func(a op.Attrs, in []*Tensor) *Tensor {
+		return in[0].Sub(in[0].LogSumExpKeep(axisOf(a)))
+	}
+	gradients[op.LogSoftmax] = func(n *node, g *Tensor) []*Tensor {
+		return []*Tensor{apply(op.LogSoftmaxGrad, n.attrs, g, n.out)}
+	}
+	compositions[op.LogSoftmaxGrad] = func(a op.Attrs, in []*Tensor) *Tensor {
+		return in[0].Sub(in[1].Exp().Mul(in[0].SumKeep(axisOf(a))))
+	}
+
+	compositions[op.Normalized] = func(a op.Attrs, in []*Tensor) *Tensor {
+		p := a.(op.Normalize)
+		axes := p.Axes.List()
+		d := in[0].Sub(in[0].MeanKeep(axes...))
+		return d.Mul(d.Square().MeanKeep(axes...).Add(p.Eps).Rsqrt())
+	}
+	gradients[op.Normalized] = func(n *node, g *Tensor) []*Tensor {
+		return []*Tensor{apply(op.NormalizeGrad, n.attrs, g, n.inputs[0])}
+	}
+	compositions[op.NormalizeGrad] = func(a op.Attrs, in []*Tensor) *Tensor {
+		p := a.(op.Normalize)
+		axes := p.Axes.List()
+		g, x := in[0], in[1]
+		d := x.Sub(x.MeanKeep(axes...))
+		scale := d.Square().MeanKeep(axes...).Add(p.Eps).Rsqrt()
+		y := d.Mul(scale)
+		return g.Sub(g.MeanKeep(axes...)).Sub(y.Mul(g.Mul(y).MeanKeep(axes...))).Mul(scale)
+	}
+
+	compositions[op.Attend] = func(a op.Attrs, in []*Tensor) *Tensor {
+		p := a.(op.Attention)
+		q, k, v := in[0], in[1], in[2]
+		scores := q.Mul(p.Scale).MatMul(k.T())
+		if p.Causal {
+			l, s := scores.shape[len(scores.shape)-2], scores.shape[len(scores.shape)-1]
+			visible := causalMask(q.place.device, l, s)
+			scores = visible.Where(scores, math.Inf(-1))
+		}
+		if len(in) == 4 {
+			if in[3].dtype == Bool {
+				scores = in[3].Where(scores, math.Inf(-1))
+			} else {
+				scores = scores.Add(in[3])
+			}
+		}
+		// A row that sees nothing has no largest score; its weights are 0, not NaN.
+		top := scores.Detach().MaxKeep(-1)
+		top = top.Eq(math.Inf(-1)).Where(0, top)
+		e := scores.Sub(top).Exp()
+		sum := e.SumKeep(-1)
+		return e.Div(sum.Eq(0).Where(1, sum)).MatMul(v)
+	}
+
+	// The rest differentiate their compositions.
+	for _, id := range []op.ID{op.SoftmaxGrad, op.LogSoftmaxGrad, op.NormalizeGrad, op.Attend} {
+		gradients[id] = throughComposition
+	}
+}
+
+// throughComposition computes an op again by its composition and passes the
+// gradient through that: only the operands are saved.
+func throughComposition(n *node, g *Tensor) []*Tensor {
+	in := make([]*Tensor, len(n.inputs))
+	var wanted []*Tensor
+	var at []int
+	history := g.node != nil
+	for i, t := range n.inputs {
+		in[i] = t
+		history = history || t.node != nil
+	}
+	for i, t := range n.inputs {
+		if n.needs(i) && t.dtype.IsFloat() {
+			if t.node == nil {
+				in[i] = t.RequireGrad()
+			}
+			wanted, at = append(wanted, in[i]), append(at, i)
+		}
+	}
+	out := compositions[n.def.ID](n.attrs, in)
+	var opts []GradOption
+	if history {
+		opts = []GradOption{CreateGraph}
+	}
+	grads := make([]*Tensor, len(in))
+	for j, t := range gradFrom([]*Tensor{out}, []*Tensor{g}, wanted, opts) {
+		grads[at[j]] = t
+	}
+	return grads
+}
+
+// forwardConv is the attribute of the convolution that a gradient op belongs to.
+func forwardConv(c op.Conv) op.Conv {
+	c.Size = [2]int{}
+	return c
+}
+
+func convGradInput(c op.Conv, g, w *Tensor, x []int) *Tensor {
+	c.Size = [2]int{x[2], x[3]}
+	return apply(op.ConvGradInput, c, g, w)
+}
+
+func convGradWeight(c op.Conv, g, x *Tensor, w []int) *Tensor {
+	c.Size = [2]int{w[2], w[3]}
+	return apply(op.ConvGradWeight, c, g, x)
+}
+
+// poolGather picks from each plane of x the elements at the given positions.
+func poolGather(x, index *Tensor) *Tensor {
+	plane := []int{x.shape[0], x.shape[1], x.shape[2] * x.shape[3]}
+	flat := []int{index.shape[0], index.shape[1], index.shape[2] * index.shape[3]}
+	return x.reshape(plane).Gather(2, index.reshape(flat)).reshape(index.shape)
+}
+
+// causalMask is true where position j of s may be seen from position i of l; the
+// last positions of both are aligned to the first: j ≤ i.
+func causalMask(d Device, l, s int) *Tensor {
+	return d.Arange(float64(s)).Le(d.Arange(float64(l)).Reshape(l, 1))
+}
