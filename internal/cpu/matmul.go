@@ -70,34 +70,49 @@ type batch[T any] struct {
 // matrices views v as a batch of matrices; what gemm cannot read, negative
 // strides within a matrix, is copied.
 func matrices[T any](v *backend.View) (*batch[T], *scratch) {
-	r := len(v.Shape)
-	b := &batch[T]{}
-	b.rank = r - 2
-	copy(b.shape[:], v.Shape[:r-2])
-	if v.Elements() == 0 { // k = 0
-		return b, nil
+	if r := len(v.Shape); v.Elements() > 0 && (v.Strides[r-2] < 0 || v.Strides[r-1] < 0) {
+		data, s := denseOf[T](v)
+		return contiguousMatrices(data, v.Shape), s
 	}
-	strides := v.Strides
-	var s *scratch
-	if v.Strides[r-2] < 0 || v.Strides[r-1] < 0 {
-		b.data, s = denseOf[T](v)
-		strides = op.Strides(v.Shape)
-	} else {
+	return matricesAt[T](v), nil
+}
+
+// matricesAt views v as it is.
+func matricesAt[T any](v *backend.View) *batch[T] {
+	b := newBatch[T](v.Shape, v.Strides)
+	if v.Elements() > 0 {
 		b.data, b.first = whole[T](v), v.Offset
 	}
+	return b
+}
+
+func contiguousMatrices[T any](data []T, shape []int) *batch[T] {
+	b := newBatch[T](shape, op.Strides(shape))
+	b.data = data
+	return b
+}
+
+func newBatch[T any](shape, strides []int) *batch[T] {
+	r := len(shape)
+	b := &batch[T]{dims: dims{rank: r - 2}, rowStride: strides[r-2], colStride: strides[r-1]}
+	copy(b.shape[:], shape[:r-2])
 	copy(b.strides[:], strides[:r-2])
-	b.rowStride, b.colStride = strides[r-2], strides[r-1]
-	return b, s
+	return b
+}
+
+// place is where matrix number i begins.
+func (b *batch[T]) place(i int) int {
+	var index [op.MaxRank]int
+	b.at(i, &index)
+	return b.first + dot(&index, &b.strides, b.rank)
 }
 
 // mat is matrix number i.
 func (b *batch[T]) mat(i int) gemm.Mat[T] {
-	if len(b.data) == 0 {
+	if len(b.data) == 0 { // k = 0
 		return gemm.Mat[T]{}
 	}
-	var index [op.MaxRank]int
-	b.at(i, &index)
-	return gemm.Mat[T]{Data: b.data[b.first+dot(&index, &b.strides, b.rank):], RowStride: b.rowStride, ColStride: b.colStride}
+	return gemm.Mat[T]{Data: b.data[b.place(i):], RowStride: b.rowStride, ColStride: b.colStride}
 }
 
 // same reports whether all matrices are the same one.

@@ -1,0 +1,317 @@
+package cpu
+
+import (
+	"math"
+
+	"github.com/locusml/locus/dtype"
+	"github.com/locusml/locus/internal/backend"
+	"github.com/locusml/locus/internal/cpu/pool"
+	"github.com/locusml/locus/internal/op"
+)
+
+func init() {
+	register(op.MaxPoolIndices, dtype.Uint8, maxPoolIndices[uint8])
+	register(op.MaxPoolIndices, dtype.Int32, maxPoolIndices[int32])
+	register(op.MaxPoolIndices, dtype.Int64, maxPoolIndices[int64])
+	register(op.MaxPoolIndices, dtype.Float32, maxPoolIndices[float32])
+	register(op.MaxPoolIndices, dtype.Float64, maxPoolIndices[float64])
+	register(op.MaxPoolIndices, dtype.Float16, maxPoolIndicesHalf[dtype.F16])
+	register(op.MaxPoolIndices, dtype.BFloat16, maxPoolIndicesHalf[dtype.BF16])
+
+	inf := math.Inf(-1)
+	register(op.MaxPool, dtype.Uint8, maxPool[uint8](0))
+	register(op.MaxPool, dtype.Int32, maxPool[int32](math.MinInt32))
+	register(op.MaxPool, dtype.Int64, maxPool[int64](math.MinInt64))
+	register(op.MaxPool, dtype.Float32, maxPool(float32(inf)))
+	register(op.MaxPool, dtype.Float64, maxPool(inf))
+	register(op.MaxPool, dtype.Float16, throughFloat32[dtype.F16](func(c *backend.Call, dst []float32, in [2][]float32) {
+		maxPoolPlanes(c, dst, in[0], float32(inf))
+	}))
+	register(op.MaxPool, dtype.BFloat16, throughFloat32[dtype.BF16](func(c *backend.Call, dst []float32, in [2][]float32) {
+		maxPoolPlanes(c, dst, in[0], float32(inf))
+	}))
+	registerDense(op.MaxPoolGrad, maxPoolGrad[float32], maxPoolGrad[float64])
+	registerDense(op.AvgPool, avgPool[float32], avgPool[float64])
+	registerDense(op.AvgPoolGrad, avgPoolGrad[float32], avgPoolGrad[float64])
+}
+
+// window is a pooling window's way over one axis.
+type window struct{ size, kernel, stride, pad, dilation int }
+
+func windows(a *op.Pool, h, w int) (y, x window) {
+	return window{h, a.Kernel[0], a.Stride[0], a.Pad[0], a.Dilation[0]},
+		window{w, a.Kernel[1], a.Stride[1], a.Pad[1], a.Dilation[1]}
+}
+
+// span gives the elements that window number i has inside the axis: n of
+// them from `from` on, dilation apart.
+func (w *window) span(i int) (from, n int) {
+	from = i*w.stride - w.pad
+	k := 0
+	if from < 0 {
+		k = (-from + w.dilation - 1) / w.dilation
+	}
+	end := w.kernel
+	if last := from + (w.kernel-1)*w.dilation; last >= w.size {
+		end = (w.size - from + w.dilation - 1) / w.dilation
+	}
+	return from + k*w.dilation, max(0, end-k)
+}
+
+// planes calls f for every plane of a result of (N, C, …, …).
+func planes(shape []int, work int, f func(plane int)) {
+	pool.For(shape[0]*shape[1], max(1, grainDear/max(work, 1)), func(lo, hi int) {
+		for p := lo; p < hi; p++ {
+			f(p)
+		}
+	})
+}
+
+// largestIn finds the first largest element of a window; the first NaN is the
+// largest. A window that has no element inside gives 0.
+func largestIn[T number](x []T, width, y, ny, dy, c, nc, dc int) int {
+	if ny == 0 || nc == 0 {
+		return 0
+	}
+	at := y*width + c
+	best := x[at]
+	for i := range ny {
+		p := (y+i*dy)*width + c
+		for range nc {
+			if v := x[p]; v > best || v != v && best == best {
+				best, at = v, p
+			}
+			p += dc
+		}
+	}
+	return at
+}
+
+// eachWindow calls f with the place of every window's largest element.
+func eachWindow[T number](a *op.Pool, x []T, h, w, oh, ow int, f func(out, at int)) {
+	wy, wx := windows(a, h, w)
+	for i := range oh {
+		y, ny := wy.span(i)
+		for j := range ow {
+			c, nc := wx.span(j)
+			f(i*ow+j, largestIn(x, w, y, ny, wy.dilation, c, nc, wx.dilation))
+		}
+	}
+}
+
+func maxPoolIndices[T number](c *backend.Call) error {
+	if c.Out.Elements() > 0 {
+		x, s := denseOf[T](&c.In[0])
+		maxPoolIndicesPlanes(c, x)
+		release(s)
+	}
+	return nil
+}
+
+func maxPoolIndicesHalf[H half](c *backend.Call) error {
+	if c.Out.Elements() > 0 {
+		up, _ := conversions[H]()
+		x, s := widened(&c.In[0], up)
+		maxPoolIndicesPlanes(c, x)
+		s.free()
+	}
+	return nil
+}
+
+func maxPoolIndicesPlanes[T number](c *backend.Call, x []T) {
+	a, dst := c.Attrs.(op.Pool), elements[int64](&c.Out, c.Out.Elements())
+	h, w, oh, ow := c.In[0].Shape[2], c.In[0].Shape[3], c.Out.Shape[2], c.Out.Shape[3]
+	planes(c.Out.Shape, oh*ow*a.Kernel[0]*a.Kernel[1], func(p int) {
+		to := dst[p*oh*ow:][:oh*ow]
+		eachWindow(&a, x[p*h*w:][:h*w], h, w, oh, ow, func(out, at int) { to[out] = int64(at) })
+	})
+}
+
+func maxPool[T number](lowest T) kernel {
+	return func(c *backend.Call) error {
+		if n := c.Out.Elements(); n > 0 {
+			x, s := denseOf[T](&c.In[0])
+			maxPoolPlanes(c, elements[T](&c.Out, n), x, lowest)
+			release(s)
+		}
+		return nil
+	}
+}
+
+// maxPoolPlanes gives what gathering at max_pool_indices would. lowest is for
+// planes that have no element at all.
+func maxPoolPlanes[T number](c *backend.Call, dst, x []T, lowest T) {
+	a := c.Attrs.(op.Pool)
+	h, w, oh, ow := c.In[0].Shape[2], c.In[0].Shape[3], c.Out.Shape[2], c.Out.Shape[3]
+	if h*w == 0 {
+		fillWords(dst, lowest)
+		return
+	}
+	wy, wx := windows(&a, h, w)
+	// Columns of windows that lie inside the rows as a whole.
+	inside := func(j int) bool { _, n := wx.span(j); return n == a.Kernel[1] && j*wx.stride >= wx.pad }
+	j0, j1 := 0, ow
+	for j0 < ow && !inside(j0) {
+		j0++
+	}
+	for j1 > j0 && !inside(j1-1) {
+		j1--
+	}
+	planes(c.Out.Shape, oh*ow*a.Kernel[0]*a.Kernel[1], func(p int) {
+		in, out := x[p*h*w:][:h*w], dst[p*oh*ow:][:oh*ow]
+		for i := range oh {
+			y, ny := wy.span(i)
+			row := out[i*ow:][:ow]
+			for j := 0; j < ow; j++ {
+				if j == j0 && ny > 0 && j1 > j0 {
+					maxRows(row[j0:j1], in, w, y, ny, j0*wx.stride-wx.pad, &wy, &wx)
+					j = j1 - 1
+					continue
+				}
+				col, nc := wx.span(j)
+				row[j] = in[largestIn(in, w, y, ny, wy.dilation, col, nc, wx.dilation)]
+			}
+		}
+	})
+}
+
+// maxRows takes the maxima of a row of windows that begin at column c.
+func maxRows[T number](dst, x []T, width, y, ny, c int, wy, wx *window) {
+	for i := range ny {
+		row := x[(y+i*wy.dilation)*width:][:width]
+		for k := range wx.kernel {
+			at := c + k*wx.dilation
+			if i == 0 && k == 0 {
+				for j := range dst {
+					dst[j] = row[at]
+					at += wx.stride
+				}
+				continue
+			}
+			for j, m := range dst {
+				dst[j] = max(m, row[at])
+				at += wx.stride
+			}
+		}
+	}
+}
+
+// dense kernels see contiguous operands and write a contiguous result.
+type denseKernel[T any] func(c *backend.Call, dst []T, in [2][]T)
+
+func registerDense(id op.ID, f32 denseKernel[float32], f64 denseKernel[float64]) {
+	register(id, dtype.Float32, native(f32))
+	register(id, dtype.Float64, native(f64))
+	register(id, dtype.Float16, throughFloat32[dtype.F16](f32))
+	register(id, dtype.BFloat16, throughFloat32[dtype.BF16](f32))
+}
+
+func native[T any](f denseKernel[T]) kernel {
+	return func(c *backend.Call) error {
+		n := c.Out.Elements()
+		if n == 0 {
+			return nil
+		}
+		var in [2][]T
+		var s [2]*scratch
+		for i := range min(len(c.In), 2) {
+			in[i], s[i] = denseOf[T](&c.In[i])
+		}
+		f(c, elements[T](&c.Out, n), in)
+		release(s[0])
+		release(s[1])
+		return nil
+	}
+}
+
+// throughFloat32 converts whole operands: for kernels that read each element
+// more than once.
+func throughFloat32[H half](f denseKernel[float32]) kernel {
+	up, down := conversions[H]()
+	return func(c *backend.Call) error {
+		n := c.Out.Elements()
+		if n == 0 {
+			return nil
+		}
+		var in [2][]float32
+		var s [2]*scratch
+		for i := range min(len(c.In), 2) {
+			in[i], s[i] = widened(&c.In[i], up)
+		}
+		t, dst := scratchOf[float32](n)
+		f(c, dst, in)
+		out := elements[H](&c.Out, n)
+		pool.For(n, grainCheap, func(lo, hi int) { down(out[lo:hi], dst[lo:hi]) })
+		t.free()
+		release(s[0])
+		release(s[1])
+		return nil
+	}
+}
+
+// maxPoolGrad: operands gradient and x.
+func maxPoolGrad[T float](c *backend.Call, dst []T, in [2][]T) {
+	a := c.Attrs.(op.Pool)
+	h, w, oh, ow := c.Out.Shape[2], c.Out.Shape[3], c.In[0].Shape[2], c.In[0].Shape[3]
+	planes(c.Out.Shape, h*w+oh*ow*a.Kernel[0]*a.Kernel[1], func(p int) {
+		to, g := dst[p*h*w:][:h*w], in[0][p*oh*ow:][:oh*ow]
+		clear(to)
+		eachWindow(&a, in[1][p*h*w:][:h*w], h, w, oh, ow, func(out, at int) { to[at] += g[out] })
+	})
+}
+
+// share is what one element of a window of ny by nx elements counts.
+func share(a *op.Pool, ny, nx int) float64 {
+	if a.CountPad {
+		ny, nx = a.Kernel[0], a.Kernel[1]
+	}
+	return 1 / float64(max(1, ny*nx))
+}
+
+func avgPool[T float](c *backend.Call, dst []T, in [2][]T) {
+	a := c.Attrs.(op.Pool)
+	h, w, oh, ow := c.In[0].Shape[2], c.In[0].Shape[3], c.Out.Shape[2], c.Out.Shape[3]
+	wy, wx := windows(&a, h, w)
+	planes(c.Out.Shape, oh*ow*a.Kernel[0]*a.Kernel[1], func(p int) {
+		x, to := in[0][p*h*w:][:h*w], dst[p*oh*ow:][:oh*ow]
+		for i := range oh {
+			y, ny := wy.span(i)
+			for j := range ow {
+				col, nx := wx.span(j)
+				s := 0.0
+				for k := range ny {
+					at := (y+k*wy.dilation)*w + col
+					for range nx {
+						s += float64(x[at])
+						at += wx.dilation
+					}
+				}
+				to[i*ow+j] = T(s * share(&a, ny, nx))
+			}
+		}
+	})
+}
+
+func avgPoolGrad[T float](c *backend.Call, dst []T, in [2][]T) {
+	a := c.Attrs.(op.Pool)
+	h, w, oh, ow := c.Out.Shape[2], c.Out.Shape[3], c.In[0].Shape[2], c.In[0].Shape[3]
+	wy, wx := windows(&a, h, w)
+	planes(c.Out.Shape, h*w+oh*ow*a.Kernel[0]*a.Kernel[1], func(p int) {
+		to, g := dst[p*h*w:][:h*w], in[0][p*oh*ow:][:oh*ow]
+		clear(to)
+		for i := range oh {
+			y, ny := wy.span(i)
+			for j := range ow {
+				col, nx := wx.span(j)
+				d := T(float64(g[i*ow+j]) * share(&a, ny, nx))
+				for k := range ny {
+					at := (y+k*wy.dilation)*w + col
+					for range nx {
+						to[at] += d
+						at += wx.dilation
+					}
+				}
+			}
+		}
+	})
+}

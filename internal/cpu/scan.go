@@ -1,0 +1,49 @@
+package cpu
+
+import (
+	"github.com/locusml/locus/dtype"
+	"github.com/locusml/locus/internal/backend"
+	"github.com/locusml/locus/internal/op"
+)
+
+func init() {
+	register(op.CumSum, dtype.Uint8, cumSum(runningSum[uint8, uint8]))
+	register(op.CumSum, dtype.Int32, cumSum(runningSum[int32, int32]))
+	register(op.CumSum, dtype.Int64, cumSum(runningSum[int64, int64]))
+	register(op.CumSum, dtype.Float32, cumSum(runningSum[float32, float64]))
+	register(op.CumSum, dtype.Float64, cumSum(runningSum[float64, float64]))
+	register(op.CumSum, dtype.Float16, cumSumHalf[dtype.F16])
+	register(op.CumSum, dtype.BFloat16, cumSumHalf[dtype.BF16])
+}
+
+func cumSum[T number](f func(dst, x []T, reverse bool)) kernel {
+	return func(c *backend.Call) error {
+		a := c.Attrs.(op.Axis)
+		alongLines(c, op.AxesOf(a.Axis), nativeLines[T](), func(dst, x, _ []T) { f(dst, x, a.Reverse) })
+		return nil
+	}
+}
+
+func cumSumHalf[H half](c *backend.Call) error {
+	a := c.Attrs.(op.Axis)
+	alongLines(c, op.AxesOf(a.Axis), halfLines[H](), func(dst, x, _ []float32) {
+		runningSum[float32, float64](dst, x, a.Reverse)
+	})
+	return nil
+}
+
+// runningSum adds in type A.
+func runningSum[T, A number](dst, x []T, reverse bool) {
+	var s A
+	if reverse {
+		for i := len(x) - 1; i >= 0; i-- {
+			s += A(x[i])
+			dst[i] = T(s)
+		}
+		return
+	}
+	for i, v := range x {
+		s += A(v)
+		dst[i] = T(s)
+	}
+}
