@@ -202,8 +202,14 @@ func binaryFloat(id op.ID, a, b float64) (value, scale float64) {
 	case op.Pow:
 		return math.Pow(a, b), 0
 	case op.Maximum:
+		if math.IsNaN(a) || math.IsNaN(b) { // math.Max prefers +Inf
+			return math.NaN(), 0
+		}
 		return math.Max(a, b), 0
 	case op.Minimum:
+		if math.IsNaN(a) || math.IsNaN(b) {
+			return math.NaN(), 0
+		}
 		return math.Min(a, b), 0
 	case op.FloorDiv:
 		return math.Floor(a / b), 0
@@ -229,7 +235,11 @@ func binaryFloat(id op.ID, a, b float64) (value, scale float64) {
 	case op.GeluTanhGrad:
 		t := math.Tanh(geluInner(b))
 		d := (1 - t*t) * math.Sqrt(2/math.Pi) * (1 + 3*0.044715*b*b)
-		return a * (0.5*(1+t) + 0.5*b*d), math.Abs(a) * (1 + math.Abs(b)*(1+b*b)*(1-t*t) + b*b/(1+b*b*b*b))
+		scale = math.Abs(a)
+		if math.Abs(b) < 10 { // farther out 1-t² is nothing at all; here it is what is left of two ones
+			scale *= 1 + math.Abs(b)*(1+3*0.044715*b*b)
+		}
+		return a * (0.5*(1+t) + 0.5*b*d), scale
 	case op.SiluGrad:
 		s := sigmoid(b)
 		return a * s * (1 + b*(1-s)), math.Abs(a) * s * (1 + math.Abs(b)*(1-s))

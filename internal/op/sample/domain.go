@@ -25,7 +25,7 @@ const (
 	Distinct                 // all different, a quarter apart, shuffled
 	Halves                   // multiples of one half, zero and ties included
 	Few                      // -2, -1, 0, 1, 2: many ties
-	Wide                     // magnitudes from 1e-6 to 1e6; integers of the whole range
+	Wide                     // magnitudes from 1e-6 to 1e6 (float16: 1e4); integers of the whole range
 	Gaps                     // ordinary with some NaN and infinities
 	Masked                   // ordinary with some -Inf, never the first
 	Special                  // the edge cases one after the other, see specials
@@ -79,9 +79,16 @@ func NumSpecials(d dtype.DType) int {
 	return max(len(f), len(i))
 }
 
+// period is after how many elements the random numbers of large operands
+// repeat, which saves time and is no multiple of anything.
+const period = 4999
+
 // float gives element i of n of an operand with key.
 func (v Domain) float(d dtype.DType, key uint64, i, n int) float64 {
-	w := random.Word64(key, uint64(i))
+	if v == Distinct {
+		return 0.25 * float64(shuffled(key, i, n)-n/2)
+	}
+	w := random.Word64(key, uint64(i%period))
 	u := random.Uniform64(w)
 	sign := float64(1)
 	if w&1 == 1 {
@@ -102,13 +109,14 @@ func (v Domain) float(d dtype.DType, key uint64, i, n int) float64 {
 		return 0.8 + 0.4*u
 	case OffGrid: // a quarter after a multiple of one half, give or take an eighth
 		return math.Floor(12*u)/2 - 3 + 0.25 + 0.25*(math.Mod(12*u, 1)-0.5)
-	case Distinct:
-		return 0.25 * float64(shuffled(key, i, n)-n/2)
 	case Halves:
 		return math.Floor(17*u)/2 - 4
 	case Few:
 		return math.Floor(5*u) - 2
 	case Wide:
+		if d == dtype.Float16 {
+			return sign * math.Pow(10, 10*u-6)
+		}
 		return sign * math.Pow(10, 12*u-6)
 	case Gaps:
 		switch w >> 1 % 24 {
@@ -139,7 +147,7 @@ func (v Domain) float(d dtype.DType, key uint64, i, n int) float64 {
 
 // integer gives element i of n of an operand of an integer type or of bools.
 func (v Domain) integer(d dtype.DType, key uint64, i, n, limit int) int64 {
-	w := random.Word64(key, uint64(i))
+	w := random.Word64(key, uint64(i%period))
 	pick := func(n int64) int64 { return int64(random.Bounded(w, uint64(n))) }
 	if d == dtype.Bool {
 		return pick(2)
