@@ -260,7 +260,8 @@ func (e *engine) prune(order []*node) {
 	e.useful = make(map[*node]bool, len(order))
 	for _, n := range order {
 		_, useful := e.wanted[n]
-		useful = useful || e.collect && (n.leaf != nil || n.spent.Load())
+		// What lies behind a node that was let go of is not known: assume the worst.
+		useful = useful || n.spent.Load() || e.collect && n.leaf != nil
 		for _, t := range n.inputs {
 			useful = useful || t.node != nil && e.useful[t.node]
 		}
@@ -275,13 +276,16 @@ func (e *engine) visit(n *node) {
 		return
 	}
 	delete(e.grads, n)
-	if n.spent.Load() {
-		fail(n.String(), &op.Problem{Kind: ErrGrad, Msg: "a gradient through this op was asked for before, and what it needs was let go of",
-			Fix: "pass locus.RetainGraph to the first call"})
-	}
 	if _, ok := e.wanted[n]; ok {
 		e.wanted[n] = g
 		e.held[g.block]++
+		if n.spent.Load() {
+			return
+		}
+	}
+	if n.spent.Load() {
+		fail(n.String(), &op.Problem{Kind: ErrGrad, Msg: "a gradient through this op was asked for before, and what it needs was let go of",
+			Fix: "pass locus.RetainGraph to the first call"})
 	}
 	if n.leaf != nil {
 		if e.collect {

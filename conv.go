@@ -1,0 +1,179 @@
+package locus
+
+import (
+	"slices"
+
+	"github.com/locusml/locus/internal/op"
+)
+
+// ConvOptions are the options of convolutions. The zero value is a stride of 1,
+// no padding, no dilation, one group.
+type ConvOptions struct {
+	Stride   Pair // 0 means 1
+	Padding  Pair // zeros on all sides, or Same
+	Dilation Pair // 0 means 1
+	Groups   int  // 0 means 1
+}
+
+// Conv2D gives the cross-correlation of images with a kernel: x (N, C, H, W) or
+// (C, H, W), weight (O, C/groups, KH, KW), bias (O) or nil, result (N, O, OH, OW).
+func Conv2D(x, weight, bias *Tensor, o ConvOptions) *Tensor {
+	return conv("Conv2D", x, weight, bias, o, 2)
+}
+
+// Conv1D gives the cross-correlation of sequences with a kernel: x (N, C, L) or
+// (C, L), weight (O, C/groups, K), bias (O) or nil, result (N, O, OL).
+func Conv1D(x, weight, bias *Tensor, o ConvOptions) *Tensor {
+	o.Stride, o.Padding, o.Dilation = o.Stride.flat(1, 1), o.Padding.flat(0, 0), o.Dilation.flat(1, 1)
+	return conv("Conv1D", x, weight, bias, o, 1)
+}
+
+func conv(name string, x, weight, bias *Tensor, o ConvOptions, dims int) *Tensor {
+	in := given(x, weight, bias)
+	checkOperands(name, in)
+	x, weight, restore := asImages(name, in, dims)
+	groups := max(o.Groups, 1)
+	if o.Groups < 0 || x.shape[1] != weight.shape[1]*groups || weight.shape[0]%groups != 0 {
+		failf(name, ErrShape, in, "x has %d channels; a weight of shape %s with %d groups wants %d, and a multiple of the groups as output channels",
+			x.shape[1], op.ShapeString(in[1].shape), o.Groups, weight.shape[1]*groups)
+	}
+	c := op.Conv{Stride: o.Stride.or(1), Dilation: o.Dilation.or(1), Groups: groups}
+	if o.Padding == Same {
+		if c.Stride != [2]int{1, 1} {
+			failf(name, ErrArgument, in, "padding Same needs a stride of 1, not %s", o.Stride)
+		}
+		// Where the padding is odd, the side after the image gets one more.
+		extra := make([]int, 8)
+		for i := range 2 {
+			total := c.Dilation[i] * (weight.shape[2+i] - 1)
+			c.Pad[i] = total / 2
+			extra[2*(2+i)+1] = total % 2
+		}
+		if slices.Max(extra) > 0 {
+			x = x.Pad(0, extra...)
+		}
+	} else {
+		c.Pad = o.Padding.or(0)
+	}
+	defer naming(name, in)
+	return restore(addBias(name, in, apply(op.Conv2D, c, x, weight), bias))
+}
+
+// ConvTransposeOptions are the options of transposed convolutions. They describe
+// the convolution whose transpose is computed.
+type ConvTransposeOptions struct {
+	Stride        Pair // 0 means 1
+	Padding       Pair // what the convolution pads, so that much is cut off here
+	OutputPadding Pair // chooses among the sizes that the convolution maps to x's; less than the stride
+	Dilation      Pair // 0 means 1
+	Groups        int  // 0 means 1
+}
+
+// ConvTranspose2D gives the transpose of [Conv2D] as a map of images, as
+// networks use it to enlarge them: x (N, C, H, W) or (C, H, W), weight (C,
+// O/groups, KH, KW), bias (O) or nil. An axis of size n becomes
+// (n-1)·stride - 2·padding + dilation·(k-1) + outputPadding + 1.
+func ConvTranspose2D(x, weight, bias *Tensor, o ConvTransposeOptions) *Tensor {
+	return convTranspose("ConvTranspose2D", x, weight, bias, o, 2)
+}
+
+// ConvTranspose1D gives the transpose of [Conv1D]: x (N, C, L) or (C, L), weight
+// (C, O/groups, K), bias (O) or nil.
+func ConvTranspose1D(x, weight, bias *Tensor, o ConvTransposeOptions) *Tensor {
+	o.Stride, o.Padding, o.Dilation = o.Stride.flat(1, 1), o.Padding.flat(0, 0), o.Dilation.flat(1, 1)
+	o.OutputPadding = o.OutputPadding.flat(0, 0)
+	return convTranspose("ConvTranspose1D", x, weight, bias, o, 1)
+}
+
+func convTranspose(name string, x, weight, bias *Tensor, o ConvTransposeOptions, dims int) *Tensor {
+	in := given(x, weight, bias)
+	checkOperands(name, in)
+	x, weight, restore := asImages(name, in, dims)
+	groups := max(o.Groups, 1)
+	if o.Groups < 0 || x.shape[1] != weight.shape[0] || weight.shape[0]%groups != 0 {
+		failf(name, ErrShape, in, "x has %d channels; a weight of shape %s with %d groups wants %d, a multiple of the groups",
+			x.shape[1], op.ShapeString(in[1].shape), o.Groups, weight.shape[0])
+	}
+	if o.Padding == Same {
+		failf(name, ErrArgument, in, "padding Same is for convolutions; give the padding as a number")
+	}
+	c := op.Conv{Stride: o.Stride.or(1), Pad: o.Padding.or(0), Dilation: o.Dilation.or(1), Groups: groups}
+	more := o.OutputPadding.or(0)
+	for i := range 2 {
+		if more[i] < 0 || more[i] >= max(c.Stride[i], 1) {
+			failf(name, ErrArgument, in, "output padding %s must be less than the stride %v", o.OutputPadding, c.Stride)
+		}
+		c.Size[i] = (x.shape[2+i]-1)*c.Stride[i] - 2*c.Pad[i] + c.Dilation[i]*(weight.shape[2+i]-1) + more[i] + 1
+		if c.Size[i] < 1 {
+			failf(name, ErrShape, in, "the result would have size %d", c.Size[i])
+		}
+	}
+	defer naming(name, in)
+	return restore(addBias(name, in, apply(op.ConvGradInput, c, x, weight), bias))
+}
+
+// asImages gives x and weight of a convolution over one or two axes as batches
+// of images and kernels, and a function that brings the result to x's form.
+func asImages(name string, in []*Tensor, dims int) (x, weight *Tensor, restore func(*Tensor) *Tensor) {
+	x, weight = in[0], in[1]
+	x, restore = asImage(name, in, x, dims)
+	if len(weight.shape) != dims+2 {
+		failf(name, ErrShape, in, "weight has %d dimensions; want %d", len(weight.shape), dims+2)
+	}
+	if dims == 1 {
+		weight = weight.Unsqueeze(2)
+	}
+	return x, weight, restore
+}
+
+// asImage gives x, with or without a batch, of one or two axes behind the
+// channels, as a batch of images, and a function that takes away again what was
+// put in.
+func asImage(name string, in []*Tensor, x *Tensor, dims int) (*Tensor, func(*Tensor) *Tensor) {
+	batched := len(x.shape) == dims+2
+	if !batched && len(x.shape) != dims+1 {
+		failf(name, ErrShape, in, "x has %d dimensions; want %d, or %d without a batch", len(x.shape), dims+2, dims+1)
+	}
+	if !batched {
+		x = x.Unsqueeze(0)
+	}
+	if dims == 1 {
+		x = x.Unsqueeze(2)
+	}
+	return x, func(y *Tensor) *Tensor {
+		if dims == 1 {
+			y = y.Squeeze(2)
+		}
+		if !batched {
+			y = y.Squeeze(0)
+		}
+		return y
+	}
+}
+
+func addBias(name string, in []*Tensor, y, bias *Tensor) *Tensor {
+	if bias == nil {
+		return y
+	}
+	if !sameShape(bias.shape, []int{y.shape[1]}) {
+		failf(name, ErrShape, in, "bias has shape %s; want one number for each of %d channels", op.ShapeString(bias.shape), y.shape[1])
+	}
+	return y.Add(perChannel(bias, len(y.shape)))
+}
+
+// naming is deferred by ops that are compositions: what an op inside panics with
+// is reported under the name and with the operands that the program wrote.
+func naming(name string, in []*Tensor) {
+	r := recover()
+	if r == nil {
+		return
+	}
+	if e, ok := r.(*Error); ok && !e.Async && e.Op != name {
+		e.Msg = e.Op + ": " + e.Msg
+		e.Op, e.Operands = name, nil
+		for _, t := range in {
+			e.Operands = append(e.Operands, t.operand())
+		}
+	}
+	panic(r)
+}

@@ -1,0 +1,76 @@
+package locus
+
+import "fmt"
+
+// Pair is a size along height and width. A plain number means the same for
+// both, so that options read well:
+//
+//	locus.ConvOptions{Stride: 2, Padding: locus.HW(1, 0)}
+//
+// One-dimensional ops read a plain number, or the width.
+type Pair int64
+
+// pairBit tells a Pair made by HW from a plain number.
+const pairBit Pair = 1 << 62
+
+// Same as a convolution's padding keeps the image's size; it needs a stride of 1.
+const Same Pair = 1 << 61
+
+// HW makes a Pair of two sizes.
+func HW(height, width int) Pair {
+	const limit = 1 << 30
+	if height < 0 || width < 0 || height >= limit || width >= limit {
+		failf("HW", ErrArgument, nil, "height %d and width %d must not be negative", height, width)
+	}
+	return pairBit | Pair(height)<<31 | Pair(width)
+}
+
+// Height is the first of the two sizes.
+func (p Pair) Height() int {
+	if p&pairBit != 0 && p > 0 {
+		return int(p &^ pairBit >> 31)
+	}
+	return int(p)
+}
+
+// Width is the second of the two sizes.
+func (p Pair) Width() int {
+	if p&pairBit != 0 && p > 0 {
+		return int(p & (1<<31 - 1))
+	}
+	return int(p)
+}
+
+// String gives "2" or "(2, 1)".
+func (p Pair) String() string {
+	switch {
+	case p == Same:
+		return "Same"
+	case p.Height() == p.Width():
+		return fmt.Sprint(p.Height())
+	}
+	return fmt.Sprintf("(%d, %d)", p.Height(), p.Width())
+}
+
+// or gives both sizes; zero, the value of an option that was left out, is def.
+func (p Pair) or(def Pair) [2]int {
+	if p == 0 {
+		p = def
+	}
+	return [2]int{p.Height(), p.Width()}
+}
+
+// flat gives the sizes of a one-dimensional op, whose height is 1: `one` is the
+// height of a size that does nothing.
+func (p Pair) flat(def Pair, one int) Pair {
+	if p == 0 {
+		p = def
+	}
+	if p == Same {
+		return p
+	}
+	if p < 0 { // let the op report it
+		return p
+	}
+	return HW(one, p.Width())
+}
