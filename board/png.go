@@ -1,0 +1,219 @@
+package board
+
+import (
+	"image"
+	"image/color"
+	"image/draw"
+	"image/png"
+	"io"
+	"math"
+	"strconv"
+	"sync"
+
+	xfont "golang.org/x/image/font"
+	"golang.org/x/image/font/gofont/gomedium"
+	"golang.org/x/image/font/gofont/goregular"
+	"golang.org/x/image/font/opentype"
+	"golang.org/x/image/math/fixed"
+	"golang.org/x/image/vector"
+)
+
+// pngScale is the number of pixels to a unit: pictures are sharp on fine screens and in print.
+const pngScale = 2
+
+// WritePNG writes the curves as a PNG image, one panel below the other. Its letters are those of the Go fonts, which know
+// Latin, Greek and Cyrillic; for others use [Board.WriteSVG].
+func (b *Board) WritePNG(w io.Writer) error {
+	panels := b.panels()
+	width, height := figureSize(panels)
+	c := &pngCanvas{img: image.NewRGBA(image.Rect(0, 0, int(width)*pngScale, int(height)*pngScale))}
+	drawFigure(c, panels)
+	return png.Encode(w, c.img)
+}
+
+type pngCanvas struct {
+	img    *image.RGBA
+	raster vector.Rasterizer
+	origin image.Point // of the raster in the picture
+}
+
+// parseColour reads #rrggbb.
+func parseColour(s string) *image.Uniform {
+	v, err := strconv.ParseUint(s[1:], 16, 32)
+	if err != nil {
+		panic(err) // all colours are constants of this package
+	}
+	return image.NewUniform(color.RGBA{uint8(v >> 16), uint8(v >> 8), uint8(v), 255})
+}
+
+func (c *pngCanvas) rect(x, y, w, h float64, colour string) {
+	px := func(v float64) int { return int(math.Round(v * pngScale)) }
+	draw.Draw(c.img, image.Rect(px(x), px(y), px(x+w), px(y+h)), parseColour(colour), image.Point{}, draw.Over)
+}
+
+// line fills the outline of each segment and a disc at each joint. All of them turn the same way round, so that where they
+// overlap they count once.
+func (c *pngCanvas) line(points []xy, colour string, width float64, dash []float64) {
+	for _, run := range dashed(points, dash) {
+		c.begin(run, width)
+		for i, p := range run {
+			if i > 0 {
+				c.segment(run[i-1], p, width/2)
+			}
+			c.disc(p, width/2)
+		}
+		c.fill(colour)
+	}
+}
+
+func (c *pngCanvas) dot(at xy, radius float64, colour string) {
+	c.begin([]xy{at}, 2*radius)
+	c.disc(at, radius)
+	c.fill(colour)
+}
+
+// begin makes a raster that covers only what the shape needs.
+func (c *pngCanvas) begin(points []xy, width float64) {
+	b := box{points[0].x, points[0].y, points[0].x, points[0].y}
+	for _, p := range points {
+		b = box{min(b.x0, p.x), min(b.y0, p.y), max(b.x1, p.x), max(b.y1, p.y)}
+	}
+	r := image.Rect(
+		int(math.Floor((b.x0-width)*pngScale)), int(math.Floor((b.y0-width)*pngScale)),
+		int(math.Ceil((b.x1+width)*pngScale)), int(math.Ceil((b.y1+width)*pngScale))).Intersect(c.img.Bounds())
+	c.raster.Reset(r.Dx(), r.Dy())
+	c.origin = r.Min
+}
+
+func (c *pngCanvas) fill(colour string) {
+	r := c.raster.Bounds().Add(c.origin)
+	c.raster.Draw(c.img, r, parseColour(colour), image.Point{})
+}
+
+func (c *pngCanvas) to(p xy, first bool) {
+	x, y := float32(p.x*pngScale)-float32(c.origin.X), float32(p.y*pngScale)-float32(c.origin.Y)
+	if first {
+		c.raster.MoveTo(x, y)
+	} else {
+		c.raster.LineTo(x, y)
+	}
+}
+
+func (c *pngCanvas) segment(p, q xy, half float64) {
+	length := math.Hypot(q.x-p.x, q.y-p.y)
+	if length == 0 {
+		return
+	}
+	n := xy{-(q.y - p.y) / length * half, (q.x - p.x) / length * half}
+	c.to(xy{p.x + n.x, p.y + n.y}, true)
+	c.to(xy{q.x + n.x, q.y + n.y}, false)
+	c.to(xy{q.x - n.x, q.y - n.y}, false)
+	c.to(xy{p.x - n.x, p.y - n.y}, false)
+	c.raster.ClosePath()
+}
+
+func (c *pngCanvas) disc(p xy, radius float64) {
+	const sides = 16
+	for i := range sides {
+		sin, cos := math.Sincos(-2 * math.Pi * float64(i) / sides)
+		c.to(xy{p.x + radius*cos, p.y + radius*sin}, i == 0)
+	}
+	c.raster.ClosePath()
+}
+
+// dashed cuts a line into dashes; the pattern is lengths on and off in turn.
+func dashed(points []xy, pattern []float64) [][]xy {
+	if len(pattern) == 0 || len(points) < 2 {
+		return [][]xy{points}
+	}
+	var runs [][]xy
+	run := []xy{points[0]}
+	k, left := 0, pattern[0]
+	for i := 1; i < len(points); i++ {
+		p, q := points[i-1], points[i]
+		length := math.Hypot(q.x-p.x, q.y-p.y)
+		for done := 0.0; done < length; {
+			take := min(left, length-done)
+			done += take
+			left -= take
+			at := xy{p.x + (q.x-p.x)*done/length, p.y + (q.y-p.y)*done/length}
+			run = append(run, at)
+			if left <= 0 {
+				if k%2 == 0 {
+					runs = append(runs, run)
+				}
+				k++
+				left, run = pattern[k%len(pattern)], []xy{at}
+			}
+		}
+	}
+	if k%2 == 0 && len(run) > 1 {
+		runs = append(runs, run)
+	}
+	return runs
+}
+
+func (c *pngCanvas) text(at xy, s string, f font, a anchor, colour string) {
+	face := faceOf(font{size: f.size * pngScale, bold: f.bold})
+	defer face.mu.Unlock()
+	face.mu.Lock()
+	width := float64(xfont.MeasureString(face.face, s)) / 64
+	shift := map[anchor]float64{start: 0, middle: width / 2, end: width}[a]
+	at = xy{at.x * pngScale, at.y * pngScale}
+	d := xfont.Drawer{Dst: c.img, Src: parseColour(colour), Face: face.face}
+	if !f.upright {
+		d.Dot = fixed.Point26_6{X: fixed.Int26_6((at.x - shift) * 64), Y: fixed.Int26_6(at.y * 64)}
+		d.DrawString(s)
+		return
+	}
+	// Write it flat on a strip of its own, then turn that by a quarter to the left.
+	m := face.face.Metrics()
+	strip := image.NewRGBA(image.Rect(0, 0, int(width)+2, m.Height.Ceil()+2))
+	d.Dst, d.Dot = strip, fixed.Point26_6{Y: m.Ascent}
+	d.DrawString(s)
+	turned := image.NewRGBA(image.Rect(0, 0, strip.Bounds().Dy(), strip.Bounds().Dx()))
+	for y := range strip.Bounds().Dy() {
+		for x := range strip.Bounds().Dx() {
+			turned.SetRGBA(y, strip.Bounds().Dx()-1-x, strip.RGBAAt(x, y))
+		}
+	}
+	corner := image.Pt(int(at.x)-m.Ascent.Ceil(), int(at.y+shift)-turned.Bounds().Dy())
+	draw.Draw(c.img, turned.Bounds().Add(corner), turned, image.Point{}, draw.Over)
+}
+
+// lockedFace guards a face, which keeps buffers and so serves one goroutine at a time.
+type lockedFace struct {
+	mu   sync.Mutex
+	face xfont.Face
+}
+
+var faces sync.Map // from font to *lockedFace
+
+func faceOf(f font) *lockedFace {
+	f.upright = false
+	if l, ok := faces.Load(f); ok {
+		return l.(*lockedFace)
+	}
+	data := goregular.TTF
+	if f.bold {
+		data = gomedium.TTF
+	}
+	parsed, err := opentype.Parse(data)
+	if err != nil {
+		panic(err) // the fonts are part of the program
+	}
+	face, err := opentype.NewFace(parsed, &opentype.FaceOptions{Size: f.size, DPI: 72, Hinting: xfont.HintingNone})
+	if err != nil {
+		panic(err)
+	}
+	l, _ := faces.LoadOrStore(f, &lockedFace{face: face})
+	return l.(*lockedFace)
+}
+
+// textWidth measures with the PNG's font. The fonts of SVG viewers are as wide or a little narrower.
+func textWidth(s string, f font) float64 {
+	l := faceOf(f)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return float64(xfont.MeasureString(l.face, s)) / 64
+}

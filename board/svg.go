@@ -1,0 +1,104 @@
+package board
+
+import (
+	"bytes"
+	"encoding/xml"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// WriteSVG writes the curves as an SVG document, one panel below the other.
+func (b *Board) WriteSVG(w io.Writer) error {
+	panels := b.panels()
+	var c svgCanvas
+	width, height := figureSize(panels)
+	c.printf(`<svg xmlns="http://www.w3.org/2000/svg" width="%s" height="%s" viewBox="0 0 %s %s" role="img" font-family="system-ui, 'Segoe UI', Helvetica, Arial, sans-serif">`+"\n",
+		num(width), num(height), num(width), num(height))
+	c.printf("<title>%s</title>\n", escape(describe(panels)))
+	drawFigure(&c, panels)
+	c.printf("</svg>\n")
+	_, err := w.Write(c.buf.Bytes())
+	return err
+}
+
+// describe says in words what the picture shows, for those who cannot see it.
+func describe(panels []panel) string {
+	var parts []string
+	for _, p := range panels {
+		names := make([]string, len(p.curves))
+		for i, c := range p.curves {
+			names[i] = c.label
+		}
+		text := strings.Join(names, ", ")
+		if p.axes.Title != "" {
+			text = p.axes.Title + ": " + text
+		}
+		if p.axes.XLabel != "" {
+			text += " by " + p.axes.XLabel
+		}
+		parts = append(parts, text)
+	}
+	return strings.Join(parts, "; ")
+}
+
+type svgCanvas struct{ buf bytes.Buffer }
+
+func (c *svgCanvas) printf(format string, args ...any) { fmt.Fprintf(&c.buf, format, args...) }
+
+// num writes a coordinate to a tenth of a pixel.
+func num(v float64) string {
+	return trimZero(strconv.FormatFloat(math.Round(v*10)/10+0, 'f', 1, 64))
+}
+
+func escape(s string) string {
+	var b strings.Builder
+	xml.EscapeText(&b, []byte(s)) // a Builder has no errors
+	return b.String()
+}
+
+func (c *svgCanvas) rect(x, y, w, h float64, colour string) {
+	c.printf(`<rect x="%s" y="%s" width="%s" height="%s" fill="%s"/>`+"\n", num(x), num(y), num(w), num(h), colour)
+}
+
+func (c *svgCanvas) line(points []xy, colour string, width float64, dash []float64) {
+	c.printf(`<polyline fill="none" stroke="%s" stroke-width="%s" stroke-linejoin="round" stroke-linecap="round"`, colour, num(width))
+	for i, d := range dash {
+		c.printf("%s%s", map[bool]string{true: ` stroke-dasharray="`, false: " "}[i == 0], num(d))
+	}
+	if len(dash) > 0 {
+		c.printf(`"`)
+	}
+	c.printf(` points="`)
+	last := ""
+	for _, p := range points {
+		if s := num(p.x) + "," + num(p.y); s != last {
+			if last != "" {
+				c.printf(" ")
+			}
+			c.printf("%s", s)
+			last = s
+		}
+	}
+	c.printf(`"/>` + "\n")
+}
+
+func (c *svgCanvas) dot(at xy, radius float64, colour string) {
+	c.printf(`<circle cx="%s" cy="%s" r="%s" fill="%s"/>`+"\n", num(at.x), num(at.y), num(radius), colour)
+}
+
+func (c *svgCanvas) text(at xy, s string, f font, a anchor, colour string) {
+	c.printf(`<text x="%s" y="%s" font-size="%s" fill="%s"`, num(at.x), num(at.y), num(f.size), colour)
+	if f.bold {
+		c.printf(` font-weight="600"`)
+	}
+	if a != start {
+		c.printf(` text-anchor="%s"`, map[anchor]string{middle: "middle", end: "end"}[a])
+	}
+	if f.upright {
+		c.printf(` transform="rotate(-90 %s %s)"`, num(at.x), num(at.y))
+	}
+	c.printf(">%s</text>\n", escape(s))
+}
