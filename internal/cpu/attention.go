@@ -7,7 +7,6 @@ import (
 	"github.com/locusml/locus/internal/backend"
 	"github.com/locusml/locus/internal/cpu/gemm"
 	"github.com/locusml/locus/internal/cpu/pool"
-	"github.com/locusml/locus/internal/cpu/vec"
 	"github.com/locusml/locus/internal/op"
 )
 
@@ -180,33 +179,4 @@ func (a *attention[T]) hide(s []T, b, i, j int) {
 			s[t] = hidden
 		}
 	}
-}
-
-func scale[T float](dst, x []T, s T) {
-	switch dst := any(dst).(type) {
-	case []float32:
-		vec.MulSF32(dst, any(x).([]float32), float32(s))
-	case []float64:
-		vec.MulSF64(dst, any(x).([]float64), float64(s))
-	}
-}
-
-func largestOf[T float](x []T) T {
-	switch x := any(x).(type) {
-	case []float32:
-		return T(vec.ReduceMaxF32(x))
-	case []float64:
-		return T(vec.ReduceMaxF64(x))
-	}
-	panic("cpu: largest of another type")
-}
-
-func expSub[T float](dst, x []T, m T) T {
-	switch dst := any(dst).(type) {
-	case []float32:
-		return T(vec.ExpSubF32(dst, any(x).([]float32), float32(m)))
-	case []float64:
-		return T(vec.ExpSubF64(dst, any(x).([]float64), float64(m)))
-	}
-	panic("cpu: exp of another type")
 }

@@ -4,7 +4,6 @@ import (
 	"github.com/locusml/locus/internal/backend"
 	"github.com/locusml/locus/internal/cpu/gemm"
 	"github.com/locusml/locus/internal/cpu/pool"
-	"github.com/locusml/locus/internal/cpu/vec"
 	"github.com/locusml/locus/internal/op"
 )
 
@@ -347,52 +346,4 @@ func depthwiseGradWeight[T float](v *convolution, to, grad, x []T, n int) {
 			w[tap] += s
 		})
 	}
-}
-
-// The vector functions by type parameter.
-
-func widthOf[T float]() int {
-	var z T
-	if _, ok := any(z).(float32); ok {
-		return 4
-	}
-	return 8
-}
-
-// product is C = A·B + beta·C.
-func product[T float](m, n, k int, a, b gemm.Mat[T], c []T, ldc int, beta T) {
-	switch c := any(c).(type) {
-	case []float32:
-		gemm.F32(m, n, k, any(a).(gemm.Mat[float32]), any(b).(gemm.Mat[float32]), c, ldc, &gemm.Epilogue[float32]{Beta: float32(beta)})
-	case []float64:
-		gemm.F64(m, n, k, any(a).(gemm.Mat[float64]), any(b).(gemm.Mat[float64]), c, ldc, &gemm.Epilogue[float64]{Beta: float64(beta)})
-	}
-}
-
-func addTo[T float](dst, x []T) {
-	switch dst := any(dst).(type) {
-	case []float32:
-		vec.AddF32(dst, dst, any(x).([]float32))
-	case []float64:
-		vec.AddF64(dst, dst, any(x).([]float64))
-	}
-}
-
-func axpy[T float](dst []T, s T, x []T) {
-	switch dst := any(dst).(type) {
-	case []float32:
-		vec.AxpyF32(dst, float32(s), any(x).([]float32))
-	case []float64:
-		vec.AxpyF64(dst, float64(s), any(x).([]float64))
-	}
-}
-
-func dotOf[T float](x, y []T) T {
-	switch x := any(x).(type) {
-	case []float32:
-		return T(vec.DotF32(x, any(y).([]float32)))
-	case []float64:
-		return T(vec.DotF64(x, any(y).([]float64)))
-	}
-	panic("cpu: dot of another type")
 }

@@ -20,7 +20,7 @@ func block(t testing.TB, size int) *memory.Block {
 
 var testPool = memory.NewPool(Open())
 
-// dense32 makes a contiguous float32 view.
+// view32 makes a contiguous float32 view.
 func view32(t testing.TB, shape []int, f func(i int) float32) backend.View {
 	n := op.Elements(shape)
 	v := backend.View{Block: block(t, n*4), Shape: shape, Strides: op.Strides(shape), DType: dtype.Float32}
@@ -42,32 +42,6 @@ func TestSmallAddAllocatesNothing(t *testing.T) {
 		}
 		if got := elements[float32](&c.Out, 6)[5]; name == "contiguous" && got != 10 || name == "constant" && got != 7 {
 			t.Errorf("%s: 5 + … = %v", name, got)
-		}
-	}
-}
-
-func BenchmarkRun(b *testing.B) {
-	d := Open()
-	for _, n := range []int{6, 16 << 20} {
-		x := view32(b, []int{n}, func(i int) float32 { return float32(i) })
-		out := view32(b, []int{n}, func(int) float32 { return 0 })
-		sum := view32(b, []int{1}, func(int) float32 { return 0 })
-		k := x
-		k.Block, k.Bits, k.Strides = nil, 0x40000000, []int{0}
-		for name, c := range map[string]*backend.Call{
-			"add":  {Op: op.Add, In: []backend.View{x, x}, Out: out},
-			"add2": {Op: op.Add, In: []backend.View{x, k}, Out: out},
-			"exp":  {Op: op.Exp, In: []backend.View{x}, Out: out},
-			"sum":  {Op: op.Sum, Attrs: op.Reduce{Axes: 1}, In: []backend.View{x}, Out: sum},
-			"copy": {Op: op.Copy, In: []backend.View{x}, Out: out},
-		} {
-			b.Run(name+"/"+op.ShapeString([]int{n}), func(b *testing.B) {
-				b.SetBytes(int64(n) * 4)
-				b.ReportAllocs()
-				for b.Loop() {
-					d.Run(c)
-				}
-			})
 		}
 	}
 }

@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"sync"
 	"unsafe"
 
 	"github.com/locusml/locus/dtype"
 	"github.com/locusml/locus/internal/backend"
 	"github.com/locusml/locus/internal/cpu/pool"
+	"github.com/locusml/locus/internal/cpu/vec"
 	"github.com/locusml/locus/internal/op"
 )
 
@@ -21,6 +23,10 @@ type reducer[T, A, R any] struct {
 	column func(acc []A, x []T, base int) // acc[i] takes in x[i]
 	merge  func(a, b A) A                 // a comes first
 	finish func(A) R
+
+	// fold, if not nil, takes x into dst element by element in T itself, which
+	// is faster than column but fit only for a few pieces.
+	fold func(dst, x []T)
 }
 
 const (
@@ -32,8 +38,10 @@ const (
 	part = 64 << 10
 	// fewResults is the number of independent results below which the reduced space is split.
 	fewResults = 32
-	// columns is the width of a block of accumulators.
+	// columns is the width of a block of accumulators, folds how many pieces are
+	// folded before the accumulators take them in.
 	columns = 512
+	folds   = 16
 )
 
 // space is the geometry of a reduction: the axes that are kept and those that
@@ -45,11 +53,15 @@ type space struct {
 	first                int             // the operand's offset
 }
 
+var spaces = sync.Pool{New: func() any { return new(space) }}
+
 // newSpace sorts axes and merges what lies together.
 func newSpace(v *backend.View, axes op.AxisSet) *space {
 	type axis struct{ n, in, out int }
-	var kept, reduced []axis
-	s := &space{results: 1, each: 1, first: v.Offset}
+	var keptAxes, reducedAxes [op.MaxRank]axis
+	kept, reduced := keptAxes[:0], reducedAxes[:0]
+	s := spaces.Get().(*space)
+	*s = space{results: 1, each: 1, first: v.Offset}
 	out := 1
 	for i := len(v.Shape) - 1; i >= 0; i-- {
 		n := v.Shape[i]
@@ -108,7 +120,8 @@ func (s *space) byColumns() bool {
 // reduction makes a kernel. load, if not nil, converts stored elements.
 func reduction[S, T, A, R any](r *reducer[T, A, R], load func([]T, []S)) kernel {
 	return func(c *backend.Call) error {
-		if c.Out.Elements() == 0 {
+		results := c.Out.Elements()
+		if results == 0 {
 			return nil
 		}
 		var axes op.AxisSet
@@ -118,19 +131,67 @@ func reduction[S, T, A, R any](r *reducer[T, A, R], load func([]T, []S)) kernel 
 		case op.Axis:
 			axes = op.AxesOf(a.Axis)
 		}
-		s := newSpace(&c.In[0], axes)
-		dst := elements[R](&c.Out, s.results)
-		if s.each == 0 {
+		v := &c.In[0]
+		dst := elements[R](&c.Out, results)
+		each := v.Elements() / results
+		switch {
+		case each == 0:
 			fillWords(dst, r.finish(r.start))
-			return nil
-		}
-		x := source[S, T]{data: whole[S](&c.In[0]), load: load}
-		if s.byColumns() {
-			reduceColumns(s, r, &x, dst)
-		} else {
-			reduceRows(s, r, &x, dst)
+		case load == nil && each < 2*part && trailing(v.Shape, axes) && v.Contiguous():
+			reduceContiguous(r, elements[T](v, results*each), dst, each)
+		default:
+			s := newSpace(v, axes)
+			x := source[S, T]{data: whole[S](v), load: load}
+			if s.byColumns() {
+				reduceColumns(s, r, x, dst)
+			} else {
+				reduceRows(s, r, x, dst)
+			}
+			spaces.Put(s)
 		}
 		return nil
+	}
+}
+
+// trailing reports whether no kept axis is behind a reduced one.
+func trailing(shape []int, axes op.AxisSet) bool {
+	seen := false
+	for i, n := range shape {
+		if n == 1 {
+			continue
+		}
+		if axes.Has(i) {
+			seen = true
+		} else if seen {
+			return false
+		}
+	}
+	return true
+}
+
+// reduceContiguous is the common case: results one after the other, each from
+// a contiguous row.
+func reduceContiguous[T, A, R any](r *reducer[T, A, R], x []T, dst []R, each int) {
+	if len(x) <= grainCheap {
+		reduceEach(r, x, dst, each)
+		return
+	}
+	pool.For(len(dst), max(1, grainCheap/each), func(lo, hi int) {
+		reduceEach(r, x[lo*each:hi*each], dst[lo:hi], each)
+	})
+}
+
+func reduceEach[T, A, R any](r *reducer[T, A, R], x []T, dst []R, each int) {
+	for i := range dst {
+		row := x[i*each : (i+1)*each]
+		n := min(each, segment)
+		acc := r.row(row[:n], 0)
+		for n < each {
+			m := min(n+segment, each)
+			acc = r.merge(acc, r.row(row[n:m], n))
+			n = m
+		}
+		dst[i] = r.finish(acc)
 	}
 }
 
@@ -156,10 +217,10 @@ func (x *source[S, T]) read(from, stride, n int, raw []S, buf []T) []T {
 }
 
 // reduceRows reduces where elements of one result lie next to each other.
-func reduceRows[S, T, A, R any](s *space, r *reducer[T, A, R], x *source[S, T], dst []R) {
+func reduceRows[S, T, A, R any](s *space, r *reducer[T, A, R], x source[S, T], dst []R) {
 	if s.results >= fewResults || s.each < 2*part {
 		pool.For(s.results, max(1, grainCheap/s.each), func(lo, hi int) {
-			w := newRowWalk(s, x)
+			w := newRowWalk(s, &x)
 			var index [op.MaxRank]int
 			s.kept.at(lo, &index)
 			for range hi - lo {
@@ -174,7 +235,7 @@ func reduceRows[S, T, A, R any](s *space, r *reducer[T, A, R], x *source[S, T], 
 	parts := (s.each-1)/part + 1
 	partial := make([]A, s.results*parts)
 	pool.For(len(partial), 1, func(lo, hi int) {
-		w := newRowWalk(s, x)
+		w := newRowWalk(s, &x)
 		var index [op.MaxRank]int
 		for i := lo; i < hi; i++ {
 			s.kept.at(i/parts, &index)
@@ -219,7 +280,7 @@ func (w *rowWalk[S, T]) free() {
 
 // reduceRange reduces elements lo to hi of the reduced space of the result whose first
 // element is at `at`.
-func reduceRange[S, T, A, R any](w *rowWalk[S, T], s *space, r *reducer[T, A, R], x *source[S, T], at, lo, hi int) A {
+func reduceRange[S, T, A, R any](w *rowWalk[S, T], s *space, r *reducer[T, A, R], x source[S, T], at, lo, hi int) A {
 	last := s.reduced.rank - 1
 	inner, stride := s.reduced.shape[last], s.red[last]
 	var index [op.MaxRank]int
@@ -249,7 +310,7 @@ func reduceRange[S, T, A, R any](w *rowWalk[S, T], s *space, r *reducer[T, A, R]
 
 // reduceColumns reduces where neighbours in memory belong to different results: a block
 // of accumulators takes in one piece after the other.
-func reduceColumns[S, T, A, R any](s *space, r *reducer[T, A, R], x *source[S, T], dst []R) {
+func reduceColumns[S, T, A, R any](s *space, r *reducer[T, A, R], x source[S, T], dst []R) {
 	last := s.kept.rank - 1
 	inner := s.kept.shape[last]
 	blocks := (inner-1)/columns + 1
@@ -257,7 +318,7 @@ func reduceColumns[S, T, A, R any](s *space, r *reducer[T, A, R], x *source[S, T
 	tasks := s.results / inner * blocks
 	if tasks >= fewResults || s.each*width < 2*part {
 		pool.For(tasks, max(1, grainCheap/(s.each*width)), func(lo, hi int) {
-			w := newColumnWalk[S, T, A](s, x)
+			w := newColumnWalk(s, r, &x)
 			for t := lo; t < hi; t++ {
 				at, to, n := s.block(t, blocks)
 				reduceBlock(w, s, r, x, at, 0, s.each, w.acc[:n])
@@ -271,7 +332,7 @@ func reduceColumns[S, T, A, R any](s *space, r *reducer[T, A, R], x *source[S, T
 	parts := (s.each-1)/step + 1
 	partial := make([]A, tasks*parts*width)
 	pool.For(tasks*parts, 1, func(lo, hi int) {
-		w := newColumnWalk[S, T, A](s, x)
+		w := newColumnWalk(s, r, &x)
 		for i := lo; i < hi; i++ {
 			at, _, n := s.block(i/parts, blocks)
 			p := i % parts * step
@@ -303,37 +364,57 @@ func (s *space) block(t, blocks int) (at, to, n int) {
 }
 
 type columnWalk[S, T, A any] struct {
-	s1, s2 *scratch
-	raw    []S
-	buf    []T
-	acc    []A
+	scratches [4]*scratch
+	raw       []S
+	buf, sum  []T
+	acc       []A
 }
 
-func newColumnWalk[S, T, A any](s *space, x *source[S, T]) *columnWalk[S, T, A] {
-	w := &columnWalk[S, T, A]{acc: make([]A, columns)}
+func newColumnWalk[S, T, A, R any](s *space, r *reducer[T, A, R], x *source[S, T]) *columnWalk[S, T, A] {
+	w := &columnWalk[S, T, A]{}
+	w.scratches[0], w.acc = scratchOf[A](columns)
 	if s.keptIn[s.kept.rank-1] != 1 {
-		w.s1, w.raw = scratchOf[S](columns)
+		w.scratches[1], w.raw = scratchOf[S](columns)
 	}
 	if x.load != nil {
-		w.s2, w.buf = scratchOf[T](columns)
+		w.scratches[2], w.buf = scratchOf[T](columns)
+	}
+	if r.fold != nil {
+		w.scratches[3], w.sum = scratchOf[T](columns)
 	}
 	return w
 }
 
 func (w *columnWalk[S, T, A]) free() {
-	release(w.s1)
-	release(w.s2)
+	for _, s := range w.scratches {
+		release(s)
+	}
 }
 
 // reduceBlock reduces pieces lo to hi into acc.
-func reduceBlock[S, T, A, R any](w *columnWalk[S, T, A], s *space, r *reducer[T, A, R], x *source[S, T], at, lo, hi int, acc []A) {
+func reduceBlock[S, T, A, R any](w *columnWalk[S, T, A], s *space, r *reducer[T, A, R], x source[S, T], at, lo, hi int, acc []A) {
 	fillWords(acc, r.start)
 	stride := s.keptIn[s.kept.rank-1]
 	var index [op.MaxRank]int
 	s.reduced.at(lo, &index)
+	folded := 0 // pieces in w.sum
 	for ; lo < hi; lo++ {
-		r.column(acc, x.read(at+dot(&index, &s.red, s.reduced.rank), stride, len(acc), w.raw, w.buf), lo)
+		piece := x.read(at+dot(&index, &s.red, s.reduced.rank), stride, len(acc), w.raw, w.buf)
 		s.reduced.step(&index, 0)
+		if r.fold == nil || hi-lo == 1 && folded == 0 {
+			r.column(acc, piece, lo)
+			continue
+		}
+		sum := w.sum[:len(acc)]
+		if folded == 0 {
+			copy(sum, piece)
+		} else {
+			r.fold(sum, piece)
+		}
+		if folded++; folded == folds || lo == hi-1 {
+			r.column(acc, sum, lo)
+			folded = 0
+		}
 	}
 }
 
@@ -345,13 +426,29 @@ func finishBlock[T, A, R any](s *space, r *reducer[T, A, R], dst []R, to int, ac
 	}
 }
 
+// withRow gives the reducer another row function.
+func (r *reducer[T, A, R]) withRow(row func(x []T) A) *reducer[T, A, R] {
+	r.row = func(x []T, _ int) A { return row(x) }
+	return r
+}
+
+// withFold gives it a fold.
+func (r *reducer[T, A, R]) withFold(f loop2[T, T]) *reducer[T, A, R] {
+	r.fold = func(dst, x []T) { f(dst, dst, x) }
+	return r
+}
+
 func init() {
 	id32 := func(x float64) float32 { return float32(x) }
 	id64 := func(x float64) float64 { return x }
 	f16 := func(x float64) dtype.F16 { return dtype.ToF16(narrow(x)) }
 	bf16 := func(x float64) dtype.BF16 { return dtype.ToBF16(narrow(x)) }
 
-	registerFloats(op.Sum, sumFloats[float32](id32), sumFloats[float64](id64), sumFloats[float32](f16), sumFloats[float32](bf16))
+	registerFloats(op.Sum,
+		sumFloats[float32](id32).withRow(vec.SumF32).withFold(vec.AddF32),
+		sumFloats[float64](id64).withRow(vec.SumF64).withFold(vec.AddF64),
+		sumFloats[float32](f16).withRow(vec.SumF32).withFold(vec.AddF32),
+		sumFloats[float32](bf16).withRow(vec.SumF32).withFold(vec.AddF32))
 	registerFloats(op.Prod, prodFloats[float32](id32), prodFloats[float64](id64), prodFloats[float32](f16), prodFloats[float32](bf16))
 	finish := func(finish func(float64) float32) func(logSum) float32 {
 		return func(a logSum) float32 { return finish(a.value()) }
@@ -361,10 +458,20 @@ func init() {
 		logSumExp[float32](func(a logSum) dtype.BF16 { return bf16(a.value()) }))
 
 	inf := float32(math.Inf(1))
-	registerFloats(op.Max, largest(-inf, same[float32]), largest(math.Inf(-1), same[float64]), largest(-inf, dtype.ToF16), largest(-inf, dtype.ToBF16))
-	registerFloats(op.Min, smallest(inf, same[float32]), smallest(math.Inf(1), same[float64]), smallest(inf, dtype.ToF16), smallest(inf, dtype.ToBF16))
-	registerFloats(op.ArgMax, argMax[float32](), argMax[float64](), argMax[float32](), argMax[float32]())
-	registerFloats(op.ArgMin, argMin[float32](), argMin[float64](), argMin[float32](), argMin[float32]())
+	registerFloats(op.Max,
+		largest(-inf, same[float32]).withRow(vec.ReduceMaxF32).withFold(vec.MaxF32),
+		largest(math.Inf(-1), same[float64]).withRow(vec.ReduceMaxF64).withFold(vec.MaxF64),
+		largest(-inf, dtype.ToF16).withRow(vec.ReduceMaxF32).withFold(vec.MaxF32),
+		largest(-inf, dtype.ToBF16).withRow(vec.ReduceMaxF32).withFold(vec.MaxF32))
+	registerFloats(op.Min,
+		smallest(inf, same[float32]).withRow(vec.ReduceMinF32).withFold(vec.MinF32),
+		smallest(math.Inf(1), same[float64]).withRow(vec.ReduceMinF64).withFold(vec.MinF64),
+		smallest(inf, dtype.ToF16).withRow(vec.ReduceMinF32).withFold(vec.MinF32),
+		smallest(inf, dtype.ToBF16).withRow(vec.ReduceMinF32).withFold(vec.MinF32))
+	max32, max64 := searched(argMax[float32](), vec.ArgMaxF32), searched(argMax[float64](), vec.ArgMaxF64)
+	min32, min64 := searched(argMin[float32](), vec.ArgMinF32), searched(argMin[float64](), vec.ArgMinF64)
+	registerFloats(op.ArgMax, max32, max64, max32, max32)
+	registerFloats(op.ArgMin, min32, min64, min32, min32)
 
 	registerReduceInt[uint8](dtype.Uint8, 0, math.MaxUint8)
 	registerReduceInt[int32](dtype.Int32, math.MinInt32, math.MaxInt32)
@@ -391,23 +498,9 @@ func registerReduceInt[T integer](d dtype.DType, low, high T) {
 
 func same[T any](x T) T { return x }
 
-// sumFloats adds in float64.
+// sumFloats adds in float64; what adds a row is given with withRow.
 func sumFloats[T float, R any](finish func(float64) R) *reducer[T, float64, R] {
 	return &reducer[T, float64, R]{
-		row: func(x []T, _ int) float64 {
-			var s0, s1, s2, s3 float64
-			for len(x) >= 4 {
-				s0 += float64(x[0])
-				s1 += float64(x[1])
-				s2 += float64(x[2])
-				s3 += float64(x[3])
-				x = x[4:]
-			}
-			for _, v := range x {
-				s0 += float64(v)
-			}
-			return (s0 + s1) + (s2 + s3)
-		},
 		column: func(acc []float64, x []T, _ int) {
 			x = x[:len(acc)]
 			for i := range acc {
@@ -535,15 +628,10 @@ func logSumExp[T float, R any](finish func(logSum) R) *reducer[T, logSum, R] {
 	return &reducer[T, logSum, R]{
 		start: logSum{m: math.Inf(-1)},
 		row: func(x []T, _ int) logSum {
-			m := T(math.Inf(-1))
-			for _, v := range x {
-				m = max(m, v)
-			}
+			m := largestOf(x)
 			a := logSum{m: float64(m)}
 			if !math.IsInf(a.m, 0) {
-				for _, v := range x {
-					a.s += math.Exp(float64(v) - a.m)
-				}
+				a.s = sumExpSub(x, m)
 			}
 			return a
 		},
@@ -564,11 +652,23 @@ type best[T any] struct {
 	at int64
 }
 
-func argMax[T number]() *reducer[T, best[T], int64] {
+// argReducer is a reducer to positions.
+type argReducer[T number] = reducer[T, best[T], int64]
+
+// searched gives an argReducer a faster search of a row.
+func searched[T number](r *argReducer[T], search func([]T) int) *argReducer[T] {
+	r.row = func(x []T, base int) best[T] {
+		i := search(x)
+		return best[T]{x[i], int64(base + i)}
+	}
+	return r
+}
+
+func argMax[T number]() *argReducer[T] {
 	return argBest(func(a, b T) bool { return b > a || b != b && a == a })
 }
 
-func argMin[T number]() *reducer[T, best[T], int64] {
+func argMin[T number]() *argReducer[T] {
 	return argBest(func(a, b T) bool { return b < a || b != b && a == a })
 }
 

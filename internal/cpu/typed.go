@@ -1,0 +1,94 @@
+package cpu
+
+import (
+	"github.com/locusml/locus/internal/cpu/gemm"
+	"github.com/locusml/locus/internal/cpu/vec"
+)
+
+// The vector functions and matrix products by type parameter, for kernels that
+// are written once for float32 and float64.
+
+func widthOf[T float]() int {
+	var z T
+	if _, ok := any(z).(float32); ok {
+		return 4
+	}
+	return 8
+}
+
+// product is C = A·B + beta·C.
+func product[T float](m, n, k int, a, b gemm.Mat[T], c []T, ldc int, beta T) {
+	switch c := any(c).(type) {
+	case []float32:
+		gemm.F32(m, n, k, any(a).(gemm.Mat[float32]), any(b).(gemm.Mat[float32]), c, ldc, &gemm.Epilogue[float32]{Beta: float32(beta)})
+	case []float64:
+		gemm.F64(m, n, k, any(a).(gemm.Mat[float64]), any(b).(gemm.Mat[float64]), c, ldc, &gemm.Epilogue[float64]{Beta: float64(beta)})
+	}
+}
+
+func addTo[T float](dst, x []T) {
+	switch dst := any(dst).(type) {
+	case []float32:
+		vec.AddF32(dst, dst, any(x).([]float32))
+	case []float64:
+		vec.AddF64(dst, dst, any(x).([]float64))
+	}
+}
+
+func axpy[T float](dst []T, s T, x []T) {
+	switch dst := any(dst).(type) {
+	case []float32:
+		vec.AxpyF32(dst, float32(s), any(x).([]float32))
+	case []float64:
+		vec.AxpyF64(dst, float64(s), any(x).([]float64))
+	}
+}
+
+func dotOf[T float](x, y []T) T {
+	switch x := any(x).(type) {
+	case []float32:
+		return T(vec.DotF32(x, any(y).([]float32)))
+	case []float64:
+		return T(vec.DotF64(x, any(y).([]float64)))
+	}
+	panic("cpu: dot of another type")
+}
+
+func scale[T float](dst, x []T, s T) {
+	switch dst := any(dst).(type) {
+	case []float32:
+		vec.MulSF32(dst, any(x).([]float32), float32(s))
+	case []float64:
+		vec.MulSF64(dst, any(x).([]float64), float64(s))
+	}
+}
+
+func largestOf[T float](x []T) T {
+	switch x := any(x).(type) {
+	case []float32:
+		return T(vec.ReduceMaxF32(x))
+	case []float64:
+		return T(vec.ReduceMaxF64(x))
+	}
+	panic("cpu: largest of another type")
+}
+
+func expSub[T float](dst, x []T, m T) T {
+	switch dst := any(dst).(type) {
+	case []float32:
+		return T(vec.ExpSubF32(dst, any(x).([]float32), float32(m)))
+	case []float64:
+		return T(vec.ExpSubF64(dst, any(x).([]float64), float64(m)))
+	}
+	panic("cpu: exp of another type")
+}
+
+func sumExpSub[T float](x []T, m T) float64 {
+	switch x := any(x).(type) {
+	case []float32:
+		return vec.SumExpSubF32(x, float32(m))
+	case []float64:
+		return vec.SumExpSubF64(x, float64(m))
+	}
+	panic("cpu: exp of another type")
+}
