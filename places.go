@@ -38,7 +38,7 @@ func init() {
 }
 
 func newPlace(d Device, b backend.Device) *place {
-	return &place{device: d, backend: b, pool: memory.NewPool(b)}
+	return &place{device: d, backend: b, pool: memory.NewPool(b).Drain(func() { b.Record().Wait() })}
 }
 
 // gpus lists the open GPUs: real ones first, then virtual ones.

@@ -51,6 +51,7 @@ type Stats struct {
 // Pool is one device's allocator. It is safe for concurrent use.
 type Pool struct {
 	source Source
+	drain  func()
 
 	mu      sync.Mutex
 	free    map[int][]Region         // by class size
@@ -82,7 +83,14 @@ type Label struct {
 
 // NewPool makes a pool that draws from source.
 func NewPool(source Source) *Pool {
-	return &Pool{source: source, free: map[int][]Region{}, live: map[*record]struct{}{}}
+	return &Pool{source: source, drain: func() {}, free: map[int][]Region{}, live: map[*record]struct{}{}}
+}
+
+// Drain sets what waits for queued work, which holds on to what it uses, before
+// the pool asks for a collection.
+func (p *Pool) Drain(wait func()) *Pool {
+	p.drain = wait
+	return p
 }
 
 // class rounds a size up to one of eight steps per doubling, so that sizes
@@ -269,6 +277,7 @@ func (p *Pool) garbageDue() bool {
 
 // Collect runs the garbage collector and waits until what it found is freed.
 func (p *Pool) Collect() {
+	p.drain()
 	done := make(chan struct{})
 	func() {
 		sentinel := new([16]int64)
