@@ -1,0 +1,249 @@
+//go:build linux && (amd64 || arm64) && !nocuda
+
+package cuda
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/locusml/locus/dtype"
+	"github.com/locusml/locus/internal/backend"
+	"github.com/locusml/locus/internal/memory"
+	"github.com/locusml/locus/internal/op"
+)
+
+// bench is a device with a pool and shorthands.
+type bench struct {
+	b    *testing.B
+	d    *Device
+	pool *memory.Pool
+}
+
+func newBench(b *testing.B) *bench {
+	d := gpu(b)
+	x := &bench{b, d, memory.NewPool(d)}
+	b.Cleanup(func() { x.pool.Trim() })
+	return x
+}
+
+func (x *bench) ok(err error) {
+	x.b.Helper()
+	if err != nil {
+		x.b.Fatal(err)
+	}
+}
+
+func (x *bench) empty(t dtype.DType, shape ...int) backend.View {
+	b, err := x.pool.Allocate(op.Elements(shape)*t.Size(), func() memory.Label { return memory.Label{} })
+	x.ok(err)
+	x.b.Cleanup(func() { b.Free() })
+	return backend.View{Block: b, Shape: shape, Strides: op.Strides(shape), DType: t}
+}
+
+func (x *bench) random(t dtype.DType, shape ...int) backend.View {
+	v := x.empty(t, shape...)
+	x.ok(x.d.Run(&backend.Call{Op: op.RandNormal, Attrs: op.Random{DType: t, Shape: op.DimsOf(shape), Key: 7}, Out: v}))
+	return v
+}
+
+// time runs a call b.N times and reports its rate: amount per call in units of 1e9 or 1e12.
+func (x *bench) time(c *backend.Call, amount float64, unit string) {
+	for range 3 {
+		x.ok(x.d.Run(c))
+	}
+	x.ok(x.d.Synchronize())
+	start := x.d.Record()
+	for x.b.Loop() {
+		if err := x.d.Run(c); err != nil {
+			x.b.Fatal(err)
+		}
+	}
+	end := x.d.Record()
+	x.ok(x.d.Synchronize())
+	each := end.Since(start).Seconds() / float64(x.b.N)
+	x.b.ReportMetric(each*1e6, "gpu-µs/op")
+	if unit != "" {
+		scale := 1e9
+		if unit == "TFLOP/s" {
+			scale = 1e12
+		}
+		x.b.ReportMetric(amount/each/scale, unit)
+	}
+}
+
+func BenchmarkAddSmall(b *testing.B) {
+	x := newBench(b)
+	v := x.random(dtype.Float32, 2, 3)
+	x.time(&backend.Call{Op: op.Add, In: []backend.View{v, v}, Out: x.empty(dtype.Float32, 2, 3)}, 0, "")
+}
+
+func BenchmarkElementwise(b *testing.B) {
+	const n = 64 << 20
+	for _, c := range []struct {
+		id op.ID
+		in int
+	}{{op.Add, 2}, {op.Gelu, 1}, {op.Exp, 1}, {op.Tanh, 1}, {op.Sin, 1}, {op.Copy, 1}} {
+		for _, t := range []dtype.DType{dtype.Float32, dtype.BFloat16} {
+			b.Run(fmt.Sprintf("%s/%s", c.id, t), func(b *testing.B) {
+				x := newBench(b)
+				call := &backend.Call{Op: c.id, Out: x.empty(t, n)}
+				for range c.in {
+					call.In = append(call.In, x.random(t, n))
+				}
+				x.time(call, float64(n*t.Size()*(c.in+1)), "GB/s")
+			})
+		}
+	}
+	b.Run("add row", func(b *testing.B) { // a bias
+		x := newBench(b)
+		bias := x.random(dtype.Float32, 4096)
+		bias.Shape, bias.Strides = []int{16384, 4096}, []int{0, 1}
+		x.time(&backend.Call{Op: op.Add, In: []backend.View{x.random(dtype.Float32, 16384, 4096), bias}, Out: x.empty(dtype.Float32, 16384, 4096)}, 2*4*n, "GB/s")
+	})
+	b.Run("transposed copy", func(b *testing.B) {
+		x := newBench(b)
+		v := x.random(dtype.Float32, 4096, 16384)
+		v.Shape, v.Strides = []int{16384, 4096}, []int{1, 16384}
+		x.time(&backend.Call{Op: op.Copy, In: []backend.View{v}, Out: x.empty(dtype.Float32, 16384, 4096)}, 2*4*n, "GB/s")
+	})
+}
+
+func BenchmarkReduce(b *testing.B) {
+	for _, id := range []op.ID{op.Sum, op.Max, op.LogSumExp} {
+		for _, axes := range []op.AxisSet{op.AxesOf(1), op.AxesOf(0), op.AxesOf(0, 1)} {
+			b.Run(fmt.Sprintf("%s/axes%v", id, axes.List()), func(b *testing.B) {
+				x := newBench(b)
+				out := x.empty(dtype.Float32, 16384)
+				x.time(&backend.Call{Op: id, Attrs: op.Reduce{Axes: axes}, In: []backend.View{x.random(dtype.Float32, 16384, 4096)}, Out: out}, 16384*4096*4, "GB/s")
+			})
+		}
+	}
+}
+
+func BenchmarkFused(b *testing.B) {
+	for _, t := range []dtype.DType{dtype.Float32, dtype.BFloat16} {
+		for _, id := range []op.ID{op.Softmax, op.SoftmaxGrad, op.LogSoftmax, op.Normalized, op.NormalizeGrad} {
+			b.Run(fmt.Sprintf("%s/%s", id, t), func(b *testing.B) {
+				x := newBench(b)
+				if !x.d.Supports(id, t) {
+					b.Skip("no kernel")
+				}
+				v := x.random(t, 16384, 4096)
+				call := &backend.Call{Op: id, Attrs: op.Axis{Axis: 1}, In: []backend.View{v}, Out: x.empty(t, 16384, 4096)}
+				if id == op.Normalized || id == op.NormalizeGrad {
+					call.Attrs = op.Normalize{Axes: op.AxesOf(1), Eps: 1e-5}
+				}
+				if op.Get(id).Arity == 2 {
+					call.In = append(call.In, x.random(t, 16384, 4096))
+				}
+				x.time(call, float64(16384*4096*t.Size()*(len(call.In)+1)), "GB/s")
+			})
+		}
+	}
+	b.Run("attention", func(b *testing.B) {
+		for _, t := range []dtype.DType{dtype.Float32, dtype.BFloat16} {
+			b.Run(t.String(), func(b *testing.B) {
+				x := newBench(b)
+				if !x.d.Supports(op.Attend, t) {
+					b.Skip("no kernel")
+				}
+				q, k, v := x.random(t, 8, 16, 1024, 64), x.random(t, 8, 16, 1024, 64), x.random(t, 8, 16, 1024, 64)
+				x.time(&backend.Call{Op: op.Attend, Attrs: op.Attention{Scale: 0.125}, In: []backend.View{q, k, v}, Out: x.empty(t, 8, 16, 1024, 64)},
+					4*8*16*1024*1024*64, "TFLOP/s")
+			})
+		}
+	})
+}
+
+func BenchmarkMatMul(b *testing.B) {
+	for _, own := range []bool{false, true} {
+		for _, t := range []string{"float32", "tf32", "bfloat16", "float16", "float64"} {
+			for _, n := range []int{100, 1024, 4096, 8192} {
+				name := "library"
+				if own {
+					name = "own"
+				}
+				if own && n == 8192 || t == "float64" && n != 4096 {
+					continue
+				}
+				b.Run(fmt.Sprintf("%s/%s/%d", name, t, n), func(b *testing.B) {
+					x := newBench(b)
+					d, err := dtype.Parse(t)
+					if err != nil {
+						d = dtype.Float32
+						SetTF32(true)
+						defer SetTF32(false)
+					}
+					if own {
+						x.d = newDevice(x.d.card, 0, x.d.name)
+						x.d.blas = &blas{unavailable: true}
+						x.pool = memory.NewPool(x.d)
+					}
+					x.time(&backend.Call{Op: op.MatMul, In: []backend.View{x.random(d, n, n), x.random(d, n, n)}, Out: x.empty(d, n, n)},
+						2*float64(n)*float64(n)*float64(n), "TFLOP/s")
+				})
+			}
+		}
+	}
+}
+
+func BenchmarkConv(b *testing.B) {
+	for _, c := range []struct {
+		x, w        []int
+		stride, pad int
+	}{
+		{[]int{128, 64, 24, 24}, []int{64, 64, 3, 3}, 1, 1},
+		{[]int{128, 128, 12, 12}, []int{128, 128, 3, 3}, 1, 1},
+		{[]int{128, 3, 96, 96}, []int{64, 3, 7, 7}, 2, 3},
+	} {
+		oh, ow := op.ConvOut(c.x[2], c.w[2], c.stride, c.pad, 1), op.ConvOut(c.x[3], c.w[3], c.stride, c.pad, 1)
+		y := []int{c.x[0], c.w[0], oh, ow}
+		flops := 2 * float64(op.Elements(y)) * float64(c.w[1]*c.w[2]*c.w[3])
+		a := op.Conv{Stride: [2]int{c.stride, c.stride}, Pad: [2]int{c.pad, c.pad}, Dilation: [2]int{1, 1}, Groups: 1}
+		for _, t := range []dtype.DType{dtype.Float32, dtype.BFloat16} {
+			for _, id := range []op.ID{op.Conv2D, op.ConvGradInput, op.ConvGradWeight} {
+				b.Run(fmt.Sprintf("%s/%s/%v", id, t, c.x), func(b *testing.B) {
+					x := newBench(b)
+					if !x.d.Supports(id, t) {
+						b.Skip("no kernel")
+					}
+					call := &backend.Call{Op: id}
+					switch id {
+					case op.Conv2D:
+						call.In, call.Out = []backend.View{x.random(t, c.x...), x.random(t, c.w...)}, x.empty(t, y...)
+					case op.ConvGradInput:
+						a.Size = [2]int{c.x[2], c.x[3]}
+						call.In, call.Out = []backend.View{x.random(t, y...), x.random(t, c.w...)}, x.empty(t, c.x...)
+					case op.ConvGradWeight:
+						a.Size = [2]int{c.w[2], c.w[3]}
+						call.In, call.Out = []backend.View{x.random(t, y...), x.random(t, c.x...)}, x.empty(t, c.w...)
+					}
+					call.Attrs = a
+					x.time(call, flops, "TFLOP/s")
+				})
+			}
+		}
+	}
+}
+
+func BenchmarkCopies(b *testing.B) {
+	for _, n := range []int{4, 4 << 10, 1 << 20, 256 << 20} {
+		b.Run(fmt.Sprintf("in/%d", n), func(b *testing.B) {
+			x := newBench(b)
+			v, host := x.empty(dtype.Uint8, n), make([]byte, n)
+			b.SetBytes(int64(n))
+			for b.Loop() {
+				x.ok(x.d.CopyIn(v.Block, host, nil))
+			}
+			x.ok(x.d.Synchronize())
+		})
+		b.Run(fmt.Sprintf("out/%d", n), func(b *testing.B) {
+			x := newBench(b)
+			v, host := x.empty(dtype.Uint8, n), make([]byte, n)
+			b.SetBytes(int64(n))
+			for b.Loop() {
+				x.ok(x.d.CopyOut(host, v.Block, 0))
+			}
+		})
+	}
+}

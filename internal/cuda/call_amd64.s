@@ -1,0 +1,94 @@
+//go:build linux && amd64 && !nocuda
+
+#include "textflag.h"
+
+GLOBL ·trampoline12(SB), NOPTR|RODATA, $8
+DATA ·trampoline12(SB)/8, $tramp12(SB)
+GLOBL ·trampoline24(SB), NOPTR|RODATA, $8
+DATA ·trampoline24(SB)/8, $tramp24(SB)
+
+// tramp12 copies 12 arguments to where the C ABI wants them. It runs on the system
+// stack with DI = *call.
+TEXT tramp12(SB), NOSPLIT, $64
+	MOVQ DI, 56(SP)
+	MOVQ DI, R11
+	MOVQ 56(R11), R10
+	MOVQ R10, 0(SP)
+	MOVQ 64(R11), R10
+	MOVQ R10, 8(SP)
+	MOVQ 72(R11), R10
+	MOVQ R10, 16(SP)
+	MOVQ 80(R11), R10
+	MOVQ R10, 24(SP)
+	MOVQ 88(R11), R10
+	MOVQ R10, 32(SP)
+	MOVQ 96(R11), R10
+	MOVQ R10, 40(SP)
+	MOVQ 8(R11), DI
+	MOVQ 16(R11), SI
+	MOVQ 24(R11), DX
+	MOVQ 32(R11), CX
+	MOVQ 40(R11), R8
+	MOVQ 48(R11), R9
+	MOVQ 0(R11), R10
+	XORL AX, AX
+	CALL R10
+	MOVQ 56(SP), DI
+	MOVQ AX, 200(DI)
+	XORL AX, AX
+	RET
+
+// tramp24 copies 24 arguments to where the C ABI wants them. It runs on the system
+// stack with DI = *call.
+TEXT tramp24(SB), NOSPLIT, $160
+	MOVQ DI, 152(SP)
+	MOVQ DI, R11
+	MOVQ 56(R11), R10
+	MOVQ R10, 0(SP)
+	MOVQ 64(R11), R10
+	MOVQ R10, 8(SP)
+	MOVQ 72(R11), R10
+	MOVQ R10, 16(SP)
+	MOVQ 80(R11), R10
+	MOVQ R10, 24(SP)
+	MOVQ 88(R11), R10
+	MOVQ R10, 32(SP)
+	MOVQ 96(R11), R10
+	MOVQ R10, 40(SP)
+	MOVQ 104(R11), R10
+	MOVQ R10, 48(SP)
+	MOVQ 112(R11), R10
+	MOVQ R10, 56(SP)
+	MOVQ 120(R11), R10
+	MOVQ R10, 64(SP)
+	MOVQ 128(R11), R10
+	MOVQ R10, 72(SP)
+	MOVQ 136(R11), R10
+	MOVQ R10, 80(SP)
+	MOVQ 144(R11), R10
+	MOVQ R10, 88(SP)
+	MOVQ 152(R11), R10
+	MOVQ R10, 96(SP)
+	MOVQ 160(R11), R10
+	MOVQ R10, 104(SP)
+	MOVQ 168(R11), R10
+	MOVQ R10, 112(SP)
+	MOVQ 176(R11), R10
+	MOVQ R10, 120(SP)
+	MOVQ 184(R11), R10
+	MOVQ R10, 128(SP)
+	MOVQ 192(R11), R10
+	MOVQ R10, 136(SP)
+	MOVQ 8(R11), DI
+	MOVQ 16(R11), SI
+	MOVQ 24(R11), DX
+	MOVQ 32(R11), CX
+	MOVQ 40(R11), R8
+	MOVQ 48(R11), R9
+	MOVQ 0(R11), R10
+	XORL AX, AX
+	CALL R10
+	MOVQ 152(SP), DI
+	MOVQ AX, 200(DI)
+	XORL AX, AX
+	RET

@@ -1,0 +1,308 @@
+//go:build linux && (amd64 || arm64) && !nocuda
+
+package cuda
+
+import (
+	"bytes"
+	"runtime"
+	"sync"
+	"unsafe"
+
+	"github.com/locusml/locus/internal/backend"
+	"github.com/locusml/locus/internal/memory"
+)
+
+// Go's memory is pageable, and the driver copies it slowly and waits meanwhile.
+// So every copy goes through pinned slots: small ones for small copies, and for large
+// ones a few of largeSlot bytes, filled by several threads while others are on the bus.
+const (
+	smallSlot = 64 << 10
+	largeSlot = 8 << 20
+)
+
+type slot struct {
+	host  uintptr
+	event uintptr // passed when the device is done with it
+}
+
+func (s *slot) bytes(n int) []byte { return unsafe.Slice((*byte)(pointer(s.host)), n) }
+
+// stage is a set of pinned slots of one size. Guarded by the device's mu.
+type stage struct {
+	size, limit, made int
+	free              []*slot
+	queued            []*slot // in the order in which the device will be done with them
+}
+
+// slot gives a slot that nothing uses, between begin and end.
+func (d *Device) slot(s *stage) (*slot, error) {
+	if n := len(s.free); n > 0 {
+		x := s.free[n-1]
+		s.free = s.free[:n-1]
+		return x, nil
+	}
+	if len(s.queued) > 0 {
+		x := s.queued[0]
+		done := s.made >= s.limit
+		d.c.fn, d.c.a[0] = d.card.drv.eventQuery, x.event
+		if done {
+			d.c.fn = d.card.drv.eventSynchronize
+		}
+		r := Result(d.c.do())
+		if r == success {
+			s.queued = append(s.queued[:0], s.queued[1:]...)
+			return x, nil
+		}
+		if r != resultNotReady {
+			return nil, d.result("cuEventQuery", r)
+		}
+	}
+	host, err := d.pinned(s.size)
+	if err != nil {
+		return nil, err
+	}
+	event, err := d.newEvent()
+	if err != nil {
+		return nil, err
+	}
+	s.made++
+	return &slot{host, event}, nil
+}
+
+func (d *Device) record(event uintptr) error {
+	d.c.fn, d.c.a[0], d.c.a[1] = d.card.drv.eventRecord, event, d.stream
+	return d.result("cuEventRecord", Result(d.c.do()))
+}
+
+// queueIn copies from pinned memory.
+func (d *Device) queueIn(dst, host uintptr, n int) error {
+	d.c.fn, d.c.a[0], d.c.a[1], d.c.a[2], d.c.a[3] = d.card.drv.memcpyHtoDAsync, dst, host, uintptr(n), d.stream
+	return d.result("cuMemcpyHtoDAsync", Result(d.c.do()))
+}
+
+func (d *Device) queueOut(host, src uintptr, n int) error {
+	d.c.fn, d.c.a[0], d.c.a[1], d.c.a[2], d.c.a[3] = d.card.drv.memcpyDtoHAsync, host, src, uintptr(n), d.stream
+	return d.result("cuMemcpyDtoHAsync", Result(d.c.do()))
+}
+
+func (d *Device) stageFor(n int) *stage {
+	if n <= smallSlot {
+		return &d.small
+	}
+	return &d.large
+}
+
+// CopyIn copies src to dst. src has been read when it returns.
+func (d *Device) CopyIn(dst *memory.Block, src []byte, release func()) error {
+	if release != nil {
+		defer release()
+	}
+	for off := 0; off < len(src); {
+		s := d.stageFor(len(src) - off)
+		n := min(s.size, len(src)-off)
+		if err := d.begin(); err != nil {
+			return err
+		}
+		x, err := d.slot(s)
+		d.end()
+		if err != nil {
+			return err
+		}
+		parallelCopy(x.bytes(n), src[off:off+n])
+		if err := d.begin(); err != nil {
+			return err
+		}
+		if err = d.queueIn(dst.Addr+uintptr(off), x.host, n); err == nil {
+			err = d.record(x.event)
+		}
+		if err == nil {
+			s.queued = append(s.queued, x)
+		} else {
+			s.free = append(s.free, x)
+		}
+		d.end()
+		if err != nil {
+			return err
+		}
+		off += n
+	}
+	return nil
+}
+
+// CopyOut waits for what is queued and copies src at an offset to dst.
+func (d *Device) CopyOut(dst []byte, src *memory.Block, offset int) error {
+	type piece struct {
+		s    *slot
+		dst  []byte
+		from *stage
+	}
+	var flight [2]piece // one is copied by the host while the other is on the bus
+	finish := func(p *piece) error {
+		if p.s == nil {
+			return nil
+		}
+		err := d.wait("cuEventSynchronize", d.card.drv.eventSynchronize, p.s.event)
+		if err == nil {
+			parallelCopy(p.dst, p.s.bytes(len(p.dst)))
+		}
+		d.mu.Lock()
+		p.from.free = append(p.from.free, p.s)
+		d.mu.Unlock()
+		p.s = nil
+		return err
+	}
+	for off, i := 0, 0; off < len(dst); i++ {
+		p := &flight[i%2]
+		if err := finish(p); err != nil {
+			return err
+		}
+		s := d.stageFor(len(dst) - off)
+		n := min(s.size, len(dst)-off)
+		if err := d.begin(); err != nil {
+			return err
+		}
+		x, err := d.slot(s)
+		if err == nil {
+			if err = d.queueOut(x.host, src.Addr+uintptr(offset+off), n); err == nil {
+				err = d.record(x.event)
+			}
+			*p = piece{x, dst[off : off+n], s}
+		}
+		d.end()
+		if err != nil {
+			return err
+		}
+		off += n
+		if off >= len(dst) {
+			if err := finish(&flight[(i+1)%2]); err != nil {
+				return err
+			}
+			if err := finish(p); err != nil {
+				return err
+			}
+			return d.failed()
+		}
+	}
+	return d.Synchronize() // nothing to copy, but the wait was asked for
+}
+
+// parallelCopy is copy with several threads where that pays.
+func parallelCopy(dst, src []byte) {
+	const piece = 512 << 10
+	n := len(src)
+	threads := min(copyThreads, n/piece)
+	if threads < 2 {
+		copy(dst, src)
+		return
+	}
+	var wg sync.WaitGroup
+	step := (n/threads + 4095) &^ 4095
+	for off := 0; off < n; off += step {
+		end := min(off+step, n)
+		wg.Go(func() { copy(dst[off:end], src[off:end]) })
+	}
+	wg.Wait()
+}
+
+// CopyFrom copies between two CUDA devices: over the bus between cards where
+// that has been seen to work, and within a card.
+func (d *Device) CopyFrom(dst *memory.Block, from backend.Device, src *memory.Block, n int) (bool, error) {
+	f, ok := from.(*Device)
+	if !ok || f == d {
+		return false, nil
+	}
+	if f.card != d.card && !d.card.reaches(d, f) {
+		return false, nil
+	}
+	return true, d.copyFrom(dst.Addr, f, src, n)
+}
+
+func (d *Device) copyFrom(dst uintptr, f *Device, src *memory.Block, n int) error {
+	// The other device's work so far must be done before the copy, and what it
+	// does later must not reuse the memory before the copy is done.
+	src.Pin()
+	ready, err := f.mark()
+	if err != nil {
+		src.Unpin()
+		return err
+	}
+	if err := d.begin(); err != nil {
+		src.Unpin()
+		return err
+	}
+	d.c.fn, d.c.a[0], d.c.a[1], d.c.a[2] = d.card.drv.streamWaitEvent, d.stream, ready.handle, 0
+	err = d.result("cuStreamWaitEvent", Result(d.c.do()))
+	if err == nil {
+		d.c.fn = d.card.drv.memcpyPeerAsync
+		d.c.a[0], d.c.a[1], d.c.a[2], d.c.a[3], d.c.a[4], d.c.a[5] = dst, d.card.ctx, src.Addr, f.card.ctx, uintptr(n), d.stream
+		err = d.result("cuMemcpyPeerAsync", Result(d.c.do()))
+	}
+	var done *event
+	if err == nil {
+		done, err = d.recordEvent()
+	}
+	d.end()
+	if err != nil {
+		src.Unpin()
+		return err
+	}
+	if err := f.begin(); err != nil {
+		src.Unpin()
+		return err
+	}
+	f.c.fn, f.c.a[0], f.c.a[1], f.c.a[2] = d.card.drv.streamWaitEvent, f.stream, done.handle, 0
+	err = f.result("cuStreamWaitEvent", Result(f.c.do()))
+	f.end()
+	src.Unpin() // from here on the other stream waits before it reuses the memory
+	runtime.KeepAlive(ready)
+	runtime.KeepAlive(done)
+	return err
+}
+
+// reaches tries a copy from one card to the other once and compares what
+// arrived: on some machines such copies report success and move garbage.
+func (c *card) reaches(d, f *Device) bool {
+	c.mu.Lock()
+	ok, known := c.peers[f.card]
+	c.mu.Unlock()
+	if known {
+		return ok
+	}
+	ok = d.tryPeer(f)
+	c.mu.Lock()
+	c.peers[f.card] = ok
+	c.mu.Unlock()
+	return ok
+}
+
+func (d *Device) tryPeer(f *Device) bool {
+	var can int32
+	drv := d.card.drv
+	if drv.DeviceCanAccessPeer(&can, d.card.dev, f.card.dev) == success && can == 1 {
+		if f.begin() != nil { // the other context must exist
+			return false
+		}
+		f.end()
+		if d.begin() != nil {
+			return false
+		}
+		drv.CtxEnablePeerAccess(f.card.ctx, 0) // without it the driver stages the copy
+		d.end()
+	}
+	const n = 1 << 20
+	pattern := make([]byte, n)
+	for i := range pattern {
+		pattern[i] = byte(i*7 + i>>8)
+	}
+	a, errA := f.Allocate(n)
+	b, errB := d.Allocate(n)
+	if errA != nil || errB != nil {
+		return false
+	}
+	defer f.Free(a)
+	defer d.Free(b)
+	src, dst := &memory.Block{Region: a}, &memory.Block{Region: b}
+	got := make([]byte, n)
+	return f.CopyIn(src, pattern, nil) == nil && d.copyFrom(b.Addr, f, src, n) == nil &&
+		d.CopyOut(got, dst, 0) == nil && bytes.Equal(got, pattern)
+}

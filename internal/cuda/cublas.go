@@ -1,0 +1,146 @@
+//go:build linux && (amd64 || arm64) && !nocuda
+
+package cuda
+
+import (
+	"fmt"
+	"sync"
+	"unsafe"
+
+	"github.com/locusml/locus/dtype"
+)
+
+// blasLibrary is cuBLAS.
+type blasLibrary struct {
+	path                                 string
+	create, setStream, gemm, gemmBatched uintptr
+}
+
+// blasOnce belongs to the process: libraries are loaded once, whatever the
+// number of cards.
+var blasOnce struct {
+	sync.Once
+	lib *blasLibrary
+	err error
+}
+
+// loadBLAS finds cuBLAS.
+func loadBLAS(drv *driver) (*blasLibrary, error) {
+	o := &blasOnce
+	o.Do(func() {
+		major := drv.version / 1000
+		if o.err = libBLAS.off(); o.err != nil {
+			return
+		}
+		// cuBLAS would look for it by itself, but only on the system's paths.
+		_, _, _ = libBLASLt.open(major)
+		h, path, err := libBLAS.open(major)
+		if err != nil {
+			o.err = err
+			return
+		}
+		b := &blasLibrary{path: path}
+		if o.err = symbols(h, path, map[string]*uintptr{"cublasCreate_v2": &b.create, "cublasSetStream_v2": &b.setStream,
+			"cublasGemmEx": &b.gemm, "cublasGemmStridedBatchedEx": &b.gemmBatched}, nil); o.err == nil {
+			o.lib = b
+		}
+	})
+	return o.lib, o.err
+}
+
+// blas is a device's handle of cuBLAS, with what its calls point to.
+type blas struct {
+	lib         *blasLibrary
+	handle      uintptr
+	one32       float32
+	zero32      float32
+	one64       float64
+	zero64      float64
+	unavailable bool
+}
+
+// cuBLAS reports what went wrong by these numbers.
+var blasResults = map[int32]string{1: "NOT_INITIALIZED", 3: "ALLOC_FAILED", 7: "INVALID_VALUE", 8: "ARCH_MISMATCH",
+	11: "MAPPING_ERROR", 13: "EXECUTION_FAILED", 14: "INTERNAL_ERROR", 15: "NOT_SUPPORTED"}
+
+func blasError(name string, r int32) error {
+	if r == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s: CUBLAS_STATUS_%s (%d)", name, blasResults[r], r)
+}
+
+// cublas gives the device's handle, or nil without cuBLAS. Between begin and end.
+func (d *Device) cublas() *blas {
+	if d.blas == nil {
+		d.blas = d.newBLAS()
+	}
+	if d.blas.unavailable {
+		return nil
+	}
+	return d.blas
+}
+
+func (d *Device) newBLAS() *blas {
+	b := &blas{one32: 1, one64: 1}
+	lib, err := loadBLAS(d.card.drv)
+	if err != nil {
+		b.unavailable = true
+		return b
+	}
+	b.lib = lib
+	d.c.fn, d.c.a[0] = lib.create, uintptr(unsafe.Pointer(&d.word))
+	if int32(d.c.do()) != 0 {
+		b.unavailable = true // an old library with a new card, or no memory left: our kernels serve
+		return b
+	}
+	b.handle = d.word
+	d.c.fn, d.c.a[0], d.c.a[1] = lib.setStream, b.handle, d.stream
+	b.unavailable = int32(d.c.do()) != 0
+	return b
+}
+
+// cuBLAS's numbers for element types, and for how it computes.
+const (
+	blas32F, blas64F, blas16F, blas16BF    = 0, 1, 2, 14
+	computes32F, computes64F, computesTF32 = 68, 70, 77
+	defaultAlgorithm                       = ^uintptr(0) // CUBLAS_GEMM_DEFAULT is -1
+)
+
+// gemm queues c = a·b for row-major matrices, by asking for the transposed
+// product of column-major ones.
+func (b *blas) gemm(d *Device, t dtype.DType, g *product) error {
+	kind, compute := uintptr(blas32F), uintptr(computes32F)
+	one, zero := uintptr(unsafe.Pointer(&b.one32)), uintptr(unsafe.Pointer(&b.zero32))
+	switch t {
+	case dtype.Float32:
+		if tf32.Load() {
+			compute = computesTF32
+		}
+	case dtype.Float64:
+		kind, compute = blas64F, computes64F
+		one, zero = uintptr(unsafe.Pointer(&b.one64)), uintptr(unsafe.Pointer(&b.zero64))
+	case dtype.Float16:
+		kind = blas16F
+	case dtype.BFloat16:
+		kind = blas16BF
+	}
+	c := &d.c
+	trans := func(x bool) uintptr {
+		if x {
+			return 1
+		}
+		return 0
+	}
+	if g.batch == 1 {
+		c.fn = b.lib.gemm
+		copy(c.a[:], []uintptr{b.handle, trans(g.b.trans), trans(g.a.trans), uintptr(g.n), uintptr(g.m), uintptr(g.k), one,
+			g.b.addr, kind, uintptr(g.b.ld), g.a.addr, kind, uintptr(g.a.ld), zero, g.c, kind, uintptr(g.n), compute, defaultAlgorithm})
+		return blasError("cublasGemmEx", int32(c.doWide()))
+	}
+	c.fn = b.lib.gemmBatched
+	copy(c.a[:], []uintptr{b.handle, trans(g.b.trans), trans(g.a.trans), uintptr(g.n), uintptr(g.m), uintptr(g.k), one,
+		g.b.addr, kind, uintptr(g.b.ld), uintptr(g.b.step), g.a.addr, kind, uintptr(g.a.ld), uintptr(g.a.step), zero,
+		g.c, kind, uintptr(g.n), uintptr(g.m * g.n), uintptr(g.batch), compute, defaultAlgorithm})
+	return blasError("cublasGemmStridedBatchedEx", int32(c.doWide()))
+}

@@ -1,0 +1,128 @@
+//go:build linux && (amd64 || arm64) && !nocuda
+
+package cuda
+
+import (
+	"fmt"
+	"unsafe"
+
+	"github.com/ebitengine/purego"
+)
+
+// driver is libcuda.so.1. Functions that only set things up are Go functions;
+// those on the way of every op are addresses for [call].
+type driver struct {
+	path    string
+	version int // 12040 is CUDA 12.4
+
+	Init                    func(flags uint32) Result
+	DriverGetVersion        func(v *int32) Result
+	GetErrorString          func(r Result, s **byte) Result
+	DeviceGetCount          func(n *int32) Result
+	DeviceGet               func(d *int32, ordinal int32) Result
+	DeviceGetName           func(buf *byte, n int32, d int32) Result
+	DeviceGetAttribute      func(v *int32, attr int32, d int32) Result
+	DeviceTotalMem          func(n *uint64, d int32) Result
+	DeviceGetPCIBusId       func(buf *byte, n int32, d int32) Result
+	DevicePrimaryCtxRetain  func(ctx *uintptr, d int32) Result
+	DeviceCanAccessPeer     func(can *int32, d, peer int32) Result
+	CtxEnablePeerAccess     func(ctx uintptr, flags uint32) Result
+	StreamCreate            func(s *uintptr, flags uint32) Result
+	ModuleLoadDataEx        func(m *uintptr, image *byte, n uint32, opts *int32, vals *uintptr) Result
+	ModuleGetFunction       func(f *uintptr, m uintptr, name *byte) Result
+	FuncSetAttribute        func(f uintptr, attr int32, v int32) Result
+	MemAlloc                func(p *uintptr, n uint64) Result
+	MemFree                 func(p uintptr) Result
+	MemGetInfo              func(free, total *uint64) Result
+	MemHostAlloc            func(p *uintptr, n uint64, flags uint32) Result
+	MemHostGetDevicePointer func(p *uintptr, host uintptr, flags uint32) Result
+
+	// Addresses of the hot functions.
+	ctxSetCurrent, launchKernel, memcpyHtoDAsync, memcpyDtoHAsync, memcpyDtoDAsync, memcpyPeerAsync, memsetD8Async,
+	eventCreate, eventRecord, eventQuery, eventSynchronize, eventElapsedTime,
+	streamSynchronize, streamWaitEvent uintptr
+}
+
+// setUp and hot say which function of the library fills which field.
+func (d *driver) setUp() map[string]any {
+	return map[string]any{
+		"cuInit": &d.Init, "cuDriverGetVersion": &d.DriverGetVersion, "cuGetErrorString": &d.GetErrorString,
+		"cuDeviceGetCount": &d.DeviceGetCount, "cuDeviceGet": &d.DeviceGet, "cuDeviceGetName": &d.DeviceGetName,
+		"cuDeviceGetAttribute": &d.DeviceGetAttribute, "cuDeviceTotalMem_v2": &d.DeviceTotalMem,
+		"cuDeviceGetPCIBusId":      &d.DeviceGetPCIBusId,
+		"cuDevicePrimaryCtxRetain": &d.DevicePrimaryCtxRetain, "cuDeviceCanAccessPeer": &d.DeviceCanAccessPeer,
+		"cuCtxEnablePeerAccess": &d.CtxEnablePeerAccess, "cuStreamCreate": &d.StreamCreate,
+		"cuModuleLoadDataEx": &d.ModuleLoadDataEx, "cuModuleGetFunction": &d.ModuleGetFunction,
+		"cuFuncSetAttribute": &d.FuncSetAttribute,
+		"cuMemAlloc_v2":      &d.MemAlloc, "cuMemFree_v2": &d.MemFree, "cuMemGetInfo_v2": &d.MemGetInfo,
+		"cuMemHostAlloc": &d.MemHostAlloc, "cuMemHostGetDevicePointer_v2": &d.MemHostGetDevicePointer,
+	}
+}
+
+func (d *driver) hot() map[string]*uintptr {
+	return map[string]*uintptr{
+		"cuCtxSetCurrent": &d.ctxSetCurrent, "cuLaunchKernel": &d.launchKernel,
+		"cuMemcpyHtoDAsync_v2": &d.memcpyHtoDAsync, "cuMemcpyDtoHAsync_v2": &d.memcpyDtoHAsync,
+		"cuMemcpyDtoDAsync_v2": &d.memcpyDtoDAsync, "cuMemcpyPeerAsync": &d.memcpyPeerAsync,
+		"cuMemsetD8Async": &d.memsetD8Async,
+		"cuEventCreate":   &d.eventCreate, "cuEventRecord": &d.eventRecord, "cuEventQuery": &d.eventQuery,
+		"cuEventSynchronize": &d.eventSynchronize, "cuEventElapsedTime": &d.eventElapsedTime,
+		"cuStreamSynchronize": &d.streamSynchronize, "cuStreamWaitEvent": &d.streamWaitEvent,
+	}
+}
+
+// loadDriver opens libcuda and starts it.
+func loadDriver() (*driver, error) {
+	h, path, err := libCUDA.open(0)
+	if err != nil {
+		return nil, err
+	}
+	d := &driver{path: path}
+	required := d.hot()
+	setUp := d.setUp()
+	addresses := make(map[string]*uintptr, len(setUp))
+	for name := range setUp {
+		addresses[name] = new(uintptr)
+		required[name] = addresses[name]
+	}
+	if err := symbols(h, path, required, nil); err != nil {
+		return nil, err
+	}
+	for name, f := range setUp {
+		purego.RegisterFunc(f, *addresses[name])
+	}
+	return d, nil
+}
+
+// check turns a result into an error.
+func (d *driver) check(name string, r Result) error {
+	if r == success {
+		return nil
+	}
+	e := &Error{Call: name, Result: r}
+	if _, known := results[r]; !known && d.GetErrorString != nil {
+		var s *byte
+		if d.GetErrorString(r, &s) == success && s != nil {
+			e.Text = cString(s)
+		}
+	}
+	return e
+}
+
+func cString(p *byte) string {
+	n := 0
+	for *(*byte)(unsafe.Add(unsafe.Pointer(p), n)) != 0 {
+		n++
+	}
+	return string(unsafe.Slice(p, n))
+}
+
+func cBytes(s string) *byte {
+	b := append([]byte(s), 0)
+	return &b[0]
+}
+
+// minDriver is the oldest driver whose PTX compiler takes our kernels.
+const minDriver = 11000
+
+func cudaVersion(v int) string { return fmt.Sprintf("%d.%d", v/1000, v%1000/10) }

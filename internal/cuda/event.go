@@ -1,0 +1,109 @@
+//go:build linux && (amd64 || arm64) && !nocuda
+
+package cuda
+
+import (
+	"runtime"
+	"time"
+	"unsafe"
+
+	"github.com/locusml/locus/internal/backend"
+)
+
+// event is a point in a device's stream.
+type event struct {
+	d      *Device
+	handle uintptr
+}
+
+// newEvent gives a driver event between begin and end.
+func (d *Device) newEvent() (uintptr, error) {
+	if n := len(d.events); n > 0 {
+		e := d.events[n-1]
+		d.events = d.events[:n-1]
+		return e, nil
+	}
+	d.c.fn, d.c.a[0], d.c.a[1] = d.card.drv.eventCreate, uintptr(unsafe.Pointer(&d.word)), 0
+	err := d.result("cuEventCreate", Result(d.c.do()))
+	return d.word, err
+}
+
+// recordEvent marks the end of the queue between begin and end.
+func (d *Device) recordEvent() (*event, error) {
+	h, err := d.newEvent()
+	if err != nil {
+		return nil, err
+	}
+	if err := d.record(h); err != nil {
+		return nil, err
+	}
+	e := &event{d, h}
+	runtime.AddCleanup(e, func(h uintptr) {
+		d.mu.Lock()
+		d.events = append(d.events, h)
+		d.mu.Unlock()
+	}, h)
+	return e, nil
+}
+
+func (d *Device) mark() (*event, error) {
+	if err := d.begin(); err != nil {
+		return nil, err
+	}
+	defer d.end()
+	return d.recordEvent()
+}
+
+// Record marks the present end of the queue. On a lost device the event is
+// done at once.
+func (d *Device) Record() backend.Event {
+	e, err := d.mark()
+	if err != nil {
+		return &event{d: d}
+	}
+	return e
+}
+
+// Wait blocks until the device has passed the event. What failed before it is
+// reported by Synchronize.
+func (e *event) Wait() {
+	if e.handle != 0 {
+		_ = e.d.wait("cuEventSynchronize", e.d.card.drv.eventSynchronize, e.handle) // a lost device answers every later call
+	}
+	runtime.KeepAlive(e)
+}
+
+// Done reports whether the device has passed the event.
+func (e *event) Done() bool {
+	if e.handle == 0 {
+		return true
+	}
+	c := calls.Get().(*call)
+	defer calls.Put(c)
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	c.fn, c.a[0] = e.d.card.drv.ctxSetCurrent, e.d.card.ctx
+	c.do()
+	c.fn, c.a[0] = e.d.card.drv.eventQuery, e.handle
+	r := Result(c.do())
+	runtime.KeepAlive(e)
+	return r != resultNotReady
+}
+
+// Since is the device's time between two events.
+func (e *event) Since(earlier backend.Event) time.Duration {
+	b, ok := earlier.(*event)
+	if !ok || e.handle == 0 || b.handle == 0 || e.d.begin() != nil {
+		return 0
+	}
+	d := e.d
+	defer d.end()
+	d.c.fn, d.c.a[0], d.c.a[1], d.c.a[2] = d.card.drv.eventElapsedTime, uintptr(unsafe.Pointer(&d.word)), b.handle, e.handle
+	if d.result("cuEventElapsedTime", Result(d.c.do())) != nil {
+		return 0
+	}
+	ms := *(*float32)(unsafe.Pointer(&d.word))
+	runtime.KeepAlive(e)
+	runtime.KeepAlive(b)
+	return time.Duration(float64(ms) * float64(time.Millisecond))
+}

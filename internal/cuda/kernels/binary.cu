@@ -1,0 +1,107 @@
+// Binary and compare ops and where: see internal/op/binary.go for what each computes.
+#include "elementwise.cuh"
+
+#define BINARY(name, T, V, expr)                                                          \
+  KERNEL name##_##T(const __grid_constant__ Elementwise p) {                              \
+    typedef Compute<T>::type A;                                                           \
+    elementwise<2, V, T, T, T, T>(p, [](A a, A b, A) -> A { return expr; });              \
+  }
+#define FLOATS(name, width, expr) \
+  BINARY(name, f16, width(f16), expr) BINARY(name, bf16, width(bf16), expr) BINARY(name, f32, width(f32), expr) BINARY(name, f64, width(f64), expr)
+#define INTS(name, expr) BINARY(name, u8, WIDE(u8), expr) BINARY(name, i32, WIDE(i32), expr) BINARY(name, i64, WIDE(i64), expr)
+#define COMPARE(name, T, expr)                                                               \
+  KERNEL name##_##T(const __grid_constant__ Elementwise p) {                                 \
+    typedef Compute<T>::type A;                                                              \
+    elementwise<2, WIDE(T), b8, T, T, T>(p, [](A a, A b, A) -> bool { return expr; });       \
+  }
+#define NUMBERS(name, expr) \
+  COMPARE(name, f16, expr) COMPARE(name, bf16, expr) COMPARE(name, f32, expr) COMPARE(name, f64, expr) \
+  COMPARE(name, u8, expr) COMPARE(name, i32, expr) COMPARE(name, i64, expr)
+#define WHERE(T)                                                                                    \
+  KERNEL where_##T(const __grid_constant__ Elementwise p) {                                         \
+    elementwise<3, WIDE(T), T, b8, T, T>(p, [](bool a, T b, T c) -> T { return a ? b : c; });       \
+  }
+
+// Integers wrap: the arithmetic is done without sign.
+template <class A> struct Unsigned { typedef A type; };
+template <> struct Unsigned<i32> { typedef u32 type; };
+template <> struct Unsigned<i64> { typedef u64 type; };
+#define WRAP(a, o, b) ((A)((typename Unsigned<A>::type)(a) o (typename Unsigned<A>::type)(b)))
+
+template <class A> DEV A int_pow(A a, A b) {
+  typedef typename Unsigned<A>::type U;
+  if (b < 0) return a == A(1) ? A(1) : a == A(-1) ? (b & 1 ? A(-1) : A(1)) : A(0);
+  U r = 1, base = (U)a;
+  for (U e = (U)b; e; e >>= 1) {
+    if (e & 1) r = (U)(r * base);
+    base = (U)(base * base);
+  }
+  return (A)r;
+}
+
+template <class A> DEV A int_floor_div(A a, A b) {
+  if (b == 0) return 0;
+  if (b == A(-1) && A(-1) < 0) return WRAP(0, -, a); // the smallest number has no negative
+  A q = a / b;
+  return q * b != a && (a < 0) != (b < 0) ? q - 1 : q;
+}
+
+template <class A> DEV A int_mod(A a, A b) {
+  if (b == 0 || (b == A(-1) && A(-1) < 0)) return 0;
+  A r = a % b;
+  return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+}
+
+template <class A> DEV A float_mod(A a, A b) {
+  A r = m_fmod(a, b);
+  if (r == A(0)) return m_copysign(r, b);
+  return (r < A(0)) != (b < A(0)) ? r + b : r;
+}
+
+// In float64 the quotient of two float32 never rounds up to an integer.
+DEV f32 float_floor_div(f32 a, f32 b) { return (f32)floor((f64)a / (f64)b); }
+DEV f64 float_floor_div(f64 a, f64 b) { return floor(a / b); }
+
+template <class A> DEV A gelu_grad(A g, A x) {
+  A cdf = A(0.5) * m_erfc(x * A(-0.70710678118654752440));
+  return g * (cdf + x * A(0.39894228040143267794) * m_exp(A(-0.5) * x * x));
+}
+
+template <class A> DEV A gelu_tanh_grad(A g, A x) {
+  const A k = A(0.79788456080286535588);
+  if (sizeof(A) == 4 && m_fabs(x) > A(100) && m_fabs(x) < A(INF_D)) return x > A(0) ? g : g * A(0); // before x³ overflows
+  A t = m_tanh(k * (x + A(0.044715) * x * x * x));
+  return g * (A(0.5) * (A(1) + t) + A(0.5) * x * (A(1) - t * t) * k * (A(1) + A(3 * 0.044715) * x * x));
+}
+
+template <class A> DEV A silu_grad(A g, A x) {
+  A s = A(1) / (A(1) + m_exp(-x));
+  return g * s * (A(1) + x * (A(1) - s));
+}
+
+FLOATS(add, WIDE, a + b) INTS(add, WRAP(a, +, b))
+FLOATS(sub, WIDE, a - b) INTS(sub, WRAP(a, -, b))
+FLOATS(mul, WIDE, a * b) INTS(mul, WRAP(a, *, b))
+FLOATS(div, WIDE, a / b)
+FLOATS(pow, HEAVY, m_pow(a, b)) INTS(pow, int_pow(a, b))
+FLOATS(maximum, WIDE, larger(a, b)) INTS(maximum, a > b ? a : b)
+FLOATS(minimum, WIDE, smaller(a, b)) INTS(minimum, a < b ? a : b)
+FLOATS(floor_div, WIDE, float_floor_div(a, b)) INTS(floor_div, int_floor_div(a, b))
+FLOATS(mod, HEAVY, float_mod(a, b)) INTS(mod, int_mod(a, b))
+FLOATS(atan2, HEAVY, m_atan2(a, b))
+INTS(and, a & b) BINARY(and, b8, WIDE(b8), a && b)
+INTS(or, a | b) BINARY(or, b8, WIDE(b8), a || b)
+INTS(xor, a ^ b) BINARY(xor, b8, WIDE(b8), a != b)
+FLOATS(relu_grad, WIDE, b > A(0) ? a : A(0)) INTS(relu_grad, b > 0 ? a : A(0))
+FLOATS(sigmoid_grad, WIDE, a * b * (A(1) - b))
+FLOATS(tanh_grad, WIDE, a * (A(1) - b * b))
+FLOATS(gelu_grad, HEAVY, gelu_grad(a, b))
+FLOATS(gelu_tanh_grad, HEAVY, gelu_tanh_grad(a, b))
+FLOATS(silu_grad, WIDE, silu_grad(a, b))
+NUMBERS(eq, a == b) COMPARE(eq, b8, a == b)
+NUMBERS(ne, a != b) COMPARE(ne, b8, a != b)
+NUMBERS(lt, a < b)
+NUMBERS(le, a <= b)
+NUMBERS(gt, a > b)
+NUMBERS(ge, a >= b)
+WHERE(u8) WHERE(u16) WHERE(u32) WHERE(u64)

@@ -1,0 +1,27 @@
+// Casts between all element types: to bool is x ≠ 0; float to integer truncates
+// and saturates, NaN gives 0; integers wrap; to a half precision type goes
+// through float32.
+#include "elementwise.cuh"
+
+template <class To, class From> struct Cast { DEV To of(From x) { return (To)x; } };
+#define SPECIAL(To, From, expr) template <> struct Cast<To, From> { DEV To of(From x) { return expr; } };
+
+DEV i32 clamp8(i32 v) { return v < 0 ? 0 : v > 255 ? 255 : v; }
+SPECIAL(u8, f32, x != x ? 0 : (u8)clamp8(__float2int_rz(x)))
+SPECIAL(u8, f64, x != x ? 0 : (u8)clamp8(__double2int_rz(x)))
+SPECIAL(i32, f32, x != x ? 0 : __float2int_rz(x))
+SPECIAL(i32, f64, x != x ? 0 : __double2int_rz(x))
+SPECIAL(i64, f32, x != x ? 0 : __float2ll_rz(x))
+SPECIAL(i64, f64, x != x ? 0 : __double2ll_rz(x))
+SPECIAL(bool, f32, x != 0.f)
+SPECIAL(bool, f64, x != 0.0)
+
+#define CAST(From, To)                                                                          \
+  KERNEL cast_##From##_##To(const __grid_constant__ Elementwise p) {                            \
+    typedef Compute<From>::type A;                                                              \
+    typedef Compute<To>::type B;                                                                \
+    elementwise<1, (LANES(From) < LANES(To) ? LANES(From) : LANES(To)), To, From, From, From>(  \
+        p, [](A x, A, A) -> B { return Cast<B, A>::of(x); });                                   \
+  }
+#define FROM(T) CAST(T, b8) CAST(T, u8) CAST(T, i32) CAST(T, i64) CAST(T, f16) CAST(T, bf16) CAST(T, f32) CAST(T, f64)
+FROM(b8) FROM(u8) FROM(i32) FROM(i64) FROM(f16) FROM(bf16) FROM(f32) FROM(f64)

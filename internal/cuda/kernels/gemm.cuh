@@ -1,0 +1,137 @@
+// A tiled matrix product on the ordinary arithmetic units, for any element type
+// and any way of reading the operands: products and convolutions share it.
+//
+// A block of 256 threads makes BM×BN results. It goes along k in steps of 8:
+// while one pair of tiles is multiplied from shared memory, the next is fetched into
+// registers. Each thread makes results in groups of 4×4.
+#pragma once
+#include "locus.cuh"
+
+#define BK 8
+#define GEMM_THREADS 256
+
+// The type sums are kept in: integers wrap, so the arithmetic is unsigned.
+template <class T> struct Total { typedef typename Compute<T>::type type; };
+template <> struct Total<u8> { typedef u32 type; };
+template <> struct Total<i32> { typedef u32 type; };
+template <> struct Total<i64> { typedef u64 type; };
+
+// Strided fetches a tile of a matrix whose rows (or, if ALONG_K is false,
+// columns) are contiguous: element (i, k) is at i·ld + k (or k·ld + i).
+template <class T, int B, bool ALONG_K> struct Strided {
+  static const int E = B * BK / GEMM_THREADS; // elements a thread fetches
+  const T* base;
+  i64 ld;
+  int i, k, count, limit; // place in the tile; rows of the matrix; end of k
+  bool wide;
+
+  METHOD void init(const void* matrix, i64 ld_, i64 first, i64 rows, int wide_) {
+    ld = ld_;
+    wide = wide_;
+    if (ALONG_K) {
+      i = threadIdx.x / (BK / E);
+      k = threadIdx.x % (BK / E) * E;
+    } else {
+      i = threadIdx.x % (B / E) * E;
+      k = threadIdx.x / (B / E);
+    }
+    i64 left = rows - first - i;
+    count = left > E ? E : left < 0 ? 0 : (int)left;
+    base = (const T*)matrix + (ALONG_K ? (first + i) * ld : first + i);
+  }
+  METHOD void fetch(i64 k0, i64 end, T* r) const {
+    i64 kk = k0 + k;
+    const T* p = base + (ALONG_K ? kk : kk * ld);
+    int n = ALONG_K ? (count == 0 ? 0 : end - kk > E ? E : (int)(end - kk)) : kk < end ? count : 0;
+    if (wide && n == E) {
+      *(Vec<T, E>*)r = *(const Vec<T, E>*)p;
+      return;
+    }
+#pragma unroll
+    for (int e = 0; e < E; e++) r[e] = e < n ? p[e] : T();
+  }
+  template <class C> METHOD void keep(const T* r, C (*tile)[B + 4]) const {
+#pragma unroll
+    for (int e = 0; e < E; e++)
+      if (ALONG_K) tile[k + e][i] = (C)get(r[e]);
+      else tile[k][i + e] = (C)get(r[e]);
+  }
+};
+
+// Gathered fetches a tile element by element through a function of (i, k).
+template <class T, int B> struct Gathered {
+  static const int E = B * BK / GEMM_THREADS, STEP = GEMM_THREADS / B;
+  int i, k;
+  METHOD void init() {
+    i = threadIdx.x % B;
+    k = threadIdx.x / B;
+  }
+  template <class F> METHOD void fetch(i64 k0, i64 end, T* r, F f) const {
+#pragma unroll
+    for (int e = 0; e < E; e++) {
+      i64 kk = k0 + k + e * STEP;
+      r[e] = kk < end ? f(kk) : T();
+    }
+  }
+  template <class C> METHOD void keep(const T* r, C (*tile)[B + 4]) const {
+#pragma unroll
+    for (int e = 0; e < E; e++) tile[k + e * STEP][i] = (C)get(r[e]);
+  }
+};
+
+// multiply adds up the product of the rows that fetchA and the columns that
+// fetchB read, for k from begin to end, into acc.
+template <class C, int BM, int BN> struct Tiles {
+  C a[2][BK][BM + 4];
+  C b[2][BK][BN + 4];
+};
+
+template <class C, int BM, int BN> struct Sums {
+  C v[BM / 16][BN / 16];
+  // Row and column in the tile of v[i][j].
+  METHOD int row(int i) { return (i >> 2) * 64 + (threadIdx.x >> 4) * 4 + (i & 3); }
+  METHOD int col(int j) { return (j >> 2) * 64 + (threadIdx.x & 15) * 4 + (j & 3); }
+};
+
+template <class T, class C, int BM, int BN, class FA, class KA, class FB, class KB>
+DEV void multiply(Tiles<C, BM, BN>& s, Sums<C, BM, BN>& acc, i64 begin, i64 end, FA fetchA, KA keepA, FB fetchB, KB keepB) {
+  alignas(16) T ra[BM * BK / GEMM_THREADS];
+  alignas(16) T rb[BN * BK / GEMM_THREADS];
+#pragma unroll
+  for (int i = 0; i < BM / 16; i++)
+#pragma unroll
+    for (int j = 0; j < BN / 16; j++) acc.v[i][j] = C(0);
+  if (begin >= end) return;
+  fetchA(begin, ra);
+  fetchB(begin, rb);
+  keepA(ra, s.a[0]);
+  keepB(rb, s.b[0]);
+  __syncthreads();
+  int cur = 0;
+#pragma unroll 1
+  for (i64 k0 = begin; k0 < end; k0 += BK) {
+    bool more = k0 + BK < end;
+    if (more) {
+      fetchA(k0 + BK, ra);
+      fetchB(k0 + BK, rb);
+    }
+#pragma unroll
+    for (int k = 0; k < BK; k++) {
+      C a[BM / 16], b[BN / 16];
+#pragma unroll
+      for (int q = 0; q < BM / 64; q++) *(Vec<C, 4>*)&a[q * 4] = *(const Vec<C, 4>*)&s.a[cur][k][q * 64 + (threadIdx.x >> 4) * 4];
+#pragma unroll
+      for (int q = 0; q < BN / 64; q++) *(Vec<C, 4>*)&b[q * 4] = *(const Vec<C, 4>*)&s.b[cur][k][q * 64 + (threadIdx.x & 15) * 4];
+#pragma unroll
+      for (int i = 0; i < BM / 16; i++)
+#pragma unroll
+        for (int j = 0; j < BN / 16; j++) acc.v[i][j] += a[i] * b[j];
+    }
+    if (more) {
+      cur ^= 1;
+      keepA(ra, s.a[cur]);
+      keepB(rb, s.b[cur]);
+      __syncthreads();
+    }
+  }
+}

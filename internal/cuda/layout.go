@@ -1,0 +1,111 @@
+//go:build linux && (amd64 || arm64) && !nocuda
+
+package cuda
+
+import (
+	"math/bits"
+
+	"github.com/locusml/locus/dtype"
+	"github.com/locusml/locus/internal/backend"
+	"github.com/locusml/locus/internal/op"
+)
+
+// idx is how kernels find elements: Idx of kernels/locus.cuh.
+type idx struct {
+	nd, big        int32
+	size, mul, shr [op.MaxRank]uint32
+	stride         [3][op.MaxRank]int64
+}
+
+// axis appends an axis outside those that are there, or merges it into the
+// outermost one where every operand's strides allow that.
+func (x *idx) axis(size int, strides [3]int) {
+	if size == 1 {
+		return
+	}
+	if n := x.nd - 1; n >= 0 {
+		merge := true
+		for k, s := range strides {
+			merge = merge && int64(s) == x.stride[k][n]*int64(x.size[n])
+		}
+		if merge && int(x.size[n])*size < 1<<31 {
+			x.size[n] *= uint32(size)
+			return
+		}
+	}
+	x.size[x.nd] = uint32(size)
+	for k, s := range strides {
+		x.stride[k][x.nd] = int64(s)
+	}
+	x.nd++
+}
+
+// close computes the divisors, for n elements in all.
+func (x *idx) close(n int) {
+	if n >= 1<<31 {
+		x.big = 1
+	}
+	for i := range x.nd {
+		d := max(uint64(x.size[i]), 1)
+		s := bits.Len64(d - 1)
+		x.mul[i] = uint32((1<<32)*((1<<s)-d)/d + 1)
+		x.shr[i] = uint32(s)
+	}
+}
+
+// indexOf lays out views of one shape.
+func indexOf(views ...*backend.View) (x idx) {
+	shape := views[0].Shape
+	for i := len(shape) - 1; i >= 0; i-- {
+		var s [3]int
+		for k, v := range views {
+			s[k] = v.Strides[i]
+		}
+		x.axis(shape[i], s)
+	}
+	x.close(op.Elements(shape))
+	return x
+}
+
+// indexAxes lays out some axes of views, outermost first in axes.
+func indexAxes(axes []int, views ...*backend.View) (x idx) {
+	n := 1
+	for i := len(axes) - 1; i >= 0; i-- {
+		var s [3]int
+		for k, v := range views {
+			s[k] = v.Strides[axes[i]]
+		}
+		x.axis(views[0].Shape[axes[i]], s)
+		n *= views[0].Shape[axes[i]]
+	}
+	x.close(n)
+	return x
+}
+
+// addr is where a view's first element lies.
+func addr(v *backend.View) uintptr {
+	return v.Block.Addr + uintptr(v.Offset*v.DType.Size())
+}
+
+// typeName is a type's name in the kernels, and sizeName that of the unsigned
+// type of the same size, for kernels that only move elements.
+var (
+	typeNames = [...]string{dtype.Bool: "b8", dtype.Uint8: "u8", dtype.Int32: "i32", dtype.Int64: "i64",
+		dtype.Float16: "f16", dtype.BFloat16: "bf16", dtype.Float32: "f32", dtype.Float64: "f64"}
+	sizeNames = [...]string{1: "u8", 2: "u16", 4: "u32", 8: "u64"}
+)
+
+func typeName(t dtype.DType) string { return typeNames[t] }
+func sizeName(t dtype.DType) string { return sizeNames[t.Size()] }
+
+func ceil(a, b int) int { return (a + b - 1) / b }
+
+// contiguousStrides gives the row-major strides of shape without allocating.
+func contiguousStrides(shape []int) (s [op.MaxRank]int) {
+	n := 1
+	for i := len(shape) - 1; i >= 0; i-- {
+		s[i] = n
+		n *= shape[i]
+	}
+	return s
+}

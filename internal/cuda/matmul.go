@@ -1,0 +1,167 @@
+//go:build linux && (amd64 || arm64) && !nocuda
+
+package cuda
+
+import (
+	"sync/atomic"
+
+	"github.com/locusml/locus/dtype"
+	"github.com/locusml/locus/internal/backend"
+	"github.com/locusml/locus/internal/op"
+)
+
+func init() { runners[op.MatMul] = (*Device).runMatMul }
+
+var tf32 atomic.Bool
+
+// SetTF32 lets products and convolutions of float32 use TF32: faster on the
+// matrix units, with the 10 bits of mantissa of half precision. It is off
+// unless the program asks for it.
+func SetTF32(on bool) { tf32.Store(on) }
+
+// TF32 reports whether float32 products may use TF32.
+func TF32() bool { return tf32.Load() }
+
+// matrix is an operand of a product as GEMMs want it: row-major, perhaps
+// transposed, with a leading dimension and a step from one of a batch to the next.
+type matrix struct {
+	addr  uintptr
+	ld    int
+	step  int
+	trans bool
+}
+
+// product is c = a·b, batch times: a is m×k, b k×n, c contiguous.
+type product struct {
+	m, n, k, batch int
+	a, b           matrix
+	c              uintptr
+}
+
+func (d *Device) runMatMul(c *backend.Call) error {
+	a, b := c.In[0], c.In[1]
+	r := len(a.Shape)
+	m, k, n := a.Shape[r-2], a.Shape[r-1], b.Shape[r-1]
+	t := c.Out.DType
+	if k == 0 {
+		return d.fill(c.Out.Block.Addr, t, 0, c.Out.Elements())
+	}
+	// A matrix without a unit stride is copied first; so is one whose batch axes do not
+	// make a single step, if it is the inner ones that do not.
+	var err error
+	room := 0
+	for _, v := range []*backend.View{&a, &b} {
+		if !matrixLike(v) {
+			room += (v.Elements()*t.Size() + 255) &^ 255
+		}
+	}
+	if room > 0 {
+		var work uintptr
+		if work, err = d.workspace(room); err != nil {
+			return err
+		}
+		for _, v := range []*backend.View{&a, &b} {
+			if !matrixLike(v) {
+				if *v, err = d.contiguous(v, work); err != nil {
+					return err
+				}
+				work += uintptr((v.Elements()*t.Size() + 255) &^ 255)
+			}
+		}
+	}
+	g := product{m: m, n: n, k: k, batch: 1, c: c.Out.Block.Addr}
+	batch := a.Shape[:r-2]
+	// The inner batch axes that have one step in both operands go into one call.
+	inner := len(batch)
+	for inner > 0 {
+		i := inner - 1
+		if batch[i] == 1 {
+			inner--
+			continue
+		}
+		if g.batch == 1 {
+			g.a.step, g.b.step = a.Strides[i], b.Strides[i]
+		} else if a.Strides[i] != g.a.step*g.batch || b.Strides[i] != g.b.step*g.batch {
+			break
+		}
+		g.batch *= batch[i]
+		inner--
+	}
+	outer := batch[:inner]
+	each := g.batch * m * n * t.Size()
+	for o := range op.Elements(outer) {
+		offA, offB := a.Offset, b.Offset
+		for i, rest := inner-1, o; i >= 0; i-- {
+			offA += rest % outer[i] * a.Strides[i]
+			offB += rest % outer[i] * b.Strides[i]
+			rest /= outer[i]
+		}
+		g.a.set(&a, offA)
+		g.b.set(&b, offB)
+		if err := d.gemm(t, &g); err != nil {
+			return err
+		}
+		g.c += uintptr(each)
+	}
+	return nil
+}
+
+// matrixLike reports whether a GEMM can read the last two axes in place.
+func matrixLike(v *backend.View) bool {
+	r := len(v.Shape)
+	rows, cols := v.Shape[r-2], v.Shape[r-1]
+	rs, cs := v.Strides[r-2], v.Strides[r-1]
+	for i, s := range v.Strides[:r-2] {
+		if s < 0 && v.Shape[i] > 1 {
+			return false
+		}
+	}
+	return (cs == 1 || cols == 1) && (rs >= cols || rows == 1) || (rs == 1 || rows == 1) && (cs >= rows || cols == 1)
+}
+
+func (x *matrix) set(v *backend.View, offset int) {
+	r := len(v.Shape)
+	rows, cols := v.Shape[r-2], v.Shape[r-1]
+	rs, cs := v.Strides[r-2], v.Strides[r-1]
+	x.addr = v.Block.Addr + uintptr(offset*v.DType.Size())
+	if (cs == 1 || cols == 1) && (rs >= cols || rows == 1) {
+		x.trans, x.ld = false, max(rs, cols)
+		if rows == 1 {
+			x.ld = cols
+		}
+		return
+	}
+	x.trans, x.ld = true, max(cs, rows)
+	if cols == 1 {
+		x.ld = rows
+	}
+}
+
+// contiguous queues a copy of v to addr and gives the view of it.
+func (d *Device) contiguous(v *backend.View, to uintptr) (backend.View, error) {
+	out := backend.View{Block: blockAt(to), Shape: v.Shape, Strides: op.Strides(v.Shape), DType: v.DType}
+	return out, d.copyView(v, to)
+}
+
+// copyView queues a copy of v's elements, in order, to addr.
+func (d *Device) copyView(v *backend.View, to uintptr) error {
+	k, err := d.kernel("unary", "copy_"+sizeName(v.DType))
+	if err != nil {
+		return err
+	}
+	n, w := v.Elements(), lanes(v.DType)
+	p := paramsOf[elementwise](d)
+	p.out, p.n = to, uint64(n)
+	p.fill([]backend.View{*v}, w)
+	return d.launch(k, ceil(n, blockThreads*w), 1, 1, blockThreads, 0)
+}
+
+// gemm queues a product, by cuBLAS if it is there.
+func (d *Device) gemm(t dtype.DType, g *product) error {
+	if t.IsFloat() {
+		if b := d.cublas(); b != nil {
+			return b.gemm(d, t, g)
+		}
+	}
+	return d.ownGemm(t, g)
+}

@@ -1,0 +1,175 @@
+//go:build linux && (amd64 || arm64) && !nocuda
+
+package cuda
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"sync"
+	"unsafe"
+
+	"github.com/locusml/locus/internal/cuda/kernels"
+)
+
+// kernel is a function on a card.
+type kernel struct {
+	name   string
+	handle uintptr
+	shared int // bytes of dynamic shared memory it has been allowed
+}
+
+// library of PTX: where each kernel's text is. The driver compiles what it is
+// given as a whole, so each kernel is loaded as a module of its own, made of the
+// file's declarations and the kernel: what a program does not use costs it nothing.
+type ptxFile struct {
+	shared  string            // header and declarations
+	kernels map[string]string // by name
+}
+
+var ptxFiles struct {
+	sync.Mutex
+	m map[string]*ptxFile
+}
+
+func ptxFileOf(name string) (*ptxFile, error) {
+	ptxFiles.Lock()
+	defer ptxFiles.Unlock()
+	if f := ptxFiles.m[name]; f != nil {
+		return f, nil
+	}
+	text, err := kernels.PTX(name)
+	if err != nil {
+		return nil, err
+	}
+	if ptxFiles.m == nil {
+		ptxFiles.m = map[string]*ptxFile{}
+	}
+	f := splitPTX(text)
+	ptxFiles.m[name] = f
+	return f, nil
+}
+
+var entry = regexp.MustCompile(`(?m)^\.visible \.entry (\w+)\(`)
+
+// splitPTX takes a file apart. The compiler writes each kernel from its
+// .visible line to a closing brace at the start of a line.
+func splitPTX(text string) *ptxFile {
+	f := &ptxFile{kernels: map[string]string{}}
+	var shared strings.Builder
+	last := 0
+	for _, m := range entry.FindAllStringSubmatchIndex(text, -1) {
+		shared.WriteString(text[last:m[0]])
+		end := m[0] + strings.Index(text[m[0]:], "\n}\n") + len("\n}\n")
+		f.kernels[text[m[2]:m[3]]] = text[m[0]:end]
+		last = end
+	}
+	shared.WriteString(text[last:])
+	f.shared = shared.String()
+	return f
+}
+
+// source gives a module that holds one kernel.
+func source(file, name string) (string, error) {
+	f, err := ptxFileOf(file)
+	if err != nil {
+		return "", err
+	}
+	if f.kernels[name] == "" {
+		return "", fmt.Errorf("there is no kernel %s in %s.ptx", name, file)
+	}
+	return f.shared + f.kernels[name], nil
+}
+
+const (
+	jitErrorLog     = 5
+	jitErrorLogSize = 6
+	funcMaxShared   = 8
+	funcCarveout    = 9
+)
+
+// kernel gives a function by file and name, loading it at first use. Between
+// begin and end.
+func (d *Device) kernel(file, name string) (*kernel, error) {
+	c := d.card
+	c.mu.Lock()
+	k := c.kernels[name]
+	c.mu.Unlock()
+	if k != nil {
+		return k, nil
+	}
+	text, err := source(file, name)
+	if err != nil {
+		return nil, err
+	}
+	var module uintptr
+	log := make([]byte, 4096)
+	options := []int32{jitErrorLog, jitErrorLogSize}
+	values := []uintptr{uintptr(unsafe.Pointer(&log[0])), uintptr(len(log))}
+	if err := d.result("cuModuleLoadDataEx", c.drv.ModuleLoadDataEx(&module, cBytes(text), 2, &options[0], &values[0])); err != nil {
+		return nil, fmt.Errorf("loading kernel %s: %w %s", name, err, strings.TrimRight(string(log), "\x00"))
+	}
+	k = &kernel{name: name}
+	if err := d.result("cuModuleGetFunction", c.drv.ModuleGetFunction(&k.handle, module, cBytes(name))); err != nil {
+		return nil, fmt.Errorf("loading kernel %s: %w", name, err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if other := c.kernels[name]; other != nil {
+		return other, nil
+	}
+	c.kernels[name] = k
+	return k, nil
+}
+
+// allow raises the kernel's limit of dynamic shared memory.
+func (d *Device) allow(k *kernel, shared int) error {
+	if shared <= 48<<10 || shared <= k.shared {
+		return nil
+	}
+	if err := d.result("cuFuncSetAttribute", d.card.drv.FuncSetAttribute(k.handle, funcMaxShared, int32(shared))); err != nil {
+		return err
+	}
+	k.shared = shared
+	return nil
+}
+
+// launch queues k with the parameters that lie in d.params.
+func (d *Device) launch(k *kernel, gridX, gridY, gridZ, block, shared int) error {
+	if err := d.allow(k, shared); err != nil {
+		return err
+	}
+	c := &d.c
+	c.fn = d.card.drv.launchKernel
+	c.a[0] = k.handle
+	c.a[1], c.a[2], c.a[3] = uintptr(gridX), uintptr(gridY), uintptr(gridZ)
+	c.a[4], c.a[5], c.a[6] = uintptr(block), 1, 1
+	c.a[7], c.a[8], c.a[9], c.a[10] = uintptr(shared), d.stream, uintptr(unsafe.Pointer(&d.args)), 0
+	if r := Result(c.do()); r != success {
+		return d.launchFailed(k, r)
+	}
+	return nil
+}
+
+func (d *Device) launchFailed(k *kernel, r Result) error {
+	return fmt.Errorf("kernel %s: %w", k.name, d.result("cuLaunchKernel", r))
+}
+
+// paramsOf gives the device's parameter block as a kernel's structure.
+func paramsOf[P any](d *Device) *P {
+	var p P
+	if unsafe.Sizeof(p) > unsafe.Sizeof(d.params) {
+		panic("cuda: parameters too large")
+	}
+	return (*P)(unsafe.Pointer(&d.params))
+}
+
+// run launches a kernel by name with parameters p.
+func runKernel[P any](d *Device, file, name string, p *P, gridX, gridY, gridZ, block, shared int) error {
+	k, err := d.kernel(file, name)
+	if err != nil {
+		return err
+	}
+	*paramsOf[P](d) = *p
+	return d.launch(k, gridX, gridY, gridZ, block, shared)
+}
