@@ -126,6 +126,9 @@ func (s *suite) testOps(t *testing.T) {
 				t.Run(d.String(), func(t *testing.T) {
 					failed := 0
 					for _, c := range sample.Of(def.ID, d) {
+						if thinned(c) {
+							continue
+						}
 						s.cases.Add(1)
 						if err := s.try(s.dev, s.pool, c); err != nil {
 							s.failed.Add(1)
@@ -141,6 +144,16 @@ func (s *suite) testOps(t *testing.T) {
 			}
 		})
 	}
+}
+
+// thinned reports whether the sample is left out to save time, as most are under
+// the race detector.
+func thinned(c sample.Sample) bool {
+	every := thinning
+	if c.Big {
+		every = 1 + thinning/4
+	}
+	return (c.Index+int(c.Op))%every != 0
 }
 
 // filler is what results hold before a kernel writes them, and guard how much
@@ -214,7 +227,7 @@ func (s *suite) try(dev backend.Device, pool *memory.Pool, c sample.Sample) erro
 
 func (s *suite) testRandom(t *testing.T) {
 	failed := 0
-	for i := range *randomCases {
+	for i := range *randomCases / thinning {
 		c, ok := randomSample(*randomSeed, i)
 		if !ok || !s.dev.Supports(c.Op, c.DType) {
 			continue

@@ -83,12 +83,34 @@ func NumSpecials(d dtype.DType) int {
 // repeat, which saves time and is no multiple of anything.
 const period = 4999
 
-// float gives element i of n of an operand with key.
-func (v Domain) float(d dtype.DType, key uint64, i, n int) float64 {
-	if v == Distinct {
-		return 0.25 * float64(shuffled(key, i, n)-n/2)
+// numbers are what the values of one operand of n elements are made from.
+type numbers struct {
+	words       []uint64
+	step, shift int // of the permutation i -> (i·step + shift) mod n
+	n           int
+}
+
+func newNumbers(key uint64, n int) *numbers {
+	g := &numbers{words: make([]uint64, min(n, period)), n: n, step: int(key%1009) + n/2, shift: int(key >> 32 % 1000)}
+	for i := 0; i < len(g.words); i += 2 { // as random.Word64, a block at a time
+		c := random.Philox(key, uint64(i/2))
+		g.words[i] = uint64(c[0]) | uint64(c[1])<<32
+		if i+1 < len(g.words) {
+			g.words[i+1] = uint64(c[2]) | uint64(c[3])<<32
+		}
 	}
-	w := random.Word64(key, uint64(i%period))
+	for n > 0 && gcd(g.step, n) != 1 {
+		g.step++
+	}
+	return g
+}
+
+func (g *numbers) word(i int) uint64  { return g.words[i%period] }
+func (g *numbers) shuffled(i int) int { return (i*g.step + g.shift) % g.n }
+
+// float gives element i of an operand.
+func (v Domain) float(d dtype.DType, g *numbers, i int) float64 {
+	w := g.word(i)
 	u := random.Uniform64(w)
 	sign := float64(1)
 	if w&1 == 1 {
@@ -109,6 +131,8 @@ func (v Domain) float(d dtype.DType, key uint64, i, n int) float64 {
 		return 0.8 + 0.4*u
 	case OffGrid: // a quarter after a multiple of one half, give or take an eighth
 		return math.Floor(12*u)/2 - 3 + 0.25 + 0.25*(math.Mod(12*u, 1)-0.5)
+	case Distinct:
+		return 0.25 * float64(g.shuffled(i)-g.n/2)
 	case Halves:
 		return math.Floor(17*u)/2 - 4
 	case Few:
@@ -145,9 +169,9 @@ func (v Domain) float(d dtype.DType, key uint64, i, n int) float64 {
 	return 6*u - 3
 }
 
-// integer gives element i of n of an operand of an integer type or of bools.
-func (v Domain) integer(d dtype.DType, key uint64, i, n, limit int) int64 {
-	w := random.Word64(key, uint64(i%period))
+// integer gives element i of an operand of an integer type or of bools.
+func (v Domain) integer(d dtype.DType, g *numbers, i, limit int) int64 {
+	w := g.word(i)
 	pick := func(n int64) int64 { return int64(random.Bounded(w, uint64(n))) }
 	if d == dtype.Bool {
 		return pick(2)
@@ -165,7 +189,7 @@ func (v Domain) integer(d dtype.DType, key uint64, i, n, limit int) int64 {
 	case Wide:
 		return wrap(d, int64(w))
 	case Distinct:
-		return wrap(d, int64(shuffled(key, i, n)))
+		return wrap(d, int64(g.shuffled(i)))
 	case Few, Halves:
 		if signed {
 			return pick(5) - 2
@@ -195,16 +219,6 @@ func wrap(d dtype.DType, x int64) int64 {
 		return int64(int32(x))
 	}
 	return x
-}
-
-// shuffled gives the place of i in a permutation of 0 … n-1 that is easy to
-// compute: a step that is coprime to n.
-func shuffled(key uint64, i, n int) int {
-	step := int(key%1009) + n/2
-	for gcd(step, n) != 1 {
-		step++
-	}
-	return (i*step + int(key>>32%1000)) % n
 }
 
 func gcd(a, b int) int {

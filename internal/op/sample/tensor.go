@@ -28,6 +28,7 @@ func (o Operand) Tensor(key uint64) Tensor {
 	strides, offset, size := o.Layout.place(o.Shape, key)
 	t := Tensor{DType: o.DType, Shape: o.Shape, Strides: strides, Offset: offset}
 	n := op.Elements(o.Shape)
+	g := newNumbers(key, n)
 	mem := make([]byte, size*o.DType.Size())
 	for i := range size {
 		poison(o.DType, mem, i)
@@ -52,9 +53,9 @@ func (o Operand) Tensor(key uint64) Tensor {
 			written[p] = i
 		}
 		if t.Floats != nil {
-			t.Floats[i] = PutFloat(o.DType, mem, p, o.Domain.float(o.DType, key, i, n))
+			t.Floats[i] = PutFloat(o.DType, mem, p, o.Domain.float(o.DType, g, i))
 		} else {
-			t.Ints[i] = o.Domain.integer(o.DType, key, i, n, o.Limit)
+			t.Ints[i] = o.Domain.integer(o.DType, g, i, o.Limit)
 			PutInt(o.DType, mem, p, t.Ints[i])
 		}
 	})
