@@ -15,6 +15,7 @@ type fn struct {
 	types string // "F32", "F64", or both; "" for names that carry no suffix
 	asm   string // types with assembly
 	go_   string // the plain Go function
+	small string // bound on |a| for the assembly; beyond it plain Go takes over
 	emit  func(v *vk)
 }
 
@@ -27,31 +28,32 @@ type class struct {
 	call           string // arguments to the assembly
 	goCall         string
 	empty          string // what to return when there is nothing to do
+	blocks         bool   // the assembly takes whole blocks of 16 elements
 }
 
 var classes = map[string]class{
-	"unary":     {"dst, a []T", "", "dst", "a", "dst, a *T, n int", "&dst[0], &a[0], n", "dst, a", ""},
-	"binary":    {"dst, a, b []T", "", "dst", "a,b", "dst, a, b *T, n int", "&dst[0], &a[0], &b[0], n", "dst, a, b", ""},
-	"scalar":    {"dst, a []T, s T", "", "dst", "a", "dst, a *T, s T, n int", "&dst[0], &a[0], s, n", "dst, a, s", ""},
-	"scalar2":   {"dst, a []T, s, t T", "", "dst", "a", "dst, a *T, s, t T, n int", "&dst[0], &a[0], s, t, n", "dst, a, s, t", ""},
-	"axpy":      {"dst []T, s T, x []T", "", "dst", "x", "dst, a *T, s T, n int", "&dst[0], &x[0], s, n", "dst, s, x", ""},
-	"ternary":   {"dst, a, b, c []T", "", "dst", "a,b,c", "dst, a, b, c *T, n int", "&dst[0], &a[0], &b[0], &c[0], n", "dst, a, b, c", ""},
-	"compare":   {"dst []uint8, a, b []T", "", "dst", "a,b", "dst *uint8, a, b *T, n int", "&dst[0], &a[0], &b[0], n", "dst, a, b", ""},
-	"compareS":  {"dst []uint8, a []T, s T", "", "dst", "a", "dst *uint8, a *T, s T, n int", "&dst[0], &a[0], s, n", "dst, a, s", ""},
-	"select":    {"dst []T, mask []uint8, a, b []T", "", "dst", "mask,a,b", "dst *T, mask *uint8, a, b *T, n int", "&dst[0], &mask[0], &a[0], &b[0], n", "dst, mask, a, b", ""},
-	"reduce":    {"a []T", "float64", "a", "", "a *T, n int", "&a[0], n", "a", "return 0"},
-	"reduce2":   {"a []T", "(sum, sumsq float64)", "a", "", "a *T, n int", "&a[0], n", "a", "return 0, 0"},
-	"reduceS64": {"a []T, mean float64", "float64", "a", "", "a *T, s float64, n int", "&a[0], mean, n", "a, mean", "return 0"},
-	"dot":       {"a, b []T", "float64", "a", "b", "a, b *T, n int", "&a[0], &b[0], n", "a, b", "return 0"},
-	"reduceMax": {"a []T", "T", "a", "", "a *T, n int", "&a[0], n", "a", "return T(math.Inf(-1))"},
-	"reduceMin": {"a []T", "T", "a", "", "a *T, n int", "&a[0], n", "a", "return T(math.Inf(1))"},
-	"sumExp":    {"a []T, m T", "float64", "a", "", "a *T, s T, n int", "&a[0], m, n", "a, m", "return 0"},
-	"expSub":    {"dst, a []T, m T", "float64", "dst", "a", "dst, a *T, s T, n int", "&dst[0], &a[0], m, n", "dst, a, m", "return 0"},
-	"from16":    {"dst []float32, a []uint16", "", "dst", "a", "dst *float32, a *uint16, n int", "&dst[0], &a[0], n", "dst, a", ""},
-	"to16":      {"dst []uint16, a []float32", "", "dst", "a", "dst *uint16, a *float32, n int", "&dst[0], &a[0], n", "dst, a", ""},
-	"from8":     {"dst []float32, a []uint8", "", "dst", "a", "dst *float32, a *uint8, n int", "&dst[0], &a[0], n", "dst, a", ""},
-	"from32":    {"dst []float32, a []int32", "", "dst", "a", "dst *float32, a *int32, n int", "&dst[0], &a[0], n", "dst, a", ""},
-	"from64":    {"dst []float32, a []int64", "", "dst", "a", "dst *float32, a *int64, n int", "&dst[0], &a[0], n", "dst, a", ""},
+	"unary":     {"dst, a []T", "", "dst", "a", "dst, a *T, n int", "&dst[0], &a[0], n", "dst, a", "", false},
+	"binary":    {"dst, a, b []T", "", "dst", "a,b", "dst, a, b *T, n int", "&dst[0], &a[0], &b[0], n", "dst, a, b", "", false},
+	"scalar":    {"dst, a []T, s T", "", "dst", "a", "dst, a *T, s T, n int", "&dst[0], &a[0], s, n", "dst, a, s", "", false},
+	"scalar2":   {"dst, a []T, s, t T", "", "dst", "a", "dst, a *T, s, t T, n int", "&dst[0], &a[0], s, t, n", "dst, a, s, t", "", false},
+	"axpy":      {"dst []T, s T, x []T", "", "dst", "x", "dst, a *T, s T, n int", "&dst[0], &x[0], s, n", "dst, s, x", "", false},
+	"ternary":   {"dst, a, b, c []T", "", "dst", "a,b,c", "dst, a, b, c *T, n int", "&dst[0], &a[0], &b[0], &c[0], n", "dst, a, b, c", "", false},
+	"compare":   {"dst []uint8, a, b []T", "", "dst", "a,b", "dst *uint8, a, b *T, n int", "&dst[0], &a[0], &b[0], n", "dst, a, b", "", true},
+	"compareS":  {"dst []uint8, a []T, s T", "", "dst", "a", "dst *uint8, a *T, s T, n int", "&dst[0], &a[0], s, n", "dst, a, s", "", true},
+	"select":    {"dst []T, mask []uint8, a, b []T", "", "dst", "mask,a,b", "dst *T, mask *uint8, a, b *T, n int", "&dst[0], &mask[0], &a[0], &b[0], n", "dst, mask, a, b", "", true},
+	"reduce":    {"a []T", "float64", "a", "", "a *T, n int", "&a[0], n", "a", "return 0", false},
+	"reduce2":   {"a []T", "(sum, sumsq float64)", "a", "", "a *T, n int", "&a[0], n", "a", "return 0, 0", false},
+	"reduceS64": {"a []T, mean float64", "float64", "a", "", "a *T, s float64, n int", "&a[0], mean, n", "a, mean", "return 0", false},
+	"dot":       {"a, b []T", "float64", "a", "b", "a, b *T, n int", "&a[0], &b[0], n", "a, b", "return 0", false},
+	"reduceMax": {"a []T", "T", "a", "", "a *T, n int", "&a[0], n", "a", "return T(math.Inf(-1))", false},
+	"reduceMin": {"a []T", "T", "a", "", "a *T, n int", "&a[0], n", "a", "return T(math.Inf(1))", false},
+	"sumExp":    {"a []T, m T", "float64", "a", "", "a *T, s T, n int", "&a[0], m, n", "a, m", "return 0", false},
+	"expSub":    {"dst, a []T, m T", "float64", "dst", "a", "dst, a *T, s T, n int", "&dst[0], &a[0], m, n", "dst, a, m", "return 0", false},
+	"from16":    {"dst []float32, a []uint16", "", "dst", "a", "dst *float32, a *uint16, n int", "&dst[0], &a[0], n", "dst, a", "", true},
+	"to16":      {"dst []uint16, a []float32", "", "dst", "a", "dst *uint16, a *float32, n int", "&dst[0], &a[0], n", "dst, a", "", true},
+	"from8":     {"dst []float32, a []uint8", "", "dst", "a", "dst *float32, a *uint8, n int", "&dst[0], &a[0], n", "dst, a", "", true},
+	"from32":    {"dst []float32, a []int32", "", "dst", "a", "dst *float32, a *int32, n int", "&dst[0], &a[0], n", "dst, a", "", true},
+	"from64":    {"dst []float32, a []int64", "", "dst", "a", "dst *float32, a *int64, n int", "&dst[0], &a[0], n", "dst, a", "", true},
 }
 
 func goType(t string) string {
@@ -140,7 +142,19 @@ func vecDispatch() []byte {
 			if c.result != "" {
 				ret = "return "
 			}
-			if f.hasAsm(t) {
+			switch {
+			case f.hasAsm(t) && f.small != "":
+				fmt.Fprintf(&w, "if level != Generic {\nbounded(dst, a, %s, %s, %s, %s)\nreturn\n}\n", f.small, f.asmName(t, "AVX512"), f.asmName(t, "AVX2"), f.go_+"["+goType(t)+"]")
+			case f.hasAsm(t) && c.blocks:
+				fmt.Fprintf(&w, "if m := n &^ 15; m > 0 && level != Generic {\n")
+				call := strings.TrimSuffix(c.call, "n") + "m"
+				fmt.Fprintf(&w, "if level == AVX512 {\n%s(%s)\n} else {\n%s(%s)\n}\n", f.asmName(t, "AVX512"), call, f.asmName(t, "AVX2"), call)
+				fmt.Fprintf(&w, "if m == n {\nreturn\n}\n")
+				for _, o := range strings.Split(c.length+","+c.others, ",") {
+					fmt.Fprintf(&w, "%s = %s[m:]\n", o, o)
+				}
+				fmt.Fprintf(&w, "}\n")
+			case f.hasAsm(t):
 				fmt.Fprintf(&w, "switch level {\n")
 				for _, l := range []string{"AVX512", "AVX2"} {
 					fmt.Fprintf(&w, "case %s:\n%s%s(%s)\n", l, ret, f.asmName(t, l), c.call)

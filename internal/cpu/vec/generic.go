@@ -116,14 +116,37 @@ func fmaGo[T float](dst, a, b, c []T) {
 	}
 }
 
-// fma1 multiplies and adds with one rounding, as the vector code does. For
-// float32 the product is exact in float64, which leaves a double rounding that
-// differs from a true fused result in very rare cases.
+// fma1 multiplies and adds with one rounding, as the vector code does.
 func fma1[T float](a, b, c T) T {
 	if _, ok := any(a).(float32); ok {
-		return T(float64(a)*float64(b) + float64(c))
+		return T(fma32(float64(a), float64(b), float64(c)))
 	}
 	return T(math.FMA(float64(a), float64(b), float64(c)))
+}
+
+// fma32 computes in float64, where the product of two float32 is exact. If
+// the rounded sum then lies halfway between two float32 it is moved to the side
+// of the exact sum, so that the second rounding goes the right way.
+func fma32(a, b, c float64) float32 {
+	p := a * b
+	s := p + c
+	u := math.Float64bits(s)
+	if u&0x1fffffff != 0x10000000 || u>>52&0x7ff == 0x7ff || s-p == c && s-c == p {
+		return float32(s)
+	}
+	neg := u>>63 != 0
+	var err float64
+	if neg == (c > p) {
+		err = p - s + c
+	} else {
+		err = c - s + p
+	}
+	if neg == (err < 0) {
+		u++
+	} else {
+		u--
+	}
+	return float32(math.Float64frombits(u))
 }
 
 func negGo[T float](dst, a []T) {

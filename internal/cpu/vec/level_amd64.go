@@ -20,3 +20,10 @@ func detect() Level {
 // hasF16C asks CPUID for the half-precision conversions, which x/sys/cpu does
 // not report.
 func hasF16C() bool
+
+// tailMask is 8 words of ones and 8 of zeros: from 4*n bytes before its middle
+// begins a mask of n 32-bit lanes.
+var tailMask = [16]uint32{
+	0: ^uint32(0), 1: ^uint32(0), 2: ^uint32(0), 3: ^uint32(0),
+	4: ^uint32(0), 5: ^uint32(0), 6: ^uint32(0), 7: ^uint32(0),
+}

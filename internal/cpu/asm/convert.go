@@ -1,0 +1,72 @@
+package main
+
+import . "github.com/mmcloughlin/avo/operand"
+
+func emitF16ToF32(v *vk) {
+	v.blocks("dst a", func(at func(string, int, int) Mem) {
+		for o := 0; o < 16; o += v.lanes() {
+			d := v.reg()
+			v.ctx.VCVTPH2PS(at("a", 2, o), d)
+			v.ctx.VMOVUPS(d, at("dst", 4, o))
+		}
+	})
+}
+
+func emitF32ToF16(v *vk) {
+	v.blocks("dst a", func(at func(string, int, int) Mem) {
+		for o := 0; o < 16; o += v.lanes() {
+			v.ctx.VCVTPS2PH(Imm(0), v.load(at("a", 4, o)), at("dst", 2, o))
+		}
+	})
+}
+
+func emitBF16ToF32(v *vk) {
+	v.blocks("dst a", func(at func(string, int, int) Mem) {
+		for o := 0; o < 16; o += v.lanes() {
+			d := v.reg()
+			v.ctx.VPMOVZXWD(at("a", 2, o), d)
+			v.ctx.VMOVUPS(v.shl(d, 16), at("dst", 4, o))
+		}
+	})
+}
+
+func emitF32ToBF16(v *vk) {
+	ctx := v.ctx
+	v.blocks("dst a", func(at func(string, int, int) Mem) {
+		var out []V
+		for o := 0; o < 16; o += v.lanes() {
+			x := v.load(at("a", 4, o))
+			top := v.shr(x, 16)
+			odd := v.and(top, v.ci(1))
+			r := v.shr(v.iadd(v.iadd(x, v.ci(0x7fff)), odd), 16)
+			nan := v.or(top, v.ci(0x40))
+			out = append(out, v.blend(v.cmp(unord, x, x), nan, r))
+		}
+		if v.wide() {
+			ctx.VPMOVDW(out[0], at("dst", 2, 0))
+			return
+		}
+		d := ctx.YMM()
+		ctx.VPACKUSDW(out[1], out[0], d)
+		ctx.VPERMQ(Imm(0xd8), d, d)
+		ctx.VMOVDQU(d, at("dst", 2, 0))
+	})
+}
+
+func emitU8ToF32(v *vk) {
+	v.blocks("dst a", func(at func(string, int, int) Mem) {
+		for o := 0; o < 16; o += v.lanes() {
+			d := v.reg()
+			v.ctx.VPMOVZXBD(at("a", 1, o), d)
+			v.ctx.VMOVUPS(v.fromInt32(d), at("dst", 4, o))
+		}
+	})
+}
+
+func emitI32ToF32(v *vk) {
+	v.blocks("dst a", func(at func(string, int, int) Mem) {
+		for o := 0; o < 16; o += v.lanes() {
+			v.ctx.VMOVUPS(v.fromInt32(at("a", 4, o)), at("dst", 4, o))
+		}
+	})
+}

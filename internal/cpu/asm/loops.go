@@ -1,0 +1,360 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+// vecKernels emits every function of the table that has assembly.
+func vecKernels(ctx *build.Context, bits int) {
+	consts := map[string]Mem{}
+	for _, f := range table {
+		for _, t := range f.typesList() {
+			if !f.hasAsm(t) {
+				continue
+			}
+			v := &vk{ctx: ctx, bits: bits, double: t == "F64", fn: f, consts: consts}
+			c := classes[f.class]
+			ctx.Function(f.asmName(t, v.level()))
+			ctx.Attributes(build.NOSPLIT)
+			ctx.Pragma("noescape")
+			ctx.Doc(f.asmName(t, v.level()) + " is " + f.name + t + " for n > 0.")
+			ctx.SignatureExpr("func(" + subst(c.asmParams, t) + ") " + asmResult(c.result, t))
+			f.emit(v)
+			ctx.VZEROUPPER()
+			ctx.RET()
+		}
+	}
+}
+
+func asmResult(r, t string) string { return subst(r, t) }
+
+// ptr loads a pointer or integer parameter.
+func (v *vk) ptr(name string) reg.GPVirtual {
+	p := v.ctx.GP64()
+	v.ctx.Load(v.ctx.Param(name), p)
+	return p
+}
+
+// scalar broadcasts a floating-point parameter.
+func (v *vk) scalar(name string) V {
+	d := v.reg()
+	b, err := v.ctx.Param(name).Resolve()
+	if err != nil {
+		panic(err)
+	}
+	if v.double {
+		v.ctx.VBROADCASTSD(b.Addr, d)
+	} else {
+		v.ctx.VBROADCASTSS(b.Addr, d)
+	}
+	return d
+}
+
+// tailMask makes the mask of the first n lanes, n in a register.
+func (v *vk) tailMask(n reg.GPVirtual) M {
+	ctx := v.ctx
+	if v.wide() {
+		ctx.MOVQ(n, reg.RCX)
+		one := ctx.GP64()
+		ctx.MOVQ(U32(1), one)
+		ctx.SHLQ(reg.CL, one)
+		ctx.DECQ(one)
+		k := ctx.K()
+		ctx.KMOVW(one.As32(), k)
+		return k
+	}
+	p, t := ctx.GP64(), ctx.GP64()
+	ctx.LEAQ(Mem{Symbol: Symbol{Name: "·tailMask"}, Base: reg.StaticBase}, p)
+	ctx.MOVQ(n, t)
+	ctx.SHLQ(Imm(uint64(2+v.es()/8)), t)
+	ctx.SUBQ(t, p)
+	d := v.reg()
+	ctx.VMOVUPS(Mem{Base: p, Disp: 32}, d)
+	return d
+}
+
+// loadMasked reads the lanes of m that the mask names; the others are 0.
+func (v *vk) loadMasked(m Mem, k M) V {
+	d := v.reg()
+	if v.wide() {
+		v.ins(map[bool]string{false: "VMOVUPS_Z", true: "VMOVUPD_Z"}[v.double], m, k, d)
+	} else {
+		v.ins("VMASKMOVPS", m, k, d)
+	}
+	return d
+}
+
+// storeTail writes the first n lanes of x to p, without a masked store under
+// AVX2, where it is slow on AMD.
+func (v *vk) storeTail(x V, p reg.GPVirtual, n reg.GPVirtual, k M) {
+	ctx := v.ctx
+	if v.wide() {
+		v.ins("VMOVUPS", x, k, Mem{Base: p})
+		return
+	}
+	skip := v.label("half")
+	ctx.TESTQ(U32(uint32(16/v.es())), n)
+	ctx.JZ(LabelRef(skip))
+	ctx.VMOVUPS(x.AsX(), Mem{Base: p})
+	ctx.VEXTRACTF128(Imm(1), x, x.AsX())
+	ctx.ADDQ(Imm(16), p)
+	ctx.Label(skip)
+	if !v.double {
+		skip = v.label("quarter")
+		ctx.TESTQ(U32(2), n)
+		ctx.JZ(LabelRef(skip))
+		ctx.VMOVLPS(x.AsX(), Mem{Base: p})
+		ctx.VMOVHLPS(x.AsX(), x.AsX(), x.AsX())
+		ctx.ADDQ(Imm(8), p)
+		ctx.Label(skip)
+	}
+	skip = v.label("eighth")
+	ctx.TESTQ(U32(1), n)
+	ctx.JZ(LabelRef(skip))
+	if v.double {
+		ctx.VMOVSD(x.AsX(), Mem{Base: p})
+	} else {
+		ctx.VMOVSS(x.AsX(), Mem{Base: p})
+	}
+	ctx.Label(skip)
+}
+
+// elementwise emits dst[i] = body(inputs[i]...) with unroll vectors per turn.
+// Inputs are parameter names; all have the lanes' size. after, if not nil, is
+// given each result vector (masked to the valid lanes in the tail).
+func (v *vk) elementwise(inputs string, unroll int, body func(in ...Op) V, after func(r V)) {
+	ctx := v.ctx
+	names := strings.Fields(inputs)
+	store := !strings.HasPrefix(inputs, "-")
+	var dst reg.GPVirtual
+	if store {
+		dst = v.ptr("dst")
+	} else {
+		names = names[1:]
+	}
+	var src []reg.GPVirtual
+	for _, s := range names {
+		if s == "dst" {
+			src = append(src, dst)
+		} else {
+			src = append(src, v.ptr(s))
+		}
+	}
+	n := v.ptr("n")
+	i := ctx.GP64()
+	ctx.XORQ(i, i)
+	es, lanes := v.es(), v.lanes()
+	at := func(p reg.GPVirtual, u int) Mem {
+		return Mem{Base: p, Index: i, Scale: uint8(es), Disp: u * v.bits / 8}
+	}
+	turn := func(u int) {
+		// Loads come first so that the vectors of a turn overlap.
+		var ins [][]Op
+		for j := range u {
+			var in []Op
+			for q, p := range src {
+				if q == len(src)-1 && q > 0 {
+					in = append(in, at(p, j))
+				} else {
+					in = append(in, v.load(at(p, j)))
+				}
+			}
+			ins = append(ins, in)
+		}
+		var out []V
+		for j := range u {
+			out = append(out, body(ins[j]...))
+		}
+		for j := range u {
+			if store {
+				ctx.VMOVUPS(out[j], at(dst, j))
+			}
+			if after != nil {
+				after(out[j])
+			}
+		}
+		ctx.ADDQ(U32(uint32(u*lanes)), i)
+		ctx.SUBQ(U32(uint32(u*lanes)), n)
+	}
+	if unroll > 1 {
+		ctx.SUBQ(U32(uint32(unroll*lanes)), n)
+		ctx.JL(LabelRef("few"))
+		ctx.Label("many")
+		turn(unroll)
+		ctx.JGE(LabelRef("many"))
+		ctx.Label("few")
+		ctx.ADDQ(U32(uint32(unroll*lanes)), n)
+	}
+	ctx.SUBQ(U32(uint32(lanes)), n)
+	ctx.JL(LabelRef("tail"))
+	ctx.Label("one")
+	turn(1)
+	ctx.JGE(LabelRef("one"))
+	ctx.Label("tail")
+	ctx.ADDQ(U32(uint32(lanes)), n)
+	ctx.JZ(LabelRef("end"))
+	k := v.tailMask(n)
+	var in []Op
+	for _, p := range src {
+		in = append(in, v.loadMasked(at(p, 0), k))
+	}
+	r := body(in...)
+	if after != nil {
+		r = v.keep(k, r)
+		after(r)
+	}
+	if store {
+		p := ctx.GP64()
+		ctx.LEAQ(at(dst, 0), p)
+		v.storeTail(r, p, n, k)
+	}
+	ctx.Label("end")
+}
+
+// reduce emits a loop over the inputs with float64 accumulators for float32
+// data. body is given the inputs of one vector of float64 lanes and the number
+// of the accumulator set to use; mask, in the tail, tells the valid lanes
+// (nil if all are): lanes outside hold 0.
+func (v *vk) reduce(inputs string, unroll int, body func(set int, valid func(V) V, in ...Op)) {
+	ctx := v.ctx
+	var src []reg.GPVirtual
+	for _, s := range strings.Fields(inputs) {
+		src = append(src, v.ptr(s))
+	}
+	n := v.ptr("n")
+	i := ctx.GP64()
+	ctx.XORQ(i, i)
+	w := v.as(true)
+	lanes := w.lanes() // per accumulator
+	es := v.es()
+	step := unroll * lanes
+	all := func(x V) V { return x }
+	ctx.SUBQ(U32(uint32(step)), n)
+	ctx.JL(LabelRef("few"))
+	ctx.Label("many")
+	for u := range unroll {
+		var in []Op
+		for q, p := range src {
+			m := Mem{Base: p, Index: i, Scale: uint8(es), Disp: u * lanes * es}
+			switch {
+			case !v.double:
+				in = append(in, v.widen(m))
+			case q == len(src)-1 && q > 0:
+				in = append(in, m)
+			default:
+				in = append(in, v.load(m))
+			}
+		}
+		body(u, all, in...)
+	}
+	ctx.ADDQ(U32(uint32(step)), i)
+	ctx.SUBQ(U32(uint32(step)), n)
+	ctx.JGE(LabelRef("many"))
+	ctx.Label("few")
+	ctx.ADDQ(U32(uint32(step)), n)
+	ctx.JZ(LabelRef("end"))
+	// The rest, a masked vector of lanes at a time.
+	ctx.Label("rest")
+	left := ctx.GP64()
+	ctx.MOVQ(n, left)
+	lim := ctx.GP64()
+	ctx.MOVQ(U32(uint32(lanes)), lim)
+	ctx.CMPQ(left, lim)
+	ctx.CMOVQGT(lim, left)
+	k := w.tailMask(left)
+	var in []Op
+	for _, p := range src {
+		m := Mem{Base: p, Index: i, Scale: uint8(es)}
+		if v.double {
+			in = append(in, v.loadMasked(m, k))
+			continue
+		}
+		// Half a vector of float32, masked.
+		d := v.reg()
+		if v.wide() {
+			ctx.VMOVUPS_Z(m, k, d.AsY())
+			in = append(in, v.widen(d.AsY()))
+		} else {
+			kp, t := ctx.GP64(), ctx.GP64()
+			ctx.LEAQ(Mem{Symbol: Symbol{Name: "·tailMask"}, Base: reg.StaticBase}, kp)
+			ctx.MOVQ(left, t)
+			ctx.SHLQ(Imm(2), t)
+			ctx.SUBQ(t, kp)
+			km := v.reg()
+			ctx.VMOVUPS(Mem{Base: kp, Disp: 32}, km.AsX())
+			ctx.VMASKMOVPS(m, km.AsX(), d.AsX())
+			in = append(in, v.widen(d.AsX()))
+		}
+	}
+	body(0, func(x V) V { return w.keep(k, x) }, in...)
+	ctx.ADDQ(U32(uint32(lanes)), i)
+	ctx.SUBQ(U32(uint32(lanes)), n)
+	ctx.JG(LabelRef("rest"))
+	ctx.Label("end")
+}
+
+// total adds up accumulators and their lanes into the low lane, in a fixed
+// order.
+func (v *vk) total(acc []V) reg.VecVirtual {
+	w := v.as(true)
+	for len(acc) > 1 {
+		h := len(acc) / 2
+		for j := range h {
+			w.accAdd(acc[j], acc[j+h])
+		}
+		acc = acc[:h]
+	}
+	return v.fold(acc[0], true, func(d, s Op) { v.ctx.VADDPD(s, d, d) })
+}
+
+// fold combines the lanes of x (float64 if double) into its low lane.
+func (v *vk) fold(x V, double bool, op func(d, s Op)) V {
+	ctx := v.ctx
+	if v.wide() {
+		t := ctx.ZMM()
+		ctx.VEXTRACTF64X4(Imm(1), x, t.AsY())
+		op(x.AsY(), t.AsY())
+	}
+	t := ctx.YMM()
+	ctx.VEXTRACTF128(Imm(1), x.AsY(), t.AsX())
+	op(x.AsX(), t.AsX())
+	t = ctx.YMM()
+	ctx.VPERMILPD(Imm(1), x.AsX(), t.AsX())
+	op(x.AsX(), t.AsX())
+	if !double {
+		t = ctx.YMM()
+		ctx.VPERMILPS(Imm(1), x.AsX(), t.AsX())
+		op(x.AsX(), t.AsX())
+	}
+	return x
+}
+
+// blocks emits a loop over whole blocks of 16 elements (n is a multiple of
+// 16), for functions whose operands differ in size. at gives the address of
+// element off of the current block of a parameter with elements of size es.
+func (v *vk) blocks(params string, body func(at func(name string, es, off int) Mem)) {
+	ctx := v.ctx
+	ptrs := map[string]reg.GPVirtual{}
+	for _, s := range strings.Fields(params) {
+		ptrs[s] = v.ptr(s)
+	}
+	n := v.ptr("n")
+	i := ctx.GP64()
+	ctx.XORQ(i, i)
+	ctx.Label("block")
+	body(func(name string, es, off int) Mem {
+		p, ok := ptrs[name]
+		if !ok {
+			panic(fmt.Sprintf("no parameter %s", name))
+		}
+		return Mem{Base: p, Index: i, Scale: uint8(es), Disp: off * es}
+	})
+	ctx.ADDQ(Imm(16), i)
+	ctx.SUBQ(Imm(16), n)
+	ctx.JG(LabelRef("block"))
+}

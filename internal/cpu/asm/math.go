@@ -1,0 +1,358 @@
+package main
+
+import (
+	"math"
+
+	. "github.com/mmcloughlin/avo/operand"
+)
+
+// Elementary functions on float32 lanes. Each reduces its argument to a small
+// interval, evaluates a polynomial there with fused multiply-adds, and undoes
+// the reduction. Coefficients are minimax fits; the errors are measured over
+// all exponents by vec's tests.
+
+const (
+	log2e = 1.44269504
+	ln2Hi = 0.693145752 // 0x1.62e400p-1: products with |n| < 2^9 are exact
+	ln2Lo = 1.42860677e-6
+)
+
+// The fits of opGelu: P in powers of u, and erf(x/√2)/(2x) in powers of x².
+const geluSwitch = 0.6
+
+var (
+	geluPoly = []float64{-0.192691606904, 0.449828185907, 0.407731003675, -2.49500430938, 3.30975990497, -1.67732136163, 0.110029594717, -0.253071120766, 0.260115808584, 0.999337066167, -0.918919991922}
+	geluErf  = []float64{4.64299768659e-7, -9.00589221858e-6, 0.00011494494751, -0.00118704358638, 0.00997347763653, -0.066490371725, 0.398942280258}
+)
+
+// expReduce splits x = n*ln2 + r and returns r and n, as integer and float
+// lanes. lo, if any, is a correction to x.
+func (v *vk) expReduce(x V, lo Op) (r, j, n V) {
+	sum := x
+	if lo != nil {
+		sum = v.add(x, lo)
+	}
+	j = v.toInt32(v.mul(sum, v.c(log2e)))
+	n = v.fromInt32(j)
+	r = v.fnma(n, v.c(ln2Hi), x)
+	if lo != nil {
+		r = v.add(r, lo)
+	}
+	v.ins("VFNMADD231PS", v.c(ln2Lo), n, r)
+	return r, j, n
+}
+
+// expm1Poly is e^r - 1 for |r| <= ln2/2.
+func (v *vk) expm1Poly(r V) V {
+	q := v.poly(r, 1.37805939e-3, 8.37312452e-3, 4.16695364e-2, 1.66664720e-1, 4.99999851e-1)
+	return v.fma(v.mul(r, r), q, r)
+}
+
+// expPoly is e^r for |r| <= ln2/2.
+func (v *vk) expPoly(r V) V {
+	return v.poly(r, 1.37805939e-3, 8.37312452e-3, 4.16695364e-2, 1.66664720e-1, 4.99999851e-1, 1, 1)
+}
+
+// pow2 is 2^j for integer lanes -126 <= j <= 127, and beyond if a multiple of
+// 1<<23 added to the result brings the exponent back into range.
+func (v *vk) pow2(j V) V { return v.shl(v.iadd(j, v.ci(127)), 23) }
+
+// expScale returns the reduced argument r and powers of two s and t with
+// e^x = e^r*s*t, such that a product with s is exact and one with t rounds
+// once, to a denormal, zero or infinity where need be.
+func (v *vk) expScale(x V, lo Op) (r, s, t V) {
+	x = v.clampLo(v.clampHi(x, 89.5), -120)
+	r, j, _ := v.expReduce(x, lo)
+	h := v.sar32(j, 1)
+	return r, v.pow2(h), v.pow2(v.isub(j, h))
+}
+
+func (v *vk) exp(x V) V {
+	r, s, t := v.expScale(x, nil)
+	return v.mul(v.mul(v.expPoly(r), s), t)
+}
+
+// expNear is exp for |x| < 87.
+func (v *vk) expNear(x V) V {
+	r, j, _ := v.expReduce(x, nil)
+	return v.mul(v.expPoly(r), v.pow2(j))
+}
+
+func opExp(v *vk, x V) V { return v.exp(x) }
+
+func opExpm1(v *vk, x V) V {
+	y := v.clampLo(v.clampHi(x, 89), -18)
+	r, j, _ := v.expReduce(y, nil)
+	q := v.poly(r, 0.0001989098271, 0.001393364269, 0.008333310933, 0.04166646499, 0.1666666668, 0.5)
+	p := v.fma(v.mul(r, r), q, r) // e^r - 1
+	// 2^n*p + 2^n - 1, halved so that 2^n does not overflow.
+	h := v.pow2(v.isub(j, v.ci(1)))
+	e := v.fma(h, p, v.sub(h, v.c(0.5)))
+	e = v.add(e, e)
+	// Where x is tiny it is the result; this also keeps -0 and denormals.
+	return v.blend(v.cmp(lt, v.abs(x), v.c(0x1p-25)), x, e)
+}
+
+// logPoly is log(1+m) for m in [-1/3, 1/3].
+func (v *vk) logPoly(m V) V {
+	s := v.mul(m, m)
+	r := v.poly(s, -0.130310059, -0.121483512, -0.166846126, -0.249996200)
+	t := v.poly(s, 0.140869141, 0.139814854, 0.200120345)
+	r = v.fma(t, m, r)
+	r = v.horner(r, m, v.c(0.333331972))
+	r = v.horner(r, m, v.c(-0.5))
+	return v.fma(r, s, m)
+}
+
+func opLog(v *vk, x V) V {
+	// Bring denormals into the normal range.
+	tiny := v.cmp(lt, x, v.c(0x1p-126))
+	a := v.blend(tiny, v.mul(x, v.c(0x1p23)), x)
+	i := v.keep(tiny, v.copy(v.c(-23)))
+	e := v.and(v.isub(a, v.ci(0x3f2aaaab)), v.ci(-0x800000))
+	m := v.sub(v.isub(a, e), v.c(1))
+	i = v.fma(v.fromInt32(e), v.c(0x1p-23), i)
+	r := v.fma(i, v.c(math.Ln2), v.logPoly(m))
+	// Inf and NaN are their own logarithm, 0 has -Inf, below is NaN.
+	r = v.blend(v.cmp(nlt, x, v.c(math.Inf(1))), x, r)
+	r = v.blend(v.cmp(eq, x, v.zero()), v.c(math.Inf(-1)), r)
+	return v.blend(v.cmp(lt, x, v.zero()), v.c(math.NaN()), r)
+}
+
+func opLog1p(v *vk, x V) V {
+	u := v.add(x, v.c(1))
+	e := v.and(v.isub(u, v.ci(0x3f2aaaab)), v.ci(-0x800000))
+	// m = (1+x)*2^-e - 1, without the rounding of 1+x.
+	m := v.isub(x, e)
+	four := v.isub(v.c(4), e)
+	m = v.add(m, v.fma(four, v.c(0.25), v.c(-1)))
+	// x = 0 with e = 0 is exact; the scaled x is wrong only for x = 0 elsewhere.
+	i := v.mul(v.fromInt32(e), v.c(0x1p-23))
+	r := v.fma(i, v.c(math.Ln2), v.logPoly(m))
+	r = v.blend(v.cmp(nlt, x, v.c(math.Inf(1))), x, r)
+	r = v.blend(v.cmp(lt, v.abs(x), v.c(0x1p-25)), x, r)
+	r = v.blend(v.cmp(eq, x, v.c(-1)), v.c(math.Inf(-1)), r)
+	return v.blend(v.cmp(lt, x, v.c(-1)), v.c(math.NaN()), r)
+}
+
+func opTanh(v *vk, x V) V {
+	t := v.abs(x)
+	// From 0.55 on: 1 - 2/(e^2t + 1), whose error halves in the sum.
+	e := v.expNear(v.clampHi(v.add(t, t), 40))
+	big := v.sub(v.c(1), v.div(v.c(2), v.add(e, v.c(1))))
+	// Below: an odd polynomial.
+	s := v.mul(x, x)
+	p := v.poly(s, -0.006542541985, 0.02127274826, -0.05390334769, 0.1333308225, -0.3333333176)
+	p = v.mul(p, s)
+	small := v.fma(p, x, x)
+	return v.or(v.blend(v.cmp(lt, t, v.c(0.55)), small, big), v.sign(x))
+}
+
+// logistic is num/(1 + e^(z+lo)), computed as num*e/(1 + e) with e = e^-|z|
+// where z > 0, so that it does not overflow. num is multiplied into e before
+// that is rounded, and before the last scaling by a power of two, which keeps
+// the precision all the way down to the denormals.
+func (v *vk) logistic(num, z V, lo V) V {
+	pos := v.cmp(gt, z, v.zero())
+	if lo != nil { // the correction changes its sign with z
+		lo = v.xor(lo, v.keep(pos, v.copy(v.signMask())))
+	}
+	var l Op
+	if lo != nil {
+		l = lo
+	}
+	r, s, t := v.expScale(v.or(z, v.signMask()), l)
+	m := v.expm1Poly(r)
+	e := v.mul(v.mul(v.add(m, v.c(1)), s), t)
+	d := v.add(e, v.c(1))
+	n := v.blend(pos, v.mul(v.fma(num, m, num), s), num)
+	q := v.div(n, d)
+	// What d lost to rounding, dl, changes the quotient by dl/d of itself, d
+	// being between 1 and 2. (On the other side it matters less, and num may
+	// be infinite.)
+	dl := v.sub(e, v.sub(d, v.c(1)))
+	q = v.blend(pos, v.fnma(v.mul(dl, v.c(0.75)), q, q), q)
+	return v.mul(q, v.blend(pos, t, v.c(1)))
+}
+
+func opSigmoid(v *vk, x V) V { return v.logistic(v.copy(v.c(1)), v.neg(x), nil) }
+
+// opSilu bounds the numerator below so that -Inf ends at 0.
+func opSilu(v *vk, x V) V { return v.logistic(v.clampLo(x, -200), v.neg(x), nil) }
+
+func opErf(v *vk, x V) V {
+	t := v.abs(x)
+	s := v.mul(x, x)
+	small := v.poly(s, -5.96761703e-4, 4.99119423e-3, -2.67681349e-2, 1.12819925e-1, -3.76125336e-1, 1.28379166e-1)
+	small = v.fma(small, x, x)
+	// 1 - e^r, r the logarithm of erfc.
+	z := v.clampHi(t, 4.1)
+	zz := v.mul(z, z)
+	r := v.poly(z, -1.72853470e-5, 3.83197126e-4)
+	u := v.poly(z, -3.88396438e-3, 2.42546219e-2)
+	r = v.fma(r, zz, u)
+	r = v.horner(r, z, v.c(-1.06777877e-1))
+	r = v.horner(r, z, v.c(-6.34846687e-1))
+	r = v.horner(r, z, v.c(-1.28717512e-1))
+	v.ins("VFMSUB213PS", z, z, r)
+	big := v.or(v.sub(v.c(1), v.expNear(r)), v.sign(x))
+	return v.blend(v.cmp(le, t, v.c(0.927734375)), small, big)
+}
+
+// opGelu uses gelu(x) = max(x, 0) - t*Q(t), t = |x|, Q(t) = erfc(t/√2)/2,
+// which cancels nothing on the negative side. Near 0, where it would, the erf
+// polynomial takes over.
+func opGelu(v *vk, x V) V {
+	t := v.clampHi(v.abs(x), 15.4)
+	// t*Q(t) = t/(2+t) * e^(-t²/2 + P(u)), u = 2/(2+t) = 1 - t/(2+t).
+	y := v.div(t, v.add(t, v.c(2)))
+	p := v.poly(v.sub(v.c(1), y), geluPoly...)
+	h := v.mul(t, v.c(-0.5))
+	sq := v.mul(h, t)
+	lo := v.add(v.fms(h, t, sq), p) // what the product lost, and P
+	r, s, w := v.expScale(sq, lo)
+	g := v.mul(v.mul(v.fma(y, v.expm1Poly(r), y), s), w)
+	big := v.sub(opRelu(v, x), g)
+	// x/2 + x²*(erf(x/√2)/(2x))
+	q := v.mul(x, x)
+	small := v.fma(v.poly(q, geluErf...), q, v.mul(x, v.c(0.5)))
+	return v.blend(v.cmp(le, v.abs(x), v.c(geluSwitch)), small, big)
+}
+
+// opGeluTanh is x/(1 + e^-2z), z = √(2/π)(x + 0.044715x³), with z carried in
+// two words so that the far negative side keeps its precision.
+func opGeluTanh(v *vk, x V) V {
+	c1 := -2 * math.Sqrt(2/math.Pi)
+	c2 := c1 * 0.044715
+	c1h, c2h := float64(float32(c1)), float64(float32(c2))
+	y := v.clampLo(v.clampHi(x, 14), -14) // the exponential is 0 or Inf long before
+	s := v.mul(y, y)
+	sl := v.fms(y, y, s)
+	// c1 + c2*y² = t + tl
+	q := v.mul(s, v.c(c2h))
+	ql := v.fms(s, v.c(c2h), q)
+	t := v.add(q, v.c(c1h))
+	b := v.sub(t, q)
+	tl := v.add(v.sub(q, v.sub(t, b)), v.sub(v.c(c1h), b))
+	tl = v.add(tl, ql)
+	tl = v.fma(sl, v.c(c2h), tl)
+	tl = v.fma(s, v.c(c2-c2h), tl)
+	tl = v.add(tl, v.c(c1-c1h))
+	wh := v.mul(y, t)
+	wl := v.fma(y, tl, v.fms(y, t, wh))
+	return v.logistic(v.clampLo(x, -200), wh, wl)
+}
+
+// sinCos emits sine (add 0) or cosine (add 1) for |x| <= 48000; vec sends
+// larger arguments elsewhere.
+func sinCos(add int64) func(v *vk, x V) V {
+	return func(v *vk, x V) V {
+		j := v.toInt32(v.mul(x, v.c(2/math.Pi)))
+		n := v.fromInt32(j)
+		r := v.fnma(n, v.c(0x1.921fb0p+00), x)
+		v.ins("VFNMADD231PS", v.c(0x1.5110b4p-22), n, r)
+		v.ins("VFNMADD231PS", v.c(0x1.846988p-48), n, r)
+		s := v.mul(r, r)
+		c := v.poly(s, 2.44677067e-5, -1.38877297e-3, 4.16666567e-2, -0.5, 1)
+		q := v.poly(s, 2.86567956e-6, -1.98559923e-4, 8.33338592e-3, -1.66666672e-1)
+		q = v.or(v.fma(q, v.mul(r, s), r), v.sign(r)) // for the sake of -0
+		if add != 0 {
+			j = v.iadd(j, v.ci(add))
+		}
+		// Odd quadrants take the cosine; the second bit is the sign.
+		var y V
+		if v.wide() {
+			k := v.ctx.K()
+			one := v.copy(v.ci(1))
+			v.ctx.VPTESTMD(one, j, k)
+			y = v.blend(k, c, q)
+		} else {
+			y = v.blend(v.shl(j, 31), c, q)
+		}
+		return v.xor(y, v.and(v.shl(j, 30), v.signMask()))
+	}
+}
+
+// pow computes in float64 lanes: log2 of |x| to about 2^-45, times y, and 2 to
+// that. Special cases follow C's pow.
+func (v *vk) pow(x V, yo Op) V {
+	y := v.in(yo)
+	ax := v.abs(x)
+	w := v.as(true)
+	halves := func(x, y V) V {
+		return w.exp2Log2(x, y)
+	}
+	lo := halves(v.widenLow(ax), v.widenLow(y))
+	hi := halves(v.widenHigh(ax), v.widenHigh(y))
+	r := v.narrow(lo, hi)
+	// Odd y passes x's sign on; a negative finite x needs an integer y.
+	neg := v.cmp(lt, x, v.zero())
+	isInt := v.cmp(eq, v.round(y, 3), y)
+	half := v.mul(y, v.c(0.5))
+	evenOrNot := v.cmp(eq, v.round(half, 3), half)
+	odd := v.blend(evenOrNot, v.zero(), v.keep(isInt, v.copy(v.signMask())))
+	r = v.xor(r, v.and(odd, x))
+	finite := v.cmp(gt, x, v.c(math.Inf(-1)))
+	bad := v.keep(finite, v.keep(neg, v.copy(v.c(1))))
+	bad = v.blend(isInt, v.zero(), bad)
+	r = v.blend(v.cmp(gt, bad, v.zero()), v.c(math.NaN()), r)
+	// |x| = 1 with infinite y, x = 1 or y = 0 with anything, give 1.
+	one := v.c(1)
+	r = v.blend(v.cmp(eq, v.keep(v.cmp(eq, ax, one), v.abs(y)), v.c(math.Inf(1))), one, r)
+	r = v.blend(v.cmp(eq, x, one), one, r)
+	return v.blend(v.cmp(eq, y, v.zero()), one, r)
+}
+
+// exp2Log2 is 2^(y*log2(x)) for float64 lanes holding x >= 0.
+func (w *vk) exp2Log2(x, y V) V {
+	// x = 2^e * m, m in [√½, √2). float32 values are never denormal here.
+	const off = 0x3fe6a09e667f3bcd
+	d := w.isub(x, w.ci(off))
+	e := w.and(d, w.ci(-1<<52))
+	m := w.isub(x, e)
+	// e>>52 as float64: its top 12 bits, biased, put into a number's mantissa.
+	k := w.shr(w.iadd(d, w.ci(1024<<52)), 52)
+	k = w.or(k, w.ci(0x4330000000000000))
+	ef := w.sub(k, w.c(0x1p52+1024))
+	s := w.div(w.sub(m, w.c(1)), w.add(m, w.c(1)))
+	z := w.mul(s, s)
+	// log2(m) = 2/ln2 * atanh(s)
+	c := 2 / math.Ln2
+	p := w.poly(z, c/17, c/15, c/13, c/11, c/9, c/7, c/5, c/3, c)
+	l := w.fma(p, s, ef)
+	// 0, Inf and NaN.
+	l = w.blend(w.cmp(nlt, x, w.c(math.Inf(1))), x, l)
+	l = w.blend(w.cmp(eq, x, w.zero()), w.c(math.Inf(-1)), l)
+	t := w.mul(l, y)
+	t = w.clampLo(w.clampHi(t, 200), -200)
+	n := w.round(t, 0)
+	f := w.sub(t, n)
+	ln := math.Ln2
+	var q []float64
+	for i := 11; i >= 0; i-- {
+		q = append(q, math.Pow(ln, float64(i))/fact(i))
+	}
+	r := w.poly(f, q...)
+	// 2^n: n plus 2^52+2^51 has the integer in its low bits.
+	b := w.add(n, w.c(0x1.8p52+1023))
+	return w.mul(r, w.shl(b, 52))
+}
+
+func fact(n int) float64 {
+	f := 1.0
+	for i := 2; i <= n; i++ {
+		f *= float64(i)
+	}
+	return f
+}
+
+func opPow(v *vk, x V, y Op) V { return v.pow(x, y) }
+
+func emitPow(v *vk) {
+	v.elementwise("a b", 1, func(in ...Op) V { return v.pow(in[0].(V), in[1]) }, nil)
+}
+
+func emitPowS(v *vk) {
+	s := v.scalar("s")
+	v.elementwise("a", 1, func(in ...Op) V { return v.pow(in[0].(V), s) }, nil)
+}

@@ -1,0 +1,13 @@
+package vec
+
+import "testing"
+
+// eachLevel runs f at every level this machine has.
+func eachLevel(t *testing.T, f func(t *testing.T)) {
+	old := level
+	defer func() { level = old }()
+	for l := Generic; l <= detect(); l++ {
+		level = l
+		t.Run(l.String(), f)
+	}
+}

@@ -1,0 +1,7 @@
+//go:build !amd64
+
+package vec
+
+import "testing"
+
+func eachLevel(t *testing.T, f func(t *testing.T)) { t.Run(level.String(), f) }
