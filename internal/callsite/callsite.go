@@ -36,7 +36,7 @@ func (s Site) String() string {
 	last := ""
 	for {
 		f, more := frames.Next()
-		if f.File != "" && !strings.HasPrefix(f.Function, "runtime.") {
+		if f.File != "" && !isPassage(f.Function) {
 			last = fmt.Sprintf("%s:%d", short(f.File), f.Line)
 			if !inside(f) {
 				return last
@@ -46,6 +46,17 @@ func (s Site) String() string {
 			return last
 		}
 	}
+}
+
+// isPassage reports whether a function only passes a call on, such as fmt's
+// that print a tensor.
+func isPassage(function string) bool {
+	for _, p := range []string{"runtime.", "fmt.", "log.", "log/slog.", "reflect.", "sync."} {
+		if strings.HasPrefix(function, p) {
+			return true
+		}
+	}
+	return false
 }
 
 // inside reports whether a frame belongs to the framework rather than to the

@@ -1,0 +1,16 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestRun(t *testing.T) {
+	var b strings.Builder
+	run(&b)
+	for _, part := range []string{"on gpu:0", "on gpu:1", "operands are on different devices", "fix: move operand", "is c: true", "device to device", "in use"} {
+		if !strings.Contains(b.String(), part) {
+			t.Errorf("%q is missing from\n%s", part, b.String())
+		}
+	}
+}
