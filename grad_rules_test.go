@@ -1,0 +1,37 @@
+package locus
+
+import (
+	"testing"
+
+	"github.com/locusml/locus/dtype"
+	"github.com/locusml/locus/internal/op"
+)
+
+// Every primitive that maps floating-point numbers to floating-point numbers
+// has a gradient rule, and every fused one without a rule of its own a
+// composition. What has none says why here.
+func TestEveryDifferentiableOpHasARule(t *testing.T) {
+	without := map[op.ID]string{
+		op.And: "integers", op.Or: "integers", op.Xor: "integers", op.Not: "bools",
+		op.IsNaN: "bools", op.IsInf: "bools", op.IsFinite: "bools",
+		op.ArgMax: "positions", op.ArgMin: "positions", op.ArgSort: "positions", op.MaxPoolIndices: "positions",
+	}
+	for _, d := range op.All() {
+		reason, excused := without[d.ID]
+		switch {
+		case d.Family == op.CreateFamily || d.Family == op.CompareFamily:
+			excused = true
+		case excused && d.Family != op.IndexFamily && reason == "":
+			t.Errorf("%s is excused without a reason", d)
+		}
+		if has := gradients[d.ID] != nil; has == excused {
+			t.Errorf("%s: rule %v, excused %v", d, has, excused)
+		}
+		if d.Family == op.FusedFamily && compositions[d.ID] == nil {
+			t.Errorf("%s is fused and has no composition", d)
+		}
+		if !excused && d.Accepts(0)&dtype.Floats == 0 && d.ID != op.Where {
+			t.Errorf("%s has a rule but takes no floating-point numbers", d)
+		}
+	}
+}
