@@ -57,6 +57,9 @@ func (p Pair) or(def Pair) [2]int {
 	if p == 0 {
 		p = def
 	}
+	if p == Same {
+		failf("Pair", ErrArgument, nil, "Same is a padding of convolutions, not a size")
+	}
 	return [2]int{p.Height(), p.Width()}
 }
 
