@@ -1,12 +1,16 @@
 package locus
 
 import (
-	"errors"
-
 	"github.com/locusml/locus/internal/backend"
+	"github.com/locusml/locus/internal/cuda"
 )
 
-// openGPUs finds the machine's real GPUs.
+// openGPUs finds the machine's real GPUs, or says why there are none.
 func openGPUs() ([]backend.Device, error) {
-	return nil, errors.New("this build has no GPU backend")
+	found, err := cuda.Open()
+	devices := make([]backend.Device, len(found))
+	for i, d := range found {
+		devices[i] = d
+	}
+	return devices, err
 }
