@@ -80,7 +80,7 @@ func applyOn(p *place, def *op.Def, attrs op.Attrs, in []*Tensor) *Tensor {
 		out.Free()
 		fail(def.Name, err, in...)
 	}
-	if tracked(in) {
+	if spec.DType.IsFloat() && tracked(in) { // bools and whole numbers pass no gradient
 		out.node = &node{def: def, attrs: attrs, inputs: slices.Clone(in), out: out}
 	}
 	return out

@@ -130,9 +130,16 @@ func init() {
 		func(g, _, _, _ *Tensor) *Tensor { return g.Mul(0) },
 		func(g, _, _, _ *Tensor) *Tensor { return g.Mul(0) })
 	gradients[op.Mod] = binaryRule(keep, func(g, a, b, _ *Tensor) *Tensor { return g.Mul(a.FloorDiv(b)).Neg() })
+	squares := func(a, b *Tensor) *Tensor { // b may be a Go number, which has no ops of its own
+		if b.constant {
+			c := decode(b.dtype, bytesOf([]uint64{b.bits}))
+			return a.Square().Add(c * c)
+		}
+		return a.Square().Add(b.Square())
+	}
 	gradients[op.Atan2] = binaryRule(
-		func(g, a, b, _ *Tensor) *Tensor { return g.Mul(b).Div(a.Square().Add(b.Square())) },
-		func(g, a, b, _ *Tensor) *Tensor { return g.Mul(a).Div(a.Square().Add(b.Square())).Neg() })
+		func(g, a, b, _ *Tensor) *Tensor { return g.Mul(b).Div(squares(a, b)) },
+		func(g, a, b, _ *Tensor) *Tensor { return g.Mul(a).Div(squares(a, b)).Neg() })
 
 	// The first operand of these is a gradient, in which they are linear.
 	gradients[op.ReluGrad] = binaryRule(

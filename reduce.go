@@ -132,10 +132,26 @@ func (t *Tensor) Var(axes ...int) *Tensor { return t.variance(false, 1, axes) }
 func (t *Tensor) VarBiased(axes ...int) *Tensor { return t.variance(true, 0, axes) }
 
 // Std gives the standard deviation, with Bessel's correction.
-func (t *Tensor) Std(axes ...int) *Tensor { return t.Var(axes...).Sqrt() }
+func (t *Tensor) Std(axes ...int) *Tensor { return t.Var(axes...).root(2) }
 
-// Norm gives the Euclidean (Frobenius) norm.
-func (t *Tensor) Norm(axes ...int) *Tensor { return t.Square().Sum(axes...).Sqrt() }
+// Norm gives the Euclidean (Frobenius) norm. Its gradient at zero, where it has
+// none, is 0.
+func (t *Tensor) Norm(axes ...int) *Tensor { return t.Square().Sum(axes...).root(2) }
+
+// root gives t^(1/p) of numbers that are not negative, without a gradient at 0.
+func (t *Tensor) root(p float64) *Tensor {
+	pow := func(t *Tensor) *Tensor {
+		if p == 2 {
+			return t.Sqrt()
+		}
+		return t.Pow(1 / p)
+	}
+	if !tracked([]*Tensor{t}) {
+		return pow(t)
+	}
+	zero := t.Eq(0)
+	return zero.Where(0, pow(zero.Where(1, t)))
+}
 
 // NormP gives the p-norm: (Σ|x|ᵖ)^(1/p); the largest |x| for p = +∞, the
 // number of elements that are not zero for p = 0.
@@ -154,7 +170,7 @@ func (t *Tensor) NormP(p float64, axes ...int) *Tensor {
 	case !(p > 0):
 		failf("NormP", ErrArgument, []*Tensor{t}, "p is %v; want p ≥ 0 or an infinity", p)
 	}
-	return t.Abs().Pow(p).Sum(axes...).Pow(1 / p)
+	return t.Abs().Pow(p).Sum(axes...).root(p)
 }
 
 func (t *Tensor) argument(id op.ID, axis int) *Tensor {
