@@ -108,7 +108,7 @@ func (a axis) logTicks(n int) []tick {
 		}
 		for _, m := range multiples {
 			v := m * math.Pow10(d)
-			if v >= a.lo*(1-1e-9) && v <= a.hi*(1+1e-9) {
+			if v >= a.lo*(1-1e-9) && v <= a.hi*(1+1e-9) && !math.IsInf(v, 0) {
 				ticks = append(ticks, tick{v, formatPlain(v)})
 			}
 		}

@@ -92,7 +92,9 @@ func startBrowser(t *testing.T) *browser {
 		}
 	})
 
-	var targets struct{ TargetInfos []struct{ TargetID, Type string } }
+	var targets struct {
+		TargetInfos []struct{ TargetID, Type string }
+	}
 	for range 50 {
 		b.call("Target.getTargets", nil, &targets)
 		for _, target := range targets.TargetInfos {

@@ -221,7 +221,7 @@ func formatRate(rate float64, unit string) string {
 		return formatSize(rate) + "/s"
 	case rate >= 100:
 		return formatCount(math.Round(rate), unit) + " " + unit + "/s"
-	case rate >= 1:
+	case rate >= 0.95:
 		return strconv.FormatFloat(rate, 'f', 1, 64) + " " + unit + "/s"
 	}
 	return strconv.FormatFloat(1/rate, 'f', 1, 64) + " s/" + unit

@@ -73,7 +73,7 @@ class Axis {
       if (d % every !== 0) continue;
       for (const m of decades < 2.5 ? [1, 2, 5] : [1]) {
         const v = Number(`${m}e${d}`);
-        if (v >= this.lo * (1 - 1e-9) && v <= this.hi * (1 + 1e-9)) {
+        if (v >= this.lo * (1 - 1e-9) && v <= this.hi * (1 + 1e-9) && Number.isFinite(v)) {
           ticks.push([v, v >= 0.9e-3 && v < 0.9e4 ? String(v) : `${m}e${d}`]);
         }
       }

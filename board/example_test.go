@@ -1,0 +1,74 @@
+package board_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/locusml/locus/board"
+)
+
+func Example() {
+	dir, err := os.MkdirTemp("", "board")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer os.RemoveAll(dir)
+
+	var b board.Board
+	if err := b.SetAxes("", board.Axes{Title: "Linear regression", XLabel: "epoch", YLabel: "loss", YScale: board.Log}); err != nil {
+		fmt.Println(err)
+		return
+	}
+	if err := b.LogCSV(filepath.Join(dir, "run.csv")); err != nil {
+		fmt.Println(err)
+		return
+	}
+	const epochs, steps = 3, 4
+	loss := 8.0
+	for epoch := range epochs {
+		for step := range steps {
+			x := float64(epoch) + float64(step)/steps
+			b.Draw("train_loss", x, loss, steps/2) // the mean of each half epoch
+			loss /= 2
+		}
+	}
+	if err := b.Save(filepath.Join(dir, "loss.png")); err != nil {
+		fmt.Println(err)
+	}
+	if err := b.Close(); err != nil {
+		fmt.Println(err)
+	}
+
+	text, err := os.ReadFile(filepath.Join(dir, "run.csv"))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, line := range strings.Split(strings.TrimSpace(string(text)), "\n") {
+		_, rest, _ := strings.Cut(line, ",") // without the time
+		fmt.Println(rest)
+	}
+	// Output:
+	// series,x,y
+	// train_loss,0.125,6
+	// train_loss,0.625,1.5
+	// train_loss,1.125,0.375
+	// train_loss,1.625,0.09375
+	// train_loss,2.125,0.0234375
+	// train_loss,2.625,0.005859375
+}
+
+func ExampleProgress() {
+	p := board.NewProgress(os.Stderr, board.Plan{Epochs: 2, Steps: 100})
+	defer p.Close()
+	for epoch := 1; epoch <= 2; epoch++ {
+		p.Epoch(epoch)
+		for range 100 {
+			p.Add(1)
+		}
+		p.Set("loss", 1/float64(epoch))
+	}
+}
