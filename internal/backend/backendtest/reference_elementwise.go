@@ -19,9 +19,9 @@ var unaryFloat = map[op.ID]func(float64) float64{
 	op.Exp:        math.Exp,
 	op.Exp2:       math.Exp2,
 	op.Expm1:      math.Expm1,
-	op.Log:        math.Log,
+	op.Log:        log,
 	op.Log2:       math.Log2,
-	op.Log10:      math.Log10,
+	op.Log10:      func(x float64) float64 { return log(x) / math.Ln10 },
 	op.Log1p:      math.Log1p,
 	op.Sin:        math.Sin,
 	op.Cos:        math.Cos,
@@ -56,6 +56,22 @@ func sign(x float64) float64 {
 		return -1
 	}
 	return x // zero or NaN
+}
+
+// log and pow are Go's but for subnormal numbers, which its assembly for amd64
+// takes for the smallest normal one.
+func log(x float64) float64 {
+	if x > 0 && x < 0x1p-1022 {
+		return math.Log(x*0x1p54) - 54*math.Ln2
+	}
+	return math.Log(x)
+}
+
+func pow(x, y float64) float64 {
+	if x != 0 && math.Abs(x) < 0x1p-1022 {
+		return math.Pow(x*0x1p54, y) * math.Exp2(-54*y)
+	}
+	return math.Pow(x, y)
 }
 
 func sigmoid(x float64) float64 {
@@ -200,7 +216,7 @@ func binaryFloat(id op.ID, a, b float64) (value, scale float64) {
 	case op.Div:
 		return a / b, 0
 	case op.Pow:
-		return math.Pow(a, b), 0
+		return pow(a, b), 0
 	case op.Maximum:
 		if math.IsNaN(a) || math.IsNaN(b) { // math.Max prefers +Inf
 			return math.NaN(), 0
@@ -220,7 +236,7 @@ func binaryFloat(id op.ID, a, b float64) (value, scale float64) {
 		}
 		return r, math.Abs(a) + math.Abs(b)
 	case op.Atan2:
-		return math.Atan2(a, b), 0
+		return math.Copysign(math.Atan2(a, b), a), 0 // Go's loses the sign where a/b underflows
 	case op.ReluGrad:
 		if b > 0 {
 			return a, 0

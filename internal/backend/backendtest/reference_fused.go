@@ -34,21 +34,23 @@ func softmax(id op.ID, e *expected, in []*array, g []int) {
 	var sum, size float64
 	switch id {
 	case op.Softmax, op.LogSoftmax:
-		lse, _ := logSumExp(x, g)
 		m := math.Inf(-1)
 		for _, i := range g {
 			m = math.Max(m, x[i])
 		}
 		for _, i := range g {
+			sum += math.Exp(x[i] - m)
+		}
+		for _, i := range g {
 			if id == op.Softmax {
-				e.floats[i] = math.Exp(x[i] - lse)
+				e.floats[i] = math.Exp(x[i]-m) / sum
 				e.scale[i] = e.floats[i] * (1 + math.Abs(x[i]-m))
 				if math.IsInf(x[i], -1) {
 					e.scale[i] = 0
 				}
 			} else {
-				e.floats[i] = x[i] - lse
-				e.scale[i] = math.Abs(x[i]-m) + math.Abs(lse-m) + 1
+				e.floats[i] = (x[i] - m) - math.Log(sum)
+				e.scale[i] = math.Abs(x[i]-m) + math.Log(sum) + 1
 			}
 		}
 	case op.SoftmaxGrad:
@@ -123,14 +125,15 @@ func attend(a op.Attention, e *expected, in []*array) {
 	e.halves = 4 // probabilities may be rounded before the second product
 	for b := range op.Elements(q.shape[:r-2]) {
 		for i := range rows {
-			scores := make([]float64, 0, keys)
+			scores, sizes := make([]float64, 0, keys), make([]float64, 0, keys)
 			all := make([]int, 0, keys)
 			for j := range keys {
-				s := 0.0
+				s, size := 0.0, 0.0
 				for l := range depth {
-					s += q.floats[(b*rows+i)*depth+l] * k.floats[(b*keys+j)*depth+l]
+					t := q.floats[(b*rows+i)*depth+l] * k.floats[(b*keys+j)*depth+l] * a.Scale
+					s += t
+					size += math.Abs(t)
 				}
-				s *= a.Scale
 				hidden := a.Causal && j > i
 				if len(in) == 4 {
 					m := (b*rows+i)*keys + j
@@ -143,7 +146,7 @@ func attend(a op.Attention, e *expected, in []*array) {
 				if hidden {
 					s = math.Inf(-1)
 				}
-				scores, all = append(scores, s), append(all, j)
+				scores, sizes, all = append(scores, s), append(sizes, size), append(all, j)
 			}
 			lse, _ := logSumExp(scores, all)
 			if math.IsInf(lse, -1) {
@@ -155,7 +158,7 @@ func attend(a op.Attention, e *expected, in []*array) {
 					o, t := (b*rows+i)*width+l, p*v.floats[(b*keys+j)*width+l]
 					e.floats[o] += t
 					// An error in a score moves its probability by as much.
-					e.scale[o] += math.Abs(t) * 4
+					e.scale[o] += math.Abs(t) * (1 + sizes[j])
 				}
 			}
 		}

@@ -169,6 +169,8 @@ var lines = []struct {
 	{[]int{2, 3, 4}, 1, Mixed},
 	{[]int{2, 3, 4}, 2, BroadcastFirst},
 	{[]int{2, 2, 3, 2, 3}, 2, Contiguous},
+	{[]int{2, 17}, 0, Transposed}, // one more line than a bundle, each contiguous
+	{[]int{3, 33}, 0, Contiguous},
 	{[]int{0, 3}, 1, Contiguous},
 	{[]int{1027}, 0, Contiguous},
 	{[]int{7, 129}, 1, Contiguous},
