@@ -70,6 +70,18 @@ func flatten(data any) ([]byte, DType, []int) {
 		return bytesOf(d), Int64, []int{len(d)}
 	case []uint8:
 		return d, Uint8, []int{len(d)}
+	case []int32:
+		return bytesOf(d), Int32, []int{len(d)}
+	case []bool:
+		return bytesOf(d), Bool, []int{len(d)}
+	case []dtype.F16:
+		return bytesOf(d), Float16, []int{len(d)}
+	case []dtype.BF16:
+		return bytesOf(d), BFloat16, []int{len(d)}
+	case []int:
+		if unsafe.Sizeof(0) == 8 {
+			return bytesOf(d), Int64, []int{len(d)}
+		}
 	}
 	v := reflect.ValueOf(data)
 	var dims []int

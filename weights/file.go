@@ -1,0 +1,257 @@
+package weights
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"slices"
+	"sync"
+
+	"github.com/locusml/locus"
+	"github.com/locusml/locus/internal/op"
+)
+
+// ErrFormat is in the chain of every error about a file that breaks its
+// format's rules: truncated, overlapping, oversized, or not such a file at all.
+var ErrFormat = errors.New("malformed weight file")
+
+func malformed(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", ErrFormat, fmt.Sprintf(format, args...))
+}
+
+// Format is a kind of file.
+type Format string
+
+// The formats.
+const (
+	Safetensors Format = "safetensors"
+	NPY         Format = "npy" // one tensor, whose name is ""
+	NPZ         Format = "npz"
+)
+
+// Info describes a tensor in a file.
+type Info struct {
+	Name string
+	Spec
+	// Type is the element type as the file spells it. Files may hold types that
+	// Locus does not have, such as "F8_E4M3" or "<u2": Spec.DType is then
+	// invalid and loading the tensor is an error; other tensors load.
+	Type  string
+	Bytes int64
+}
+
+// Spec is an element type and a shape.
+type Spec struct {
+	DType locus.DType
+	Shape []int
+}
+
+// SpecOf gives t's.
+func SpecOf(t *locus.Tensor) Spec { return Spec{t.DType(), t.Shape()} }
+
+// String gives "float32 (2, 3)".
+func (s Spec) String() string { return s.DType.String() + " " + op.ShapeString(s.Shape) }
+
+// entry is a tensor in a file.
+type entry struct {
+	Info
+	read    func() ([]byte, error) // its bytes; valid until the file is closed
+	big     bool                   // the bytes are big-endian
+	fortran bool                   // the first axis changes fastest
+}
+
+// File is an open file of tensors. Its methods may be called from any goroutine.
+type File struct {
+	format   Format
+	path     string
+	entries  []*entry
+	byName   map[string]*entry
+	metadata map[string]string
+
+	mu     sync.RWMutex // held for reading while bytes are in use
+	source source
+	closed bool
+}
+
+// Open opens a safetensors, npy or npz file, told apart by its content, and
+// checks its structure. The tensors themselves are read by [File.Load].
+func Open(path string) (*File, error) {
+	s, err := openSource(path)
+	if err != nil {
+		return nil, fmt.Errorf("weights: %w", err)
+	}
+	f, err := newFile(s, path)
+	if err != nil {
+		s.Close()
+		return nil, fmt.Errorf("weights: %s: %w", path, err)
+	}
+	return f, nil
+}
+
+// Read is like [Open] for content that is somewhere else than in a file.
+func Read(r io.ReaderAt, size int64) (*File, error) {
+	f, err := newFile(&plain{r, size, nil}, "")
+	if err != nil {
+		return nil, fmt.Errorf("weights: %w", err)
+	}
+	return f, nil
+}
+
+func newFile(s source, path string) (*File, error) {
+	var magic [8]byte
+	n, err := s.ReadAt(magic[:], 0)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	f := &File{path: path, source: s, byName: map[string]*entry{}}
+	switch head := string(magic[:n]); {
+	case hasPrefix(head, npyMagic):
+		f.format = NPY
+		err = f.parseNPY()
+	case hasPrefix(head, "PK\x03\x04") || hasPrefix(head, "PK\x05\x06"):
+		f.format = NPZ
+		err = f.parseNPZ()
+	default:
+		f.format = Safetensors
+		err = f.parseSafetensors()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+func hasPrefix(s, prefix string) bool { return len(s) >= len(prefix) && s[:len(prefix)] == prefix }
+
+// add makes an entry known; a name must come once.
+func (f *File) add(e *entry) error {
+	if _, twice := f.byName[e.Name]; twice {
+		return malformed("the name %q comes twice", e.Name)
+	}
+	f.byName[e.Name] = e
+	f.entries = append(f.entries, e)
+	return nil
+}
+
+// sizeOf is the number of elements of a shape as a file claims it.
+func sizeOf(shape []uint64) (dims []int, n uint64, err error) {
+	n = 1
+	dims = make([]int, len(shape))
+	for i, d := range shape {
+		if d > math.MaxInt || d > 0 && n > math.MaxInt/16/d {
+			return nil, 0, malformed("shape %v has too many elements", shape)
+		}
+		if d > 0 { // sizes multiply behind a zero too: strides must not overflow either
+			n *= d
+		}
+		dims[i] = int(d)
+	}
+	if slices.Contains(shape, 0) {
+		n = 0
+	}
+	return dims, n, nil
+}
+
+// Path is the name given to [Open]; "" for [Read].
+func (f *File) Path() string { return f.path }
+
+// Format tells what kind of file it is.
+func (f *File) Format() Format { return f.format }
+
+// Len is the number of tensors.
+func (f *File) Len() int { return len(f.entries) }
+
+// Names lists the tensors in the order in which they lie in the file.
+func (f *File) Names() []string {
+	names := make([]string, len(f.entries))
+	for i, e := range f.entries {
+		names[i] = e.Name
+	}
+	return names
+}
+
+// Info describes one tensor.
+func (f *File) Info(name string) (Info, bool) {
+	e, ok := f.byName[name]
+	if !ok {
+		return Info{}, false
+	}
+	info := e.Info
+	info.Shape = slices.Clone(info.Shape)
+	return info, true
+}
+
+// Metadata gives the texts that were saved with the tensors; only safetensors
+// files have them. The caller may keep and change the map.
+func (f *File) Metadata() map[string]string {
+	m := make(map[string]string, len(f.metadata))
+	for k, v := range f.metadata {
+		m[k] = v
+	}
+	return m
+}
+
+// Load makes a tensor on device d from the one called name.
+func (f *File) Load(name string, d locus.Device) (*locus.Tensor, error) {
+	t, err := f.load(name, d)
+	if err != nil {
+		return nil, fmt.Errorf("weights: %s: tensor %q: %w", f.label(), name, err)
+	}
+	return t, nil
+}
+
+func (f *File) load(name string, d locus.Device) (*locus.Tensor, error) {
+	e, ok := f.byName[name]
+	if !ok {
+		return nil, fmt.Errorf("%w: the file has no such tensor", fs.ErrNotExist)
+	}
+	if !e.DType.Valid() {
+		return nil, fmt.Errorf("%w: the file's element type %s is not one that Locus has", locus.ErrDType, e.Type)
+	}
+	if len(e.Shape) > locus.MaxRank {
+		return nil, fmt.Errorf("%w: %d dimensions; at most %d are supported", locus.ErrShape, len(e.Shape), locus.MaxRank)
+	}
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	if f.closed {
+		return nil, fs.ErrClosed
+	}
+	b, err := e.read()
+	if err != nil {
+		return nil, err
+	}
+	return e.tensor(b, d)
+}
+
+// LoadAll makes every tensor of the file on device d.
+func (f *File) LoadAll(d locus.Device) (map[string]*locus.Tensor, error) {
+	all := make(map[string]*locus.Tensor, len(f.entries))
+	for _, e := range f.entries {
+		t, err := f.Load(e.Name, d)
+		if err != nil {
+			return nil, err
+		}
+		all[e.Name] = t
+	}
+	return all, nil
+}
+
+// Close lets go of the file. Tensors that were loaded stay.
+func (f *File) Close() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed {
+		return nil
+	}
+	f.closed = true
+	return f.source.Close()
+}
+
+func (f *File) label() string {
+	if f.path == "" {
+		return string(f.format) + " data"
+	}
+	return f.path
+}

@@ -1,0 +1,18 @@
+//go:build !unix
+
+package weights
+
+import "os"
+
+func openSource(path string) (source, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	info, err := file.Stat()
+	if err != nil {
+		file.Close()
+		return nil, err
+	}
+	return &plain{file, info.Size(), file.Close}, nil
+}
