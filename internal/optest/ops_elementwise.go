@@ -1,0 +1,155 @@
+package optest
+
+import (
+	"github.com/locusml/locus"
+	"github.com/locusml/locus/dtype"
+)
+
+type tensor = locus.Tensor
+
+func unary(name string, set dtype.Set, f func(*tensor) *tensor) *Op {
+	return &Op{Name: "Tensor." + name, DTypes: set, Run: func(c *Call) []*tensor { return one(f(c.In[0])) }}
+}
+
+func unaryOps() []*Op {
+	n, f := dtype.Numbers, dtype.Floats
+	ops := []*Op{
+		unary("Neg", n, (*tensor).Neg),
+		unary("Abs", n, (*tensor).Abs),
+		unary("Sign", n, (*tensor).Sign),
+		unary("Square", n, (*tensor).Square),
+		unary("Sqrt", f, (*tensor).Sqrt),
+		unary("Rsqrt", f, (*tensor).Rsqrt),
+		unary("Reciprocal", f, (*tensor).Reciprocal),
+		unary("Exp", f, (*tensor).Exp),
+		unary("Exp2", f, (*tensor).Exp2),
+		unary("Expm1", f, (*tensor).Expm1),
+		unary("Log", f, (*tensor).Log),
+		unary("Log2", f, (*tensor).Log2),
+		unary("Log10", f, (*tensor).Log10),
+		unary("Log1p", f, (*tensor).Log1p),
+		unary("Sin", f, (*tensor).Sin),
+		unary("Cos", f, (*tensor).Cos),
+		unary("Tan", f, (*tensor).Tan),
+		unary("Asin", f, (*tensor).Asin),
+		unary("Acos", f, (*tensor).Acos),
+		unary("Atan", f, (*tensor).Atan),
+		unary("Sinh", f, (*tensor).Sinh),
+		unary("Cosh", f, (*tensor).Cosh),
+		unary("Tanh", f, (*tensor).Tanh),
+		unary("Asinh", f, (*tensor).Asinh),
+		unary("Acosh", f, (*tensor).Acosh),
+		unary("Atanh", f, (*tensor).Atanh),
+		unary("Sigmoid", f, (*tensor).Sigmoid),
+		unary("Softplus", f, (*tensor).Softplus),
+		unary("Relu", n, (*tensor).Relu),
+		unary("Gelu", f, (*tensor).Gelu),
+		unary("GeluTanh", f, (*tensor).GeluTanh),
+		unary("Silu", f, (*tensor).Silu),
+		unary("Erf", f, (*tensor).Erf),
+		unary("Floor", f, (*tensor).Floor),
+		unary("Ceil", f, (*tensor).Ceil),
+		unary("Round", f, (*tensor).Round),
+		unary("Trunc", f, (*tensor).Trunc),
+		unary("Copy", dtype.Any, (*tensor).Copy),
+		{Name: "Tensor.Cast", DTypes: dtype.Any, Run: func(c *Call) []*tensor {
+			to, err := dtype.Parse(c.String("to"))
+			if err != nil {
+				panic(err)
+			}
+			return one(c.In[0].Cast(to))
+		}, Bad: []Bad{{locus.ErrDType, "to no type", func(d locus.Device) { d.Ones(2).Cast(dtype.Invalid) }}}},
+	}
+	for _, o := range []*Op{
+		unary("IsNaN", f, (*tensor).IsNaN),
+		unary("IsInf", f, (*tensor).IsInf),
+		unary("IsFinite", f, (*tensor).IsFinite),
+		unary("Not", dtype.Bools, (*tensor).Not),
+	} {
+		o.NoGrad = discrete
+		ops = append(ops, o)
+	}
+	return group("Element by element", ops...)
+}
+
+// other is the second operand: a tensor or a Go number.
+func other(c *Call) any {
+	if c.Has("y") {
+		return c.Float("y")
+	}
+	return c.In[1]
+}
+
+func dyadic(name string, set dtype.Set, f func(t *tensor, y any) *tensor) *Op {
+	return (&Op{Name: "Tensor." + name, DTypes: set, Run: func(c *Call) []*tensor { return one(f(c.In[0], other(c))) }}).
+		bad(locus.ErrShape, "shapes that do not broadcast", func(d locus.Device) {
+			m := d.As(set.List()[0])
+			f(m.Ones(2, 3), m.Ones(3, 2))
+		}).
+		bad(locus.ErrDType, "two element types", func(d locus.Device) {
+			f(d.As(set.List()[0]).Ones(2), d.As(set.List()[1]).Ones(2))
+		}).
+		bad(locus.ErrArgument, "an operand that is no number", func(d locus.Device) { f(d.As(set.List()[0]).Ones(2), "1") })
+}
+
+func binaryOps() []*Op {
+	n, f, i := dtype.Numbers, dtype.Floats, dtype.Integral
+	ops := []*Op{
+		dyadic("Add", n, (*tensor).Add).
+			bad(locus.ErrDType, "a fraction and whole numbers", func(d locus.Device) { d.As(locus.Int64).Ones(2).Add(0.5) }).
+			bad(locus.ErrDType, "a Go number that does not fit", func(d locus.Device) { d.As(locus.Uint8).Ones(2).Add(300) }),
+		dyadic("Sub", n, (*tensor).Sub),
+		dyadic("Mul", n, (*tensor).Mul),
+		dyadic("Div", f, (*tensor).Div),
+		dyadic("Pow", n, (*tensor).Pow),
+		dyadic("Maximum", n, (*tensor).Maximum),
+		dyadic("Minimum", n, (*tensor).Minimum),
+		dyadic("FloorDiv", n, (*tensor).FloorDiv),
+		dyadic("Mod", n, (*tensor).Mod),
+		dyadic("Atan2", f, (*tensor).Atan2),
+	}
+	for _, o := range []*Op{
+		dyadic("And", i, (*tensor).And),
+		dyadic("Or", i, (*tensor).Or),
+		dyadic("Xor", i, (*tensor).Xor),
+		dyadic("Eq", dtype.Any, (*tensor).Eq),
+		dyadic("Ne", dtype.Any, (*tensor).Ne),
+		dyadic("Lt", n, (*tensor).Lt),
+		dyadic("Le", n, (*tensor).Le),
+		dyadic("Gt", n, (*tensor).Gt),
+		dyadic("Ge", n, (*tensor).Ge),
+	} {
+		o.NoGrad = discrete
+		ops = append(ops, o)
+	}
+	// x and y of where, each a tensor or a Go number.
+	choices := func(c *Call) (x, y any) {
+		rest := c.In[1:]
+		next := func(name string) any {
+			if c.Has(name) {
+				return c.Float(name)
+			}
+			t := rest[0]
+			rest = rest[1:]
+			return t
+		}
+		return next("x"), next("y")
+	}
+	whereBad := []Bad{
+		{locus.ErrDType, "a condition that is not bool", func(d locus.Device) { d.Ones(2).Where(d.Ones(2), 0) }},
+		{locus.ErrDType, "two element types", func(d locus.Device) {
+			d.As(locus.Bool).Ones(2).Where(d.Ones(2), d.As(locus.Int64).Ones(2))
+		}},
+		{locus.ErrShape, "shapes that do not broadcast", func(d locus.Device) { d.As(locus.Bool).Ones(2).Where(d.Ones(3), 0) }},
+		{locus.ErrArgument, "two Go numbers", func(d locus.Device) { d.As(locus.Bool).Ones(2).Where(1, 0) }},
+	}
+	ops = append(ops,
+		&Op{Name: "Tensor.Where", DTypes: dtype.Any, Bad: whereBad, Run: func(c *Call) []*tensor { return one(c.In[0].Where(choices(c))) }},
+		&Op{Name: "Where", DTypes: dtype.Any, Bad: whereBad, Run: func(c *Call) []*tensor {
+			x, y := choices(c)
+			return one(locus.Where(c.In[0], x, y))
+		}},
+		&Op{Name: "Tensor.Clamp", DTypes: n, Run: func(c *Call) []*tensor { return one(c.In[0].Clamp(c.Float("lo"), c.Float("hi"))) }},
+	)
+	return group("Two operands and choices", ops...)
+}

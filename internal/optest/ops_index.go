@@ -1,0 +1,59 @@
+package optest
+
+import (
+	"github.com/locusml/locus"
+	"github.com/locusml/locus/dtype"
+)
+
+func indexOps() []*Op {
+	at := func(d locus.Device, i ...int64) *tensor { return d.From(i) }
+	sorted := func(o *Op, f func(t *tensor, axis int)) *Op {
+		return o.bad(locus.ErrAxis, "an axis that is not there", func(d locus.Device) { f(d.Ones(2, 3), 2) })
+	}
+	return group("Indexing and ordering",
+		(&Op{Name: "Tensor.Gather", DTypes: dtype.Any, Run: func(c *Call) []*tensor { return one(c.In[0].Gather(c.Int("axis"), c.In[1])) }}).
+			bad(locus.ErrIndex, "an index outside", func(d locus.Device) { d.Ones(3).Gather(0, at(d, 3)) }).
+			bad(locus.ErrIndex, "a negative index", func(d locus.Device) { d.Ones(3).Gather(0, at(d, -1)) }).
+			bad(locus.ErrShape, "an index of another rank", func(d locus.Device) { d.Ones(3, 2).Gather(0, at(d, 1)) }).
+			bad(locus.ErrDType, "fractions as index", func(d locus.Device) { d.Ones(3).Gather(0, d.Ones(2)) }),
+		(&Op{Name: "Tensor.Take", DTypes: dtype.Any, Run: func(c *Call) []*tensor { return one(c.In[0].Take(c.Int("axis"), c.In[1])) }}).
+			bad(locus.ErrIndex, "an index outside", func(d locus.Device) { d.Ones(3, 2).Take(0, at(d, 0, 3)) }).
+			bad(locus.ErrAxis, "an axis that is not there", func(d locus.Device) { d.Ones(3, 2).Take(2, at(d, 0)) }).
+			bad(locus.ErrDType, "fractions as index", func(d locus.Device) { d.Ones(3).Take(0, d.Ones(2)) }),
+		(&Op{Name: "Tensor.ScatterAdd", DTypes: dtype.Numbers, Run: func(c *Call) []*tensor { return one(c.In[0].ScatterAdd(c.Int("axis"), c.In[1], c.In[2])) }}).
+			bad(locus.ErrIndex, "an index outside", func(d locus.Device) { d.Ones(3).ScatterAdd(0, at(d, 3), d.Ones(1)) }).
+			bad(locus.ErrShape, "a source of another shape", func(d locus.Device) { d.Ones(3).ScatterAdd(0, at(d, 0), d.Ones(2)) }).
+			bad(locus.ErrDType, "two element types", func(d locus.Device) { d.Ones(3).ScatterAdd(0, at(d, 0), at(d, 1)) }),
+		(&Op{Name: "Tensor.IndexAdd", DTypes: dtype.Numbers, Run: func(c *Call) []*tensor { return one(c.In[0].IndexAdd(c.Int("axis"), c.In[1], c.In[2])) }}).
+			bad(locus.ErrIndex, "an index outside", func(d locus.Device) { d.Ones(3, 2).IndexAdd(0, at(d, 3), d.Ones(1, 2)) }).
+			bad(locus.ErrShape, "a source of another shape", func(d locus.Device) { d.Ones(3, 2).IndexAdd(0, at(d, 0), d.Ones(2, 2)) }),
+		(&Op{Name: "Tensor.OneHot", DTypes: dtype.Ints, NoGrad: discrete, Run: func(c *Call) []*tensor { return one(c.In[0].OneHot(c.Int("n"))) }}).
+			bad(locus.ErrArgument, "a negative number of classes", func(d locus.Device) { at(d, 1).OneHot(-1) }),
+		(&Op{Name: "Concat", DTypes: dtype.Any, Run: func(c *Call) []*tensor { return one(locus.Concat(c.Int("axis"), c.In...)) }}).
+			bad(locus.ErrArgument, "nothing", func(d locus.Device) { locus.Concat(0) }).
+			bad(locus.ErrShape, "sizes that differ on another axis", func(d locus.Device) { locus.Concat(0, d.Ones(2, 3), d.Ones(2, 2)) }).
+			bad(locus.ErrShape, "two ranks", func(d locus.Device) { locus.Concat(0, d.Ones(2, 3), d.Ones(2)) }).
+			bad(locus.ErrDType, "two element types", func(d locus.Device) { locus.Concat(0, d.Ones(2), at(d, 1)) }).
+			bad(locus.ErrAxis, "scalars", func(d locus.Device) { locus.Concat(0, d.Ones(), d.Ones()) }),
+		(&Op{Name: "Stack", DTypes: dtype.Any, Run: func(c *Call) []*tensor { return one(locus.Stack(c.Int("axis"), c.In...)) }}).
+			bad(locus.ErrArgument, "nothing", func(d locus.Device) { locus.Stack(0) }).
+			bad(locus.ErrShape, "two shapes", func(d locus.Device) { locus.Stack(0, d.Ones(2), d.Ones(3)) }).
+			bad(locus.ErrAxis, "an axis that is not there", func(d locus.Device) { locus.Stack(2, d.Ones(2), d.Ones(2)) }),
+		(&Op{Name: "Tensor.Pad", DTypes: dtype.Any, Run: func(c *Call) []*tensor { return one(c.In[0].Pad(c.Float("value"), c.Ints("amounts")...)) }}).
+			bad(locus.ErrArgument, "an odd number of amounts", func(d locus.Device) { d.Ones(2).Pad(0, 1) }).
+			bad(locus.ErrShape, "cutting more than there is", func(d locus.Device) { d.Ones(2).Pad(0, -2, -1) }),
+		(&Op{Name: "Tensor.CumSum", DTypes: dtype.Numbers, Run: func(c *Call) []*tensor { return one(c.In[0].CumSum(c.Int("axis"))) }}).
+			bad(locus.ErrAxis, "an axis that is not there", func(d locus.Device) { d.Ones(2).CumSum(1) }),
+		sorted(&Op{Name: "Tensor.ArgSort", DTypes: dtype.Any, NoGrad: discrete, Run: func(c *Call) []*tensor { return one(c.In[0].ArgSort(c.Int("axis"), c.Bool("descending"))) }},
+			func(t *tensor, axis int) { t.ArgSort(axis, false) }),
+		sorted(&Op{Name: "Tensor.Sort", DTypes: dtype.Any, Run: func(c *Call) []*tensor {
+			v, i := c.In[0].Sort(c.Int("axis"), c.Bool("descending"))
+			return []*tensor{v, i}
+		}}, func(t *tensor, axis int) { t.Sort(axis, false) }),
+		sorted(&Op{Name: "Tensor.TopK", DTypes: dtype.Any, Run: func(c *Call) []*tensor {
+			v, i := c.In[0].TopK(c.Int("k"), c.Int("axis"))
+			return []*tensor{v, i}
+		}}, func(t *tensor, axis int) { t.TopK(1, axis) }).
+			bad(locus.ErrArgument, "more than there are", func(d locus.Device) { d.Ones(2).TopK(3, 0) }),
+	)
+}

@@ -1,0 +1,175 @@
+// Package optest describes the public ops as data, and checks them: what each
+// computes against records of PyTorch, its gradients against those records and
+// by finite differences, on every device, in every layout, and what it does with
+// inputs that it cannot take. The page docs/ops.md is made from the same table.
+//
+// The records are made by testdata/record.py; the tests here need no Python.
+package optest
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/locusml/locus"
+	"github.com/locusml/locus/dtype"
+)
+
+// Op is a public op.
+type Op struct {
+	Name   string    // the exported name: "Tensor.Add", "Concat", "Maker.Arange"
+	Group  string    // of the page in the docs
+	DTypes dtype.Set // accepted for the operands of the records that have the case's type
+	Run    func(c *Call) []*locus.Tensor
+
+	// NoGrad says why no gradient passes, "" if one does.
+	NoGrad string
+	// NoSecond says why gradients of its gradients are not checked, "" if they are.
+	NoSecond string
+	// Tolerance multiplies the allowed errors; 0 means 1.
+	Tolerance float64
+	// HalfTolerance does for float16 and bfloat16, whose compositions round at each step.
+	HalfTolerance float64
+	// Bad are calls that must fail.
+	Bad []Bad
+}
+
+// Bad is a call that fails with an error of a kind.
+type Bad struct {
+	Kind error
+	What string
+	Call func(d locus.Device)
+}
+
+// Differentiable reports whether a gradient passes through the op.
+func (o *Op) Differentiable() bool { return o.NoGrad == "" }
+
+// Call is one call of an op.
+type Call struct {
+	Device locus.Device
+	DType  locus.DType
+	In     []*locus.Tensor
+	attrs  map[string]any
+}
+
+// Has reports whether the call has the attribute.
+func (c *Call) Has(name string) bool {
+	_, ok := c.attrs[name]
+	return ok
+}
+
+func (c *Call) attr(name string) any {
+	v, ok := c.attrs[name]
+	if !ok {
+		panic(fmt.Sprintf("the record has no attribute %q", name))
+	}
+	return v
+}
+
+// Float gives a number.
+func (c *Call) Float(name string) float64 { return toFloat(c.attr(name)) }
+
+// FloatOr gives a number, or def where the record has none.
+func (c *Call) FloatOr(name string, def float64) float64 {
+	if !c.Has(name) {
+		return def
+	}
+	return c.Float(name)
+}
+
+// Int gives a whole number.
+func (c *Call) Int(name string) int { return int(c.Float(name)) }
+
+// IntOr gives a whole number, or def where the record has none.
+func (c *Call) IntOr(name string, def int) int {
+	if !c.Has(name) {
+		return def
+	}
+	return c.Int(name)
+}
+
+// Bool gives a bool; false where the record has none.
+func (c *Call) Bool(name string) bool { return c.Has(name) && c.attr(name).(bool) }
+
+// String gives a string.
+func (c *Call) String(name string) string { return c.attr(name).(string) }
+
+// Floats gives a list of numbers.
+func (c *Call) Floats(name string) []float64 {
+	if !c.Has(name) {
+		return nil
+	}
+	list := c.attr(name).([]any)
+	f := make([]float64, len(list))
+	for i, v := range list {
+		f[i] = toFloat(v)
+	}
+	return f
+}
+
+// Ints gives a list of whole numbers; nil where the record has none.
+func (c *Call) Ints(name string) []int {
+	if !c.Has(name) {
+		return nil
+	}
+	l := make([]int, 0, 4)
+	for _, f := range c.Floats(name) {
+		l = append(l, int(f))
+	}
+	return l
+}
+
+func toFloat(v any) float64 {
+	switch v := v.(type) {
+	case float64:
+		return v
+	case string: // JSON has no infinities
+		switch v {
+		case "inf":
+			return math.Inf(1)
+		case "-inf":
+			return math.Inf(-1)
+		case "nan":
+			return math.NaN()
+		}
+	}
+	panic(fmt.Sprintf("%v is not a number", v))
+}
+
+// Table lists every public op.
+func Table() []*Op {
+	var l []*Op
+	for _, group := range []func() []*Op{unaryOps, binaryOps, reduceOps, viewOps, indexOps, activationOps, convOps, createOps} {
+		l = append(l, group()...)
+	}
+	return l
+}
+
+func one(t *locus.Tensor) []*locus.Tensor { return []*locus.Tensor{t} }
+
+// group puts ops under a heading of the page.
+func group(name string, ops ...*Op) []*Op {
+	for _, o := range ops {
+		o.Group = name
+	}
+	return ops
+}
+
+// with changes an op that a helper has made.
+func (o *Op) with(change func(*Op)) *Op {
+	change(o)
+	return o
+}
+
+func (o *Op) bad(kind error, what string, call func(d locus.Device)) *Op {
+	o.Bad = append(o.Bad, Bad{kind, what, call})
+	return o
+}
+
+// Reasons why no gradient passes.
+const (
+	discrete = "the result is bool or whole numbers"
+	noInput  = "the result does not depend on an input's elements"
+)
+
+// Reasons why gradients of gradients are not checked.
+const flat = "the gradient is 0 or constant; PyTorch and finite differences agree on the first"
