@@ -27,6 +27,7 @@ type vk struct {
 	fn     fn
 	consts map[string]Mem
 	labels int
+	stream bool // stores bypass the caches
 }
 
 func (v *vk) wide() bool { return v.bits == 512 }
@@ -207,6 +208,21 @@ func (v *vk) poly(x V, c ...float64) V {
 		v.ins("VFMADD213PS", v.c(k), x, d)
 	}
 	return d
+}
+
+// poly2 is poly with the even and the odd powers summed apart, which halves
+// the chain of dependent instructions. Use it where the chain is the limit.
+func (v *vk) poly2(x V, c ...float64) V {
+	var a, b []float64 // of the last coefficient's parity, and the other
+	for i, k := range c {
+		if (len(c)-1-i)%2 == 0 {
+			a = append(a, k)
+		} else {
+			b = append(b, k)
+		}
+	}
+	s := v.mul(x, x)
+	return v.fma(v.poly(s, b...), x, v.poly(s, a...))
 }
 
 // horner is r*x + c, overwriting r.

@@ -27,6 +27,17 @@ func vecKernels(ctx *build.Context, bits int) {
 			f.emit(v)
 			ctx.VZEROUPPER()
 			ctx.RET()
+			if f.stream && t == "F32" {
+				v := &vk{ctx: ctx, bits: bits, fn: f, consts: consts, stream: true}
+				ctx.Function(f.streamName(v.level()))
+				ctx.Attributes(build.NOSPLIT)
+				ctx.Pragma("noescape")
+				ctx.Doc(f.streamName(v.level()) + " is " + f.name + "StreamF32 for whole cache lines of dst.")
+				ctx.SignatureExpr("func(" + subst(c.asmParams, t) + ")")
+				f.emit(v)
+				ctx.VZEROUPPER()
+				ctx.RET()
+			}
 		}
 	}
 }
@@ -152,6 +163,10 @@ func (v *vk) elementwise(inputs string, unroll int, body func(in ...Op) V, after
 	at := func(p reg.GPVirtual, u int) Mem {
 		return Mem{Base: p, Index: i, Scale: uint8(es), Disp: u * v.bits / 8}
 	}
+	if v.stream {
+		v.streaming(src, at, dst, i, n, body)
+		return
+	}
 	turn := func(u int) {
 		// Loads come first so that the vectors of a turn overlap.
 		var ins [][]Op
@@ -214,6 +229,33 @@ func (v *vk) elementwise(inputs string, unroll int, body func(in ...Op) V, after
 		v.storeTail(r, p, n, k)
 	}
 	ctx.Label("end")
+}
+
+// streaming is elementwise's loop with stores that bypass the caches, a cache
+// line a turn. dst is aligned to a line and n a multiple of 16 float32.
+func (v *vk) streaming(src []reg.GPVirtual, at func(reg.GPVirtual, int) Mem, dst, i, n reg.GPVirtual, body func(in ...Op) V) {
+	ctx := v.ctx
+	u := 512 / v.bits
+	ctx.Label("line")
+	var out []V
+	for j := range u {
+		var in []Op
+		for q, p := range src {
+			if q == len(src)-1 && q > 0 {
+				in = append(in, at(p, j))
+			} else {
+				in = append(in, v.load(at(p, j)))
+			}
+		}
+		out = append(out, body(in...))
+	}
+	for j := range u {
+		v.ins("VMOVNTPS", out[j], at(dst, j))
+	}
+	ctx.ADDQ(U32(uint32(u*v.lanes())), i)
+	ctx.SUBQ(U32(uint32(u*v.lanes())), n)
+	ctx.JG(LabelRef("line"))
+	ctx.SFENCE()
 }
 
 // reduce emits a loop over the inputs with float64 accumulators for float32

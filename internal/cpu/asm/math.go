@@ -17,11 +17,11 @@ const (
 	ln2Lo = 1.42860677e-6
 )
 
-// The fits of opGelu: P in powers of u, and erf(x/√2)/(2x) in powers of x².
-const geluSwitch = 0.6
+// The fits of opGelu: F in powers of u, and erf(x/√2)/(2x) in powers of x².
+const geluSwitch = 0.8
 
 var (
-	geluPoly = []float64{-0.192691606904, 0.449828185907, 0.407731003675, -2.49500430938, 3.30975990497, -1.67732136163, 0.110029594717, -0.253071120766, 0.260115808584, 0.999337066167, -0.918919991922}
+	geluPoly = []float64{0.132880773661, -0.355996849638, 0.10226669401, 0.609479871869, -0.703617773877, 0.0530005231705, 0.0604612849113, 0.304393024549, 0.398565584028, 0.398953820539}
 	geluErf  = []float64{4.64299768659e-7, -9.00589221858e-6, 0.00011494494751, -0.00118704358638, 0.00997347763653, -0.066490371725, 0.398942280258}
 )
 
@@ -61,7 +61,11 @@ func (v *vk) pow2(j V) V { return v.shl(v.iadd(j, v.ci(127)), 23) }
 // e^x = e^r*s*t, such that a product with s is exact and one with t rounds
 // once, to a denormal, zero or infinity where need be.
 func (v *vk) expScale(x V, lo Op) (r, s, t V) {
-	x = v.clampLo(v.clampHi(x, 89.5), -120)
+	return v.expScaleBounded(v.clampLo(v.clampHi(x, 89.5), -120), lo)
+}
+
+// expScaleBounded is expScale for x (and x+lo) from -125 to 90.
+func (v *vk) expScaleBounded(x V, lo Op) (r, s, t V) {
 	r, j, _ := v.expReduce(x, lo)
 	h := v.sar32(j, 1)
 	return r, v.pow2(h), v.pow2(v.isub(j, h))
@@ -161,7 +165,7 @@ func (v *vk) logistic(num, z V, lo V) V {
 	if lo != nil {
 		l = lo
 	}
-	r, s, t := v.expScale(v.or(z, v.signMask()), l)
+	r, s, t := v.expScaleBounded(v.clampLo(v.or(z, v.signMask()), -120), l)
 	m := v.expm1Poly(r)
 	e := v.mul(v.mul(v.add(m, v.c(1)), s), t)
 	d := v.add(e, v.c(1))
@@ -201,22 +205,26 @@ func opErf(v *vk, x V) V {
 
 // opGelu uses gelu(x) = max(x, 0) - t*Q(t), t = |x|, Q(t) = erfc(t/√2)/2,
 // which cancels nothing on the negative side. Near 0, where it would, the erf
-// polynomial takes over.
+// polynomial takes over. Beyond -13, where results are below 1e-37, it gives 0.
 func opGelu(v *vk, x V) V {
-	t := v.clampHi(v.abs(x), 15.4)
-	// t*Q(t) = t/(2+t) * e^(-t²/2 + P(u)), u = 2/(2+t) = 1 - t/(2+t).
+	a := v.abs(x)
+	t := v.clampHi(a, 13)
+	// t*Q(t) = t/(2+t) * F(u) * e^(-t²/2), u = 2/(2+t) = 1 - t/(2+t). The
+	// two factors do not wait for each other, which makes this twice as fast
+	// as one exponential of a sum, for half an ulp.
 	y := v.div(t, v.add(t, v.c(2)))
-	p := v.poly(v.sub(v.c(1), y), geluPoly...)
+	y = v.mul(y, v.poly2(v.sub(v.c(1), y), geluPoly...))
 	h := v.mul(t, v.c(-0.5))
 	sq := v.mul(h, t)
-	lo := v.add(v.fms(h, t, sq), p) // what the product lost, and P
-	r, s, w := v.expScale(sq, lo)
-	g := v.mul(v.mul(v.fma(y, v.expm1Poly(r), y), s), w)
+	r, j, _ := v.expReduce(sq, v.fms(h, t, sq))
+	g := v.fma(y, v.expm1Poly(r), y)
+	g = v.iadd(g, v.shl(j, 23)) // times 2^j; stays normal
+	g = v.keep(v.cmp(le, a, v.c(13)), g)
 	big := v.sub(opRelu(v, x), g)
 	// x/2 + x²*(erf(x/√2)/(2x))
 	q := v.mul(x, x)
 	small := v.fma(v.poly(q, geluErf...), q, v.mul(x, v.c(0.5)))
-	return v.blend(v.cmp(le, v.abs(x), v.c(geluSwitch)), small, big)
+	return v.blend(v.cmp(le, a, v.c(geluSwitch)), small, big)
 }
 
 // opGeluTanh is x/(1 + e^-2z), z = √(2/π)(x + 0.044715x³), with z carried in

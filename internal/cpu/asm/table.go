@@ -9,14 +9,15 @@ import (
 // A fn is one function of package vec. The table drives both the assembly and
 // the Go file that dispatches between it and the plain Go version.
 type fn struct {
-	name  string // without the type suffix, e.g. Add
-	doc   string // what it does, after the name
-	class string
-	types string // "F32", "F64", or both; "" for names that carry no suffix
-	asm   string // types with assembly
-	go_   string // the plain Go function
-	small string // bound on |a| for the assembly; beyond it plain Go takes over
-	emit  func(v *vk)
+	name   string // without the type suffix, e.g. Add
+	doc    string // what it does, after the name
+	class  string
+	types  string // "F32", "F64", or both; "" for names that carry no suffix
+	asm    string // types with assembly
+	go_    string // the plain Go function
+	small  string // bound on |a| for the assembly; beyond it plain Go takes over
+	stream bool   // has a version for results larger than the caches
+	emit   func(v *vk)
 }
 
 // A class is a signature shape. T stands for the element type.
@@ -111,6 +112,8 @@ func (f fn) hasAsm(t string) bool {
 // asmName is the assembly function for element type t at a level.
 func (f fn) asmName(t, level string) string { return lower(f.name) + t + level }
 
+func (f fn) streamName(level string) string { return lower(f.name) + "StreamF32" + level }
+
 func (f fn) asmResult() string {
 	c := classes[f.class]
 	return c.result
@@ -165,9 +168,42 @@ func vecDispatch() []byte {
 				fmt.Fprintf(&w, "}\n")
 			}
 			fmt.Fprintf(&w, "%s%s(%s)\n}\n\n", ret, f.go_, args)
+			if f.stream && t == "F32" {
+				streamDispatch(&w, f, c)
+			}
 		}
 	}
 	return w.Bytes()
+}
+
+// streamDispatch writes the Stream version of f: whole cache lines go to the
+// assembly, what is before and behind them to the plain version.
+func streamDispatch(w *bytes.Buffer, f fn, c class) {
+	slices := append([]string{c.length}, strings.Split(c.others, ",")...)
+	part := func(from, to string) string {
+		var a []string
+		for _, p := range strings.Split(c.goCall, ", ") {
+			for _, s := range slices {
+				if p == s {
+					p = fmt.Sprintf("%s[%s:%s]", p, from, to)
+					break
+				}
+			}
+			a = append(a, p)
+		}
+		return strings.Join(a, ", ")
+	}
+	fmt.Fprintf(w, "// %sStreamF32 is %sF32 for results that do not fit the caches; see StreamBytes.\n", f.name, f.name)
+	fmt.Fprintf(w, "func %sStreamF32(%s) {\n", f.name, subst(c.params, "F32"))
+	fmt.Fprintf(w, "n := len(%s)\nh, m := lines(%s)\n", c.length, c.length)
+	fmt.Fprintf(w, "if m == 0 {\n%sF32(%s)\nreturn\n}\n", f.name, c.goCall)
+	for _, o := range slices[1:] {
+		fmt.Fprintf(w, "%s = %s[:n]\n", o, o)
+	}
+	fmt.Fprintf(w, "%sF32(%s)\n", f.name, part("", "h"))
+	call := strings.TrimSuffix(strings.ReplaceAll(c.call, "[0]", "[h]"), "n") + "m"
+	fmt.Fprintf(w, "if level == AVX512 {\n%s(%s)\n} else {\n%s(%s)\n}\n", f.streamName("AVX512"), call, f.streamName("AVX2"), call)
+	fmt.Fprintf(w, "%sF32(%s)\n}\n\n", f.name, part("h+m", ""))
 }
 
 // vecOther declares the assembly functions where there is no assembly; they
@@ -183,6 +219,9 @@ func vecOther() []byte {
 			}
 			for _, l := range []string{"AVX2", "AVX512"} {
 				fmt.Fprintf(&w, "func %s(%s) %s { panic(\"unreachable\") }\n", f.asmName(t, l), subst(c.asmParams, t), subst(f.asmResult(), t))
+				if f.stream && t == "F32" {
+					fmt.Fprintf(&w, "func %s(%s) { panic(\"unreachable\") }\n", f.streamName(l), subst(c.asmParams, t))
+				}
 			}
 		}
 	}

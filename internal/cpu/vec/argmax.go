@@ -3,7 +3,7 @@ package vec
 // argBlock is how many elements an argmax looks at at a time. The extreme of a
 // block comes from the vector reduction; only the block that holds the overall
 // extreme is searched for its place.
-const argBlock = 1024
+const argBlock = 256
 
 // ArgMaxF32 returns the index of the first largest element of a; a NaN counts
 // as larger than anything. It panics if a is empty.
@@ -42,9 +42,9 @@ func argExtreme[T float](a []T, reduce func([]T) T, better func(x, y T) bool) in
 			best, at = v, lo
 		}
 	}
-	for i := at; i < len(a); i++ {
-		if x := a[i]; x == best || x != x && best != best {
-			return i
+	for i, x := range a[at:] {
+		if x == best || x != x {
+			return at + i
 		}
 	}
 	return at

@@ -237,6 +237,16 @@ func TestArithmeticF64(t *testing.T) {
 	})
 }
 
+func TestStream(t *testing.T) {
+	eachLevel(t, func(t *testing.T) {
+		checkMap(t, "AddStream", 2, func(d []float32, in [][]float32) { AddStreamF32(d, in[0], in[1]) }, func(d []float32, in [][]float32) { AddF32(d, in[0], in[1]) })
+		checkMap(t, "RDivSStream", 1, func(d []float32, in [][]float32) { RDivSStreamF32(d, in[0], 3) }, func(d []float32, in [][]float32) { RDivSF32(d, in[0], 3) })
+		checkMap(t, "ExpStream", 1, func(d []float32, in [][]float32) { ExpStreamF32(d, in[0]) }, func(d []float32, in [][]float32) { ExpF32(d, in[0]) })
+		checkMap(t, "FmaStream", 3, func(d []float32, in [][]float32) { FmaStreamF32(d, in[0], in[1], in[2]) }, func(d []float32, in [][]float32) { FmaF32(d, in[0], in[1], in[2]) })
+		checkMap(t, "ClampStream", 1, func(d []float32, in [][]float32) { ClampStreamF32(d, in[0], -1, 1) }, func(d []float32, in [][]float32) { ClampF32(d, in[0], -1, 1) })
+	})
+}
+
 func TestShortOperandPanics(t *testing.T) {
 	defer func() {
 		if recover() == nil {
