@@ -1,0 +1,109 @@
+package nn
+
+import (
+	"math"
+
+	"github.com/locusml/locus"
+)
+
+// Initializer makes the first value of a parameter of the given shape: the
+// maker knows device, element type and key.
+type Initializer func(m locus.Maker, shape []int) *locus.Tensor
+
+// Constant fills with a value.
+func Constant(v float64) Initializer {
+	return func(m locus.Maker, shape []int) *locus.Tensor { return m.Full(v, shape...) }
+}
+
+// Normal draws from a normal distribution.
+func Normal(mean, std float64) Initializer {
+	return func(m locus.Maker, shape []int) *locus.Tensor { return m.Randn(shape...).Mul(std).Add(mean) }
+}
+
+// Uniform draws uniformly from [low, high).
+func Uniform(low, high float64) Initializer {
+	return func(m locus.Maker, shape []int) *locus.Tensor { return m.Rand(shape...).Mul(high - low).Add(low) }
+}
+
+// XavierUniform draws uniformly so that the variance of signals is kept both
+// forwards and backwards (Glorot and Bengio, 2010).
+func XavierUniform() Initializer {
+	return func(m locus.Maker, shape []int) *locus.Tensor {
+		in, out := fans(shape)
+		a := math.Sqrt(6 / float64(in+out))
+		return Uniform(-a, a)(m, shape)
+	}
+}
+
+// XavierNormal is XavierUniform with a normal distribution.
+func XavierNormal() Initializer {
+	return func(m locus.Maker, shape []int) *locus.Tensor {
+		in, out := fans(shape)
+		return Normal(0, math.Sqrt(2/float64(in+out)))(m, shape)
+	}
+}
+
+// KaimingUniform draws uniformly so that the variance of signals is kept
+// through rectifiers (He et al., 2015).
+func KaimingUniform() Initializer {
+	return func(m locus.Maker, shape []int) *locus.Tensor {
+		in, _ := fans(shape)
+		a := math.Sqrt(6 / float64(max(in, 1)))
+		return Uniform(-a, a)(m, shape)
+	}
+}
+
+// KaimingNormal is KaimingUniform with a normal distribution.
+func KaimingNormal() Initializer {
+	return func(m locus.Maker, shape []int) *locus.Tensor {
+		in, _ := fans(shape)
+		return Normal(0, math.Sqrt(2/float64(max(in, 1))))(m, shape)
+	}
+}
+
+// FanIn draws uniformly from ±1/√fan, what PyTorch does for the weights and
+// biases of linear and convolution layers. fan 0 takes it from the shape.
+func FanIn(fan int) Initializer {
+	return func(m locus.Maker, shape []int) *locus.Tensor {
+		n := fan
+		if n == 0 {
+			n, _ = fans(shape)
+		}
+		a := 1 / math.Sqrt(float64(max(n, 1)))
+		return Uniform(-a, a)(m, shape)
+	}
+}
+
+// fans counts the inputs of an output and the outputs of an input, for weights
+// of shape (out, in, …).
+func fans(shape []int) (in, out int) {
+	if len(shape) < 2 {
+		n := 1
+		for _, d := range shape {
+			n *= d
+		}
+		return n, n
+	}
+	field := 1
+	for _, d := range shape[2:] {
+		field *= d
+	}
+	return shape[1] * field, shape[0] * field
+}
+
+// Initialize gives every weight (a parameter with two or more axes) of a network
+// a new first value from key, and every other parameter zeros. Lazy layers must
+// have seen an input before.
+func Initialize(m any, key locus.Key, weights Initializer) {
+	for i, e := range Parameters(m) {
+		v := e.Value()
+		if v == nil {
+			panic(&locus.Error{Kind: locus.ErrArgument, Op: "nn.Initialize", Msg: e.Name + " has no shape yet", Fix: "run Forward once first"})
+		}
+		init := weights
+		if v.Rank() < 2 {
+			init = Constant(0)
+		}
+		e.Set(init(v.Device().As(v.DType()).Key(key.Fold(uint64(i))), v.Shape()))
+	}
+}

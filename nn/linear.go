@@ -1,0 +1,51 @@
+package nn
+
+import "github.com/locusml/locus"
+
+// LinearLayer gives x·Wᵀ + b. Make one with [Linear] or [LazyLinear].
+type LinearLayer struct {
+	Weight *Parameter // (out, in)
+	Bias   *Parameter // (out); nil without
+
+	out  int
+	opts options
+}
+
+// Linear makes a layer from in to out features, initialised as in PyTorch, on
+// the default device.
+func Linear(in, out int, opts ...Option) *LinearLayer {
+	l := LazyLinear(out, opts...)
+	l.make(locus.DefaultDevice(), in)
+	return l
+}
+
+// LazyLinear makes a layer to out features that learns the number of its inputs
+// from the first of them, and is made where it was moved to, else where that
+// input is.
+func LazyLinear(out int, opts ...Option) *LinearLayer {
+	l := &LinearLayer{Weight: new(Parameter), out: out, opts: gather(opts)}
+	if !l.opts.noBias {
+		l.Bias = new(Parameter)
+	}
+	return l
+}
+
+func (l *LinearLayer) make(d locus.Device, in int) {
+	l.opts.make(d, l.Weight, FanIn(0), l.Bias, FanIn(in), l.out, in)
+}
+
+// Forward applies the layer to x (…, in).
+func (l *LinearLayer) Forward(x *locus.Tensor) *locus.Tensor {
+	if l.Weight.Value() == nil {
+		if x.Rank() == 0 {
+			panic(&locus.Error{Kind: locus.ErrShape, Op: "nn.Linear", Msg: "the input has no axes; want (…, in)"})
+		}
+		l.make(x.Device(), x.Dim(-1))
+	}
+	return locus.Linear(x, l.Weight.Value(), l.Bias.valueOrNil())
+}
+
+func (l *LinearLayer) reset(key locus.Key) {
+	l.opts.key = key
+	l.Weight, l.Bias = l.Weight.unmade(), l.Bias.unmade()
+}

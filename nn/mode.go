@@ -1,0 +1,34 @@
+package nn
+
+import "reflect"
+
+// ModeSetter is a layer that behaves differently in training: dropout, batch
+// normalisation.
+type ModeSetter interface{ SetTraining(on bool) }
+
+// Train puts a network into training mode, in which layers are made. It
+// returns m.
+func Train[M any](m M) M { return setMode(m, true) }
+
+// Eval puts a network into the mode for use: no dropout, running statistics.
+func Eval[M any](m M) M { return setMode(m, false) }
+
+func setMode[M any](m M, on bool) M {
+	eachLayer(m, func(l any) {
+		if s, ok := l.(ModeSetter); ok {
+			s.SetTraining(on)
+		}
+	})
+	return m
+}
+
+// eachLayer calls f with a pointer to every struct of a network, in the order of
+// its fields.
+func eachLayer(m any, f func(layer any)) {
+	w := walker{seen: map[any]bool{}, visit: func(v reflect.Value) {
+		if v.CanAddr() && v.Addr().CanInterface() {
+			f(v.Addr().Interface())
+		}
+	}}
+	w.walk(reflect.ValueOf(m), "", "")
+}

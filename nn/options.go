@@ -1,0 +1,56 @@
+package nn
+
+import "github.com/locusml/locus"
+
+// Option changes how a layer is made.
+type Option func(*options)
+
+type options struct {
+	noBias       bool
+	dtype        locus.DType
+	weight, bias Initializer
+	key          locus.Key
+	keyed        bool
+}
+
+// NoBias leaves the bias out.
+func NoBias() Option { return func(o *options) { o.noBias = true } }
+
+// WithInit sets the initialiser of the weights.
+func WithInit(w Initializer) Option { return func(o *options) { o.weight = w } }
+
+// WithBiasInit sets the initialiser of the bias.
+func WithBiasInit(b Initializer) Option { return func(o *options) { o.bias = b } }
+
+// WithKey sets the key that first values come from; without it they come from
+// the program's sequence of keys (see locus.Seed).
+func WithKey(k locus.Key) Option { return func(o *options) { o.key, o.keyed = k, true } }
+
+// WithDType sets the element type of the parameters, which is float32 otherwise.
+func WithDType(d locus.DType) Option { return func(o *options) { o.dtype = d } }
+
+func gather(opts []Option) options {
+	o := options{dtype: locus.Float32}
+	for _, f := range opts {
+		f(&o)
+	}
+	if !o.keyed {
+		o.key = locus.NextKey()
+	}
+	return o
+}
+
+// make gives a layer's weight and bias (which may be nil) their first values,
+// with the initialisers that were asked for, else with those given.
+func (o options) make(d locus.Device, weight *Parameter, wInit Initializer, bias *Parameter, bInit Initializer, shape ...int) {
+	if o.weight != nil {
+		wInit = o.weight
+	}
+	if o.bias != nil {
+		bInit = o.bias
+	}
+	weight.make(d, o.dtype, o.key.Fold(0), wInit, shape...)
+	if bias != nil {
+		bias.make(d, o.dtype, o.key.Fold(1), bInit, shape[0])
+	}
+}
