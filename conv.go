@@ -29,7 +29,7 @@ func Conv1D(x, weight, bias *Tensor, o ConvOptions) *Tensor {
 }
 
 func conv(name string, x, weight, bias *Tensor, o ConvOptions, dims int) *Tensor {
-	in := given(x, weight, bias)
+	in := given(2, x, weight, bias)
 	checkOperands(name, in)
 	x, weight, restore := asImages(name, in, dims)
 	groups := max(o.Groups, 1)
@@ -86,7 +86,7 @@ func ConvTranspose1D(x, weight, bias *Tensor, o ConvTransposeOptions) *Tensor {
 }
 
 func convTranspose(name string, x, weight, bias *Tensor, o ConvTransposeOptions, dims int) *Tensor {
-	in := given(x, weight, bias)
+	in := given(2, x, weight, bias)
 	checkOperands(name, in)
 	x, weight, restore := asImages(name, in, dims)
 	groups := max(o.Groups, 1)

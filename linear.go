@@ -5,7 +5,7 @@ import "github.com/locusml/locus/internal/op"
 // Linear gives x·weightᵀ + bias: x (…, in), weight (out, in) as in PyTorch, bias
 // (out) or nil, result (…, out).
 func Linear(x, weight, bias *Tensor) *Tensor {
-	in := given(x, weight, bias)
+	in := given(2, x, weight, bias)
 	checkOperands("Linear", in)
 	if len(x.shape) == 0 || len(weight.shape) != 2 || x.shape[len(x.shape)-1] != weight.shape[1] {
 		failf("Linear", ErrShape, in, "x %s and weight %s do not fit: want (…, in) and (out, in)", op.ShapeString(x.shape), op.ShapeString(weight.shape))
@@ -27,7 +27,7 @@ func Linear(x, weight, bias *Tensor) *Tensor {
 // Bilinear gives Σᵢⱼ x1ᵢ·weightₒᵢⱼ·x2ⱼ + bias: x1 (…, in1), x2 (…, in2), weight
 // (out, in1, in2), bias (out) or nil, result (…, out).
 func Bilinear(x1, x2, weight, bias *Tensor) *Tensor {
-	in := given(x1, x2, weight, bias)
+	in := given(3, x1, x2, weight, bias)
 	checkOperands("Bilinear", in)
 	r := len(x1.shape)
 	if r == 0 || len(x2.shape) != r || len(weight.shape) != 3 || !sameShape(x1.shape[:r-1], x2.shape[:r-1]) ||
@@ -49,11 +49,12 @@ func Bilinear(x1, x2, weight, bias *Tensor) *Tensor {
 	return y.reshape(append(append([]int{}, lead...), out))
 }
 
-// given lists the operands without those that were left out.
-func given(ts ...*Tensor) []*Tensor {
+// given lists the operands without those that were left out: all but the first
+// n may be nil.
+func given(n int, ts ...*Tensor) []*Tensor {
 	l := make([]*Tensor, 0, len(ts))
 	for i, t := range ts {
-		if t != nil || i == 0 { // the first is never left out: let it be reported
+		if t != nil || i < n {
 			l = append(l, t)
 		}
 	}

@@ -1,0 +1,88 @@
+package locus
+
+import (
+	"math"
+
+	"github.com/locusml/locus/internal/op"
+)
+
+// Dropout gives x with each element made 0 with probability p, and the others
+// divided by 1-p, so that sums keep their expected value. The same key drops the
+// same elements on every device. Dropout belongs to training: in inference use
+// x itself.
+func Dropout(x *Tensor, p float64, key Key) *Tensor {
+	x.wantFloat("Dropout")
+	return x.drop("Dropout", p, key, x.shape)
+}
+
+// DropoutChannels is [Dropout] of whole channels: x (N, C, …).
+func DropoutChannels(x *Tensor, p float64, key Key) *Tensor {
+	axes := behindChannels("DropoutChannels", x)
+	x.wantFloat("DropoutChannels")
+	shape := x.Shape()
+	for _, a := range axes {
+		shape[a] = 1
+	}
+	return x.drop("DropoutChannels", p, key, shape)
+}
+
+func (t *Tensor) drop(name string, p float64, key Key, shape []int) *Tensor {
+	kept := t.keepMask(name, p, key, shape)
+	if kept == nil {
+		return t
+	}
+	scale := 1.0
+	if p < 1 {
+		scale = 1 / (1 - p)
+	}
+	return kept.Where(t.Mul(scale), 0)
+}
+
+// keepMask is true with probability 1-p; nil where p is 0 and all is kept. It
+// draws float32 whatever t's type: in 16 bits p would be coarse.
+func (t *Tensor) keepMask(name string, p float64, key Key, shape []int) *Tensor {
+	if !(p >= 0 && p <= 1) {
+		failf(name, ErrArgument, []*Tensor{t}, "the probability is %v; want 0 to 1", p)
+	}
+	if p == 0 {
+		return nil
+	}
+	return t.beside(t.place.device.Key(key).Rand(shape...)).Ge(p)
+}
+
+// AlphaDropout drops elements as [Dropout] does, but to [Tensor.Selu]'s lowest
+// value instead of 0, and then shifts and scales so that mean 0 and variance 1
+// stay. It goes with Selu.
+func AlphaDropout(x *Tensor, p float64, key Key) *Tensor {
+	x.wantFloat("AlphaDropout")
+	kept := x.keepMask("AlphaDropout", p, key, x.shape)
+	if kept == nil {
+		return x
+	}
+	if p == 1 {
+		return kept.Where(x, 0)
+	}
+	low := -seluAlpha * seluScale
+	scale := 1 / math.Sqrt((1-p)*(1+p*low*low))
+	return kept.Where(x, low).Mul(scale).Add(-scale * p * low)
+}
+
+// Embedding looks rows of weight (V, D) up: indices, whole numbers of any shape,
+// result (…, D). To the row named as padding no gradient flows. An index outside
+// is an [ErrIndex], on a GPU at the next wait.
+func Embedding(weight, indices *Tensor, padding ...int) *Tensor {
+	in := []*Tensor{weight, indices}
+	checkOperands("Embedding", in)
+	if len(weight.shape) != 2 {
+		failf("Embedding", ErrShape, in, "weight has %d dimensions; want (V, D)", len(weight.shape))
+	}
+	if len(padding) > 1 || len(padding) == 1 && (padding[0] < 0 || padding[0] >= weight.shape[0]) {
+		failf("Embedding", ErrArgument, in, "padding is %v; want at most one row of %d", padding, weight.shape[0])
+	}
+	defer naming("Embedding", in)
+	rows := apply(op.Take, op.Axis{Axis: 0}, weight, indices)
+	if len(padding) == 1 && rows.node != nil {
+		rows = indices.Eq(padding[0]).Unsqueeze(-1).Where(rows.Detach(), rows)
+	}
+	return rows
+}

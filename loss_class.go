@@ -1,0 +1,154 @@
+package locus
+
+import "github.com/locusml/locus/internal/op"
+
+// CrossEntropyOptions are the options of [CrossEntropy].
+type CrossEntropyOptions struct {
+	Weight         *Tensor // (C): what each class counts
+	IgnoreIndex    *int    // targets with this number, such as new(-100), count nothing; nil ignores none
+	LabelSmoothing float64 // how much of the target is spread over all classes, 0 to 1
+	Reduction      Reduction
+}
+
+// CrossEntropy gives the negative log-likelihood of the target under
+// softmax(logits): logits (N, C, …) or (C). The target is either whole numbers
+// (N, …), the classes, or floating point of the shape of logits, their
+// probabilities. The mean is over what counts: with class targets, weighed with
+// the weights of the classes and without the ignored. A class outside 0 to C-1
+// is an [ErrIndex], on a GPU at the next wait.
+func CrossEntropy(logits, target *Tensor, o CrossEntropyOptions) *Tensor {
+	const name = "CrossEntropy"
+	in := given(2, logits, target, o.Weight)
+	class := classAxis(name, in, logits, o.Weight)
+	if !(o.LabelSmoothing >= 0 && o.LabelSmoothing <= 1) {
+		failf(name, ErrArgument, in, "label smoothing is %v; want 0 to 1", o.LabelSmoothing)
+	}
+	defer naming(name, in)
+	logp := apply(op.LogSoftmax, op.Axis{Axis: class}, logits)
+	c := logits.shape[class]
+	spread := o.LabelSmoothing / float64(c)
+	if target.dtype.IsFloat() {
+		if !sameShape(target.shape, logits.shape) {
+			failf(name, ErrShape, in, "probabilities must have the shape of logits, %s", op.ShapeString(logits.shape))
+		}
+		if o.IgnoreIndex != nil {
+			failf(name, ErrArgument, in, "an ignored class does not go with probabilities")
+		}
+		if o.LabelSmoothing > 0 {
+			target = target.Mul(1 - o.LabelSmoothing).Add(spread)
+		}
+		loss := logp.Mul(target)
+		if o.Weight != nil {
+			loss = loss.Mul(classWeights(o.Weight, logits, class))
+		}
+		loss = loss.Sum(class).Neg()
+		// The mean is over examples; Sum took the classes out.
+		return o.Reduction.of(name, loss)
+	}
+	picked := pickClasses(name, in, logp, target, class, o.Weight, o.IgnoreIndex)
+	loss := picked.loss
+	if o.LabelSmoothing > 0 {
+		all := logp
+		if o.Weight != nil {
+			all = all.Mul(classWeights(o.Weight, logits, class))
+		}
+		rest := all.Sum(class).Neg()
+		if picked.ignored != nil {
+			rest = picked.ignored.Where(0, rest)
+		}
+		loss = loss.Mul(1 - o.LabelSmoothing).Add(rest.Mul(spread))
+	}
+	return picked.reduce(name, loss, o.Reduction)
+}
+
+// NLLOptions are the options of [NLLLoss].
+type NLLOptions struct {
+	Weight      *Tensor // (C): what each class counts
+	IgnoreIndex *int    // targets with this number count nothing; nil ignores none
+	Reduction   Reduction
+}
+
+// NLLLoss gives -logp at the target's class: logp (N, C, …) or (C), as from
+// [Tensor.LogSoftmax], target whole numbers (N, …). See [CrossEntropy].
+func NLLLoss(logp, target *Tensor, o NLLOptions) *Tensor {
+	const name = "NLLLoss"
+	in := given(2, logp, target, o.Weight)
+	class := classAxis(name, in, logp, o.Weight)
+	defer naming(name, in)
+	picked := pickClasses(name, in, logp, target, class, o.Weight, o.IgnoreIndex)
+	return picked.reduce(name, picked.loss, o.Reduction)
+}
+
+// classAxis checks scores and weights, and gives the axis of the classes.
+func classAxis(name string, in []*Tensor, scores, weight *Tensor) int {
+	checkOperands(name, in)
+	scores.wantFloat(name)
+	if len(scores.shape) == 0 {
+		failf(name, ErrShape, in, "scores must have shape (N, C, …) or (C)")
+	}
+	class := min(1, len(scores.shape)-1)
+	if weight != nil && !sameShape(weight.shape, scores.shape[class:class+1]) {
+		failf(name, ErrShape, in, "the weight has shape %s; want one number for each of %d classes", op.ShapeString(weight.shape), scores.shape[class])
+	}
+	return class
+}
+
+// classWeights makes class weights broadcast against scores.
+func classWeights(weight, scores *Tensor, class int) *Tensor {
+	shape := make([]int, len(scores.shape)-class)
+	for i := range shape {
+		shape[i] = 1
+	}
+	shape[0] = weight.shape[0]
+	return weight.reshape(shape)
+}
+
+// classLoss is the loss of each target, and what a mean must know.
+type classLoss struct {
+	loss    *Tensor
+	weights *Tensor // of each target; nil if all are 1
+	ignored *Tensor // true where the target counts nothing; nil if all count
+}
+
+// pickClasses gives -logp at the classes that target names.
+func pickClasses(name string, in []*Tensor, logp, target *Tensor, class int, weight *Tensor, ignore *int) classLoss {
+	if !target.dtype.IsInt() {
+		failf(name, ErrDType, in, "classes are whole numbers, not %s", target.dtype)
+	}
+	want := append(append([]int{}, logp.shape[:class]...), logp.shape[class+1:]...)
+	if !sameShape(target.shape, want) {
+		failf(name, ErrShape, in, "target has shape %s; scores %s want classes of shape %s", op.ShapeString(target.shape), op.ShapeString(logp.shape), op.ShapeString(want))
+	}
+	if target.dtype == Uint8 { // the one type of whole numbers that does not index
+		target = target.Cast(Int32)
+	}
+	var p classLoss
+	if ignore != nil {
+		p.ignored = target.Eq(*ignore)
+		target = p.ignored.Where(0, target) // any class will do
+	}
+	p.loss = logp.Gather(class, target.Unsqueeze(class)).Squeeze(class).Neg()
+	if weight != nil {
+		p.weights = weight.Take(0, target)
+		p.loss = p.loss.Mul(p.weights)
+	}
+	if p.ignored != nil {
+		p.loss = p.ignored.Where(0, p.loss)
+	}
+	return p
+}
+
+// reduce reduces the losses; the mean is weighed.
+func (p classLoss) reduce(name string, loss *Tensor, r Reduction) *Tensor {
+	if r != ReduceMean || p.weights == nil && p.ignored == nil {
+		return r.of(name, loss)
+	}
+	weights := p.weights
+	switch {
+	case weights == nil:
+		weights = p.ignored.Not().Cast(loss.dtype)
+	case p.ignored != nil:
+		weights = p.ignored.Where(0, weights)
+	}
+	return loss.Sum().Div(weights.Sum())
+}

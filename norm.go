@@ -1,0 +1,228 @@
+package locus
+
+import (
+	"math"
+	"slices"
+
+	"github.com/locusml/locus/internal/op"
+)
+
+// LayerNorm gives (x - mean)/√(variance + eps) over the last axes, which must
+// have the given shape, times weight plus bias, each of that shape or nil.
+func LayerNorm(x *Tensor, shape []int, weight, bias *Tensor, eps float64) *Tensor {
+	in := given(1, x, weight, bias)
+	checkOperands("LayerNorm", in)
+	axes := trailing("LayerNorm", in, shape, weight, bias)
+	y := apply(op.Normalized, op.Normalize{Axes: op.AxesOf(axes...), Eps: eps}, x)
+	return affine(y, weight, bias)
+}
+
+// RMSNorm gives x/√(mean of x² + eps) over the last axes, which must have the
+// given shape, times weight, of that shape or nil.
+func RMSNorm(x *Tensor, shape []int, weight *Tensor, eps float64) *Tensor {
+	in := given(1, x, weight)
+	checkOperands("RMSNorm", in)
+	x.wantFloat("RMSNorm")
+	axes := trailing("RMSNorm", in, shape, weight)
+	w := x.wide()
+	y := w.Mul(w.Square().MeanKeep(axes...).Add(eps).Rsqrt()).Cast(x.dtype)
+	return affine(y, weight, nil)
+}
+
+// wide gives t, in float32 if it has 16 bits: squares overflow float16 early.
+func (t *Tensor) wide() *Tensor {
+	if t.dtype.Size() == 2 {
+		return t.Cast(Float32)
+	}
+	return t
+}
+
+// trailing lists the last axes of the first operand, after checking that they
+// have the given shape, as do the parameters.
+func trailing(name string, in []*Tensor, shape []int, params ...*Tensor) []int {
+	x := in[0]
+	lead := len(x.shape) - len(shape)
+	if len(shape) == 0 || lead < 0 || !sameShape(x.shape[lead:], shape) {
+		failf(name, ErrShape, in, "x %s does not end in the shape %s", op.ShapeString(x.shape), op.ShapeString(shape))
+	}
+	for _, p := range params {
+		if p != nil && !sameShape(p.shape, shape) {
+			failf(name, ErrShape, in, "a parameter has shape %s; want %s", op.ShapeString(p.shape), op.ShapeString(shape))
+		}
+	}
+	axes := make([]int, len(shape))
+	for i := range axes {
+		axes[i] = lead + i
+	}
+	return axes
+}
+
+// affine gives y·weight + bias; either may be left out.
+func affine(y, weight, bias *Tensor) *Tensor {
+	if weight != nil {
+		y = y.Mul(weight)
+	}
+	if bias != nil {
+		y = y.Add(bias)
+	}
+	return y
+}
+
+// channelwise makes parameters, one number a channel or nil, broadcast against x.
+func channelwise(name string, in []*Tensor, params ...**Tensor) {
+	x := in[0]
+	if len(x.shape) < 2 {
+		failf(name, ErrShape, in, "x has %d dimensions; want (N, C, …)", len(x.shape))
+	}
+	for _, p := range params {
+		if *p == nil {
+			continue
+		}
+		if !sameShape((*p).shape, x.shape[1:2]) {
+			failf(name, ErrShape, in, "a parameter has shape %s; want one number for each of %d channels", op.ShapeString((*p).shape), x.shape[1])
+		}
+		*p = perChannel(*p, len(x.shape))
+	}
+}
+
+// GroupNorm normalises groups of channels of each example, x (N, C, …), to mean
+// 0 and variance 1, times weight (C) plus bias (C), either nil.
+func GroupNorm(x *Tensor, groups int, weight, bias *Tensor, eps float64) *Tensor {
+	in := given(1, x, weight, bias)
+	checkOperands("GroupNorm", in)
+	channelwise("GroupNorm", in, &weight, &bias)
+	n, c := x.shape[0], x.shape[1]
+	if groups < 1 || c%groups != 0 {
+		failf("GroupNorm", ErrArgument, in, "%d channels do not divide into %d groups", c, groups)
+	}
+	grouped := x.reshape([]int{n, groups, op.Elements(x.shape[1:]) / groups})
+	y := apply(op.Normalized, op.Normalize{Axes: op.AxesOf(2), Eps: eps}, grouped)
+	return affine(y.reshape(x.shape), weight, bias)
+}
+
+// InstanceNorm normalises each channel of each example, x (N, C, …) with at
+// least one axis behind the channels, to mean 0 and variance 1, times weight (C)
+// plus bias (C), either nil.
+func InstanceNorm(x, weight, bias *Tensor, eps float64) *Tensor {
+	in := given(1, x, weight, bias)
+	checkOperands("InstanceNorm", in)
+	axes := behindChannels("InstanceNorm", x)
+	channelwise("InstanceNorm", in, &weight, &bias)
+	y := apply(op.Normalized, op.Normalize{Axes: op.AxesOf(axes...), Eps: eps}, x)
+	return affine(y, weight, bias)
+}
+
+// BatchNorm normalises each channel of a batch, x (N, C, …), to mean 0 and
+// variance 1, times weight (C) plus bias (C), either nil, as in training. mean
+// and variance (C), without history, are those of the batch, for running
+// averages; the variance has Bessel's correction, which normalisation does not use.
+func BatchNorm(x, weight, bias *Tensor, eps float64) (y, mean, variance *Tensor) {
+	in := given(1, x, weight, bias)
+	checkOperands("BatchNorm", in)
+	channelwise("BatchNorm", in, &weight, &bias)
+	axes := []int{0}
+	for i := 2; i < len(x.shape); i++ {
+		axes = append(axes, i)
+	}
+	count := x.count("BatchNorm", axes)
+	if count < 2 {
+		failf("BatchNorm", ErrShape, in, "a channel has %d elements; a variance needs at least 2", count)
+	}
+	y = affine(apply(op.Normalized, op.Normalize{Axes: op.AxesOf(axes...), Eps: eps}, x), weight, bias)
+	d := x.Detach()
+	center := d.MeanKeep(axes...)
+	variance = d.Sub(center).Square().Sum(axes...).Mul(1 / float64(count-1))
+	return y, center.reshape(x.shape[1:2]), variance
+}
+
+// BatchNormWith normalises each channel of x (N, C, …) with the given mean and
+// variance (C), times weight (C) plus bias (C), either nil, as in inference.
+func BatchNormWith(x, mean, variance, weight, bias *Tensor, eps float64) *Tensor {
+	in := given(3, x, mean, variance, weight, bias)
+	checkOperands("BatchNormWith", in)
+	channelwise("BatchNormWith", in, &mean, &variance, &weight, &bias)
+	scale := variance.Add(eps).Rsqrt()
+	if weight != nil {
+		scale = scale.Mul(weight)
+	}
+	return affine(x.Sub(mean), scale, bias)
+}
+
+// Normalize gives x/max(‖x‖, eps) with the p-norm along an axis.
+func Normalize(x *Tensor, p float64, axis int, eps float64) *Tensor {
+	x.wantFloat("Normalize")
+	a := x.axis("Normalize", axis)
+	return x.Div(x.normKeep("Normalize", p, a).Maximum(eps))
+}
+
+// normKeep gives the p-norm along axes that are kept. Unlike a plain root its
+// gradient is 0 where the norm is.
+func (t *Tensor) normKeep(name string, p float64, axes ...int) *Tensor {
+	switch {
+	case math.IsInf(p, 1):
+		return t.Abs().MaxKeep(axes...)
+	case math.IsInf(p, -1):
+		return t.Abs().MinKeep(axes...)
+	case p == 1:
+		return t.Abs().SumKeep(axes...)
+	case p == 2:
+		return t.wide().Square().SumKeep(axes...).root(2).Cast(t.dtype)
+	case !(p > 0):
+		failf(name, ErrArgument, []*Tensor{t}, "p is %v; want p > 0 or an infinity", p)
+	}
+	// |x|ᵖ has no slope at 0 for p < 1; there, as in PyTorch, none flows.
+	w := t.wide()
+	zero := w.Eq(0)
+	return zero.Where(0, zero.Where(1, w.Abs()).Pow(p)).SumKeep(axes...).root(p).Cast(t.dtype)
+}
+
+// LocalResponseNorm gives x/(k + alpha·mean of x²)^beta, with the mean over size
+// neighbouring channels: x (N, C, …). Channels beyond the first and last count as 0.
+func LocalResponseNorm(x *Tensor, size int, alpha, beta, k float64) *Tensor {
+	in := []*Tensor{x}
+	x.wantFloat("LocalResponseNorm")
+	if len(x.shape) < 2 {
+		failf("LocalResponseNorm", ErrShape, in, "x has %d dimensions; want (N, C, …)", len(x.shape))
+	}
+	if size < 1 {
+		failf("LocalResponseNorm", ErrArgument, in, "size is %d", size)
+	}
+	c := x.shape[1]
+	squares := x.Square().Pad(0, 0, 0, size/2, (size-1)/2)
+	sum := squares.Narrow(1, 0, c)
+	for i := 1; i < size; i++ {
+		sum = sum.Add(squares.Narrow(1, i, i+c))
+	}
+	return x.Div(sum.Mul(alpha / float64(size)).Add(k).Pow(beta))
+}
+
+// CosineSimilarity gives the cosine of the angle between x1 and x2 along an
+// axis, which is taken out; norms below eps count as eps. Shapes broadcast.
+func CosineSimilarity(x1, x2 *Tensor, axis int, eps float64) *Tensor {
+	a, b, at := pairAlong("CosineSimilarity", x1, x2, axis)
+	dot := a.Mul(b).SumKeep(at)
+	na, nb := a.normKeep("CosineSimilarity", 2, at), b.normKeep("CosineSimilarity", 2, at)
+	return dot.Div(na.Maximum(eps).Mul(nb.Maximum(eps))).Squeeze(at)
+}
+
+// PairwiseDistance gives the p-norm of x1 - x2 + eps along the last axis, which
+// is taken out. Shapes broadcast.
+func PairwiseDistance(x1, x2 *Tensor, p, eps float64) *Tensor {
+	a, b, at := pairAlong("PairwiseDistance", x1, x2, -1)
+	return a.Sub(b).Add(eps).normKeep("PairwiseDistance", p, at).Squeeze(at)
+}
+
+// pairAlong broadcasts two tensors and resolves an axis of both.
+func pairAlong(name string, x1, x2 *Tensor, axis int) (a, b *Tensor, at int) {
+	in := []*Tensor{x1, x2}
+	checkOperands(name, in)
+	x1.wantFloat(name)
+	shape, err := op.Broadcast(x1.shape, x2.shape)
+	if err != nil {
+		fail(name, err, in...)
+	}
+	if at, err = op.ResolveAxis(axis, len(shape)); err != nil {
+		fail(name, err, in...)
+	}
+	return x1.expand(shape), x2.expand(slices.Clone(shape)), at
+}
