@@ -69,7 +69,7 @@ func (a axis) ticks(n int) []tick {
 			return ticks
 		}
 	}
-	step := niceStep((a.hi - a.lo) / float64(max(n, 1)))
+	step := niceStep(0.7 * (a.hi - a.lo) / float64(max(n, 1))) // 0.7: rather some more than too few
 	if !(step > 0) || math.IsInf(step, 0) {
 		return nil
 	}

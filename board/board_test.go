@@ -152,9 +152,10 @@ func TestSlowSubscriberNeverStopsDraw(t *testing.T) {
 		var b Board
 		block := make(chan struct{})
 		s, cancel := b.subscribe(0, func([]Point) { <-block })
+		s.limit = 100
 		b.Draw("s", 0, 0, 1)
 		synctest.Wait() // it has the first point now, and sits on it
-		for i := range maxBehind + 10 {
+		for i := range s.limit + 10 {
 			b.Draw("s", float64(i), 0, 1)
 		}
 		if got := s.lost.Load(); got != 10 {

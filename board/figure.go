@@ -137,7 +137,7 @@ func drawFigure(c canvas, panels []panel) {
 // draw draws the panel below the given height.
 func (p panel) draw(c canvas, top float64) {
 	xs, ys := p.fit()
-	const yTicks, xTicks = 6, 10
+	const yTicks, xTicks = 6, 8
 
 	// The left margin depends on the widest label of the ticks.
 	yMarks := ys.ticks(yTicks)
@@ -161,7 +161,7 @@ func (p panel) draw(c canvas, top float64) {
 		y += 10
 	}
 	y = p.drawLegend(c, left, right, y)
-	area := box{left, y + 6, right, bottom}
+	area := box{left, y + 10, right, bottom}
 
 	for _, t := range yMarks {
 		at := area.y1 - ys.at(t.value)*(area.y1-area.y0)

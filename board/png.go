@@ -24,11 +24,14 @@ const pngScale = 2
 // WritePNG writes the curves as a PNG image, one panel below the other. Its letters are those of the Go fonts, which know
 // Latin, Greek and Cyrillic; for others use [Board.WriteSVG].
 func (b *Board) WritePNG(w io.Writer) error {
-	panels := b.panels()
+	return png.Encode(w, drawImage(b.panels()))
+}
+
+func drawImage(panels []panel) *image.RGBA {
 	width, height := figureSize(panels)
 	c := &pngCanvas{img: image.NewRGBA(image.Rect(0, 0, int(width)*pngScale, int(height)*pngScale))}
 	drawFigure(c, panels)
-	return png.Encode(w, c.img)
+	return c.img
 }
 
 type pngCanvas struct {

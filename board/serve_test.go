@@ -187,7 +187,7 @@ func TestPagesWhileDrawing(t *testing.T) {
 	var group sync.WaitGroup
 	for g := range 3 {
 		group.Go(func() {
-			for i := range 20_000 {
+			for i := range 6000 {
 				b.Draw(fmt.Sprint("s", g), float64(i), float64(i*7919%1000), 1)
 				if i%1000 == 0 {
 					time.Sleep(10 * time.Millisecond)
@@ -199,7 +199,7 @@ func TestPagesWhileDrawing(t *testing.T) {
 	for _, p := range pages {
 		group.Go(func() {
 			for id := range 3 {
-				p.untilCount(id, 20_000)
+				p.untilCount(id, 6000)
 			}
 		})
 	}

@@ -12,6 +12,7 @@ const maxBehind = 1 << 20
 // subscriber carries points from Draw to a function that may be slow.
 type subscriber struct {
 	queue   []Point       // guarded by Board.mu
+	limit   int           // of the queue
 	lost    atomic.Int64  // points dropped because the queue was full
 	wake    chan struct{} // holds a token when the queue has points or the subscription ends
 	ended   chan struct{} // closed to end it
@@ -20,7 +21,7 @@ type subscriber struct {
 
 // push queues a point. The caller holds Board.mu.
 func (s *subscriber) push(p Point) {
-	if len(s.queue) >= maxBehind {
+	if len(s.queue) >= s.limit {
 		s.lost.Add(1)
 		return
 	}
@@ -42,7 +43,7 @@ func (b *Board) Subscribe(f func([]Point)) (cancel func()) {
 
 // subscribe is Subscribe with a pause between calls of f, so that a batch is worth a write to disk.
 func (b *Board) subscribe(pause time.Duration, f func([]Point)) (*subscriber, func()) {
-	s := &subscriber{wake: make(chan struct{}, 1), ended: make(chan struct{}), drained: make(chan struct{})}
+	s := &subscriber{limit: maxBehind, wake: make(chan struct{}, 1), ended: make(chan struct{}), drained: make(chan struct{})}
 	b.mu.Lock()
 	b.subs = append(b.subs, s)
 	b.mu.Unlock()

@@ -56,7 +56,7 @@ class Axis {
       const ticks = this.logTicks(n);
       if (ticks.length > 1) return ticks;
     }
-    const step = niceStep((this.hi - this.lo) / Math.max(n, 1));
+    const step = niceStep(0.7 * (this.hi - this.lo) / Math.max(n, 1));
     const ticks = [];
     if (!(step > 0) || !Number.isFinite(step)) return ticks;
     const biggest = Math.max(Math.abs(this.lo), Math.abs(this.hi));
