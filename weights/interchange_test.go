@@ -40,7 +40,7 @@ func interchangeTensor(d locus.Device, dt locus.DType, shape []int) *locus.Tenso
 		}
 	}
 	if n == 7 && dt.IsFloat() {
-		copy(v, []float64{math.Inf(1), math.Inf(-1), math.Float64frombits(0x7ff8<<48), math.Copysign(0, -1)})
+		copy(v, []float64{math.Inf(1), math.Inf(-1), math.Float64frombits(0x7ff8 << 48), math.Copysign(0, -1)})
 	}
 	return d.From(v).Cast(dt).Reshape(shape...)
 }
