@@ -182,10 +182,16 @@ func Linspace(start, stop float64, n int) *Tensor { return DefaultDevice().Linsp
 func Eye(n int, columns ...int) *Tensor { return DefaultDevice().Eye(n, columns...) }
 
 // ZerosLike makes zeros of t's shape, type and device.
-func (t *Tensor) ZerosLike() *Tensor { return t.fullLike(0) }
+func (t *Tensor) ZerosLike() *Tensor {
+	t.check("ZerosLike")
+	return t.fullLike(0)
+}
 
 // OnesLike makes ones of t's shape, type and device.
-func (t *Tensor) OnesLike() *Tensor { return t.fullLike(1) }
+func (t *Tensor) OnesLike() *Tensor {
+	t.check("OnesLike")
+	return t.fullLike(1)
+}
 
 // fullLike makes a tensor of t's shape, type, device and scope.
 func (t *Tensor) fullLike(v float64) *Tensor { return t.fullOf(v, t.shape) }

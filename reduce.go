@@ -156,6 +156,7 @@ func (t *Tensor) root(p float64) *Tensor {
 // NormP gives the p-norm: (Σ|x|ᵖ)^(1/p); the largest |x| for p = +∞, the
 // number of elements that are not zero for p = 0.
 func (t *Tensor) NormP(p float64, axes ...int) *Tensor {
+	t.wantFloat("NormP")
 	switch {
 	case math.IsInf(p, 1):
 		return t.Abs().Max(axes...)

@@ -135,6 +135,7 @@ func (t *Tensor) Transpose(a, b int) *Tensor {
 
 // T exchanges the last two axes: a matrix's transpose.
 func (t *Tensor) T() *Tensor {
+	t.check("T")
 	if t.Rank() < 2 {
 		failf("T", ErrShape, []*Tensor{t}, "a transpose needs at least two axes")
 	}

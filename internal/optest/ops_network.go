@@ -87,12 +87,12 @@ func convOps() []*Op {
 	}
 	const rank, window = "another rank", "a window of 0"
 	return group("Linear maps, convolution and pooling",
-		network("Linear", func(c *Call) *tensor { return locus.Linear(c.In[0], c.In[1], c.operand(2)) }).with(func(o *Op) { o.DTypes = dtype.Numbers }).
+		network("Linear", func(c *Call) *tensor { return locus.Linear(c.In[0], c.In[1], c.operand(2)) }).with(func(o *Op) { o.DTypes, o.Optional = dtype.Numbers, 2 }).
 			bad(locus.ErrShape, "features that do not fit", func(d locus.Device) { locus.Linear(d.Ones(2, 3), d.Ones(3, 2), nil) }).
 			bad(locus.ErrShape, "a bias that does not fit", func(d locus.Device) { locus.Linear(d.Ones(2, 3), d.Ones(4, 3), d.Ones(3)) }),
-		network("Bilinear", func(c *Call) *tensor { return locus.Bilinear(c.In[0], c.In[1], c.In[2], c.operand(3)) }).with(func(o *Op) { o.DTypes = dtype.Numbers }).
+		network("Bilinear", func(c *Call) *tensor { return locus.Bilinear(c.In[0], c.In[1], c.In[2], c.operand(3)) }).with(func(o *Op) { o.DTypes, o.Optional = dtype.Numbers, 3 }).
 			bad(locus.ErrShape, "features that do not fit", func(d locus.Device) { locus.Bilinear(d.Ones(2, 3), d.Ones(2, 4), d.Ones(5, 4, 3), nil) }),
-		network("Conv2D", func(c *Call) *tensor { return locus.Conv2D(c.In[0], c.In[1], c.operand(2), options(c)) }).
+		network("Conv2D", func(c *Call) *tensor { return locus.Conv2D(c.In[0], c.In[1], c.operand(2), options(c)) }).with(func(o *Op) { o.Optional = 2 }).
 			bad(locus.ErrShape, "channels that do not fit", func(d locus.Device) {
 				locus.Conv2D(d.Ones(1, 3, 4, 4), d.Ones(2, 2, 3, 3), nil, locus.ConvOptions{})
 			}).
@@ -106,19 +106,19 @@ func convOps() []*Op {
 			bad(locus.ErrArgument, "padding Same with a stride", func(d locus.Device) {
 				locus.Conv2D(d.Ones(1, 1, 4, 4), d.Ones(1, 1, 3, 3), nil, locus.ConvOptions{Stride: 2, Padding: locus.Same})
 			}),
-		network("Conv1D", func(c *Call) *tensor { return locus.Conv1D(c.In[0], c.In[1], c.operand(2), options(c)) }).
+		network("Conv1D", func(c *Call) *tensor { return locus.Conv1D(c.In[0], c.In[1], c.operand(2), options(c)) }).with(func(o *Op) { o.Optional = 2 }).
 			bad(locus.ErrShape, rank, func(d locus.Device) { locus.Conv1D(d.Ones(3), d.Ones(1, 1, 3), nil, locus.ConvOptions{}) }).
 			bad(locus.ErrShape, "a bias that does not fit", func(d locus.Device) {
 				locus.Conv1D(d.Ones(1, 1, 4), d.Ones(2, 1, 3), d.Ones(1), locus.ConvOptions{})
 			}),
-		network("ConvTranspose2D", func(c *Call) *tensor { return locus.ConvTranspose2D(c.In[0], c.In[1], c.operand(2), transposed(c)) }).
+		network("ConvTranspose2D", func(c *Call) *tensor { return locus.ConvTranspose2D(c.In[0], c.In[1], c.operand(2), transposed(c)) }).with(func(o *Op) { o.Optional = 2 }).
 			bad(locus.ErrShape, "channels that do not fit", func(d locus.Device) {
 				locus.ConvTranspose2D(d.Ones(1, 3, 4, 4), d.Ones(2, 3, 3, 3), nil, locus.ConvTransposeOptions{})
 			}).
 			bad(locus.ErrArgument, "output padding as large as the stride", func(d locus.Device) {
 				locus.ConvTranspose2D(d.Ones(1, 1, 4, 4), d.Ones(1, 1, 3, 3), nil, locus.ConvTransposeOptions{OutputPadding: 1})
 			}),
-		network("ConvTranspose1D", func(c *Call) *tensor { return locus.ConvTranspose1D(c.In[0], c.In[1], c.operand(2), transposed(c)) }).
+		network("ConvTranspose1D", func(c *Call) *tensor { return locus.ConvTranspose1D(c.In[0], c.In[1], c.operand(2), transposed(c)) }).with(func(o *Op) { o.Optional = 2 }).
 			bad(locus.ErrArgument, "padding Same", func(d locus.Device) {
 				locus.ConvTranspose1D(d.Ones(1, 1, 4), d.Ones(1, 1, 3), nil, locus.ConvTransposeOptions{Padding: locus.Same})
 			}),

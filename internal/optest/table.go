@@ -25,6 +25,8 @@ type Op struct {
 	NoGrad string
 	// NoSecond says why gradients of its gradients are not checked, "" if they are.
 	NoSecond string
+	// Optional is the first operand that may be nil; 0 if none may.
+	Optional int
 	// Tolerance multiplies the allowed errors; 0 means 1.
 	Tolerance float64
 	// HalfTolerance does for float16 and bfloat16, whose compositions round at each step.
