@@ -30,7 +30,8 @@ func NewParameter(t *locus.Tensor) *Parameter {
 }
 
 // Value gives the present value; gradients flow to it unless p is frozen. It is
-// nil for a parameter of a lazy layer before the first Forward.
+// nil for a parameter of a lazy layer before the first Forward. An optimizer's
+// step frees a value that an earlier step has made: copy it to keep it.
 func (p *Parameter) Value() *locus.Tensor { return p.value.Load() }
 
 // Set puts another value in place. A gradient collected for the old one is

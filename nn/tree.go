@@ -16,7 +16,8 @@ import (
 //	onGPU := params.Map(func(_ string, t *locus.Tensor) *locus.Tensor { return t.To(gpu) })
 type Tree map[string]*locus.Tensor
 
-// TreeOf gives a network's present tensors.
+// TreeOf gives a network's present tensors. They are its own: an optimizer's
+// step frees what it replaces, so copy what is to be kept.
 func TreeOf(m any) Tree {
 	t := Tree{}
 	for _, e := range State(m) {

@@ -1,0 +1,64 @@
+package optim
+
+import "math"
+
+// Schedule gives the learning rate of each step as a multiple of the first one:
+// a function of the number of steps taken, so that a run that goes on from a
+// checkpoint needs nothing but that number.
+type Schedule func(step int64) float64
+
+// StepDecay multiplies by gamma every so many steps.
+func StepDecay(every int64, gamma float64) Schedule {
+	return func(step int64) float64 { return math.Pow(gamma, float64(step/max(every, 1))) }
+}
+
+// Milestones multiplies by gamma at each of the given steps.
+func Milestones(gamma float64, at ...int64) Schedule {
+	return func(step int64) float64 {
+		f := 1.0
+		for _, m := range at {
+			if step >= m {
+				f *= gamma
+			}
+		}
+		return f
+	}
+}
+
+// Cosine goes down along half a cosine from 1 to last over so many steps, and
+// stays there.
+func Cosine(steps int64, last float64) Schedule {
+	return func(step int64) float64 {
+		t := math.Min(1, float64(step)/float64(max(steps, 1)))
+		return last + (1-last)*(1+math.Cos(math.Pi*t))/2
+	}
+}
+
+// Warmup rises in a straight line over so many steps, then goes on with next,
+// whose steps count from there.
+func Warmup(steps int64, next Schedule) Schedule {
+	return func(step int64) float64 {
+		if step < steps {
+			return float64(step+1) / float64(steps)
+		}
+		return next(step - steps)
+	}
+}
+
+// OneCycle rises from 1/start of the rate to the whole of it over a part of the
+// steps and falls to 1/end of the start after that, both along half a cosine
+// (Smith and Topin, 2019).
+func OneCycle(steps int64, rise, start, end float64) Schedule {
+	blend := func(a, b, t float64) float64 { return b + (a-b)*(1+math.Cos(math.Pi*t))/2 }
+	return func(step int64) float64 {
+		up := rise*float64(steps) - 1
+		s := math.Min(float64(step), float64(steps-1))
+		if s <= up {
+			return blend(1/start, 1, s/math.Max(up, 1))
+		}
+		return blend(1, 1/(start*end), (s-up)/math.Max(float64(steps-1)-up, 1))
+	}
+}
+
+// Fixed keeps the rate.
+func Fixed() Schedule { return func(int64) float64 { return 1 } }

@@ -1,0 +1,56 @@
+package optim
+
+import (
+	"github.com/locusml/locus"
+	"github.com/locusml/locus/nn"
+)
+
+// SGDOptions are the options of [SGD]; the zero value is plain gradient descent.
+type SGDOptions struct {
+	Momentum    float64
+	Dampening   float64
+	Nesterov    bool
+	WeightDecay float64 // added to the gradient as decay times the parameter
+}
+
+// SGD makes stochastic gradient descent, with PyTorch's definition of momentum.
+func SGD(params []nn.Entry, lr float64, o SGDOptions) *Optimizer {
+	return newOptimizer(params, lr, &sgd{o})
+}
+
+type sgd struct{ SGDOptions }
+
+func (*sgd) name() string { return "SGD" }
+
+func (s *sgd) slots() []string {
+	if s.Momentum == 0 {
+		return nil
+	}
+	return []string{"momentum"}
+}
+
+func (s *sgd) update(p, g *locus.Tensor, slots []*locus.Tensor, lr float64, _ int64) *locus.Tensor {
+	if s.WeightDecay != 0 {
+		g = g.Add(p.Mul(s.WeightDecay))
+	}
+	if s.Momentum != 0 {
+		if slots[0] == nil {
+			slots[0] = g.Copy()
+		} else {
+			slots[0] = slots[0].Mul(s.Momentum).Add(scaled(g, 1-s.Dampening))
+		}
+		if s.Nesterov {
+			g = g.Add(slots[0].Mul(s.Momentum))
+		} else {
+			g = slots[0]
+		}
+	}
+	return p.Sub(g.Mul(lr))
+}
+
+func scaled(t *locus.Tensor, by float64) *locus.Tensor {
+	if by == 1 {
+		return t
+	}
+	return t.Mul(by)
+}
