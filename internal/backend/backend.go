@@ -50,8 +50,9 @@ type Device interface {
 	Info() Info
 
 	// Supports reports whether Run has a kernel for the op on operands of type
-	// d (for creation ops: making type d). A false answer for an op outside the
-	// fused family makes using it an ErrUnsupported.
+	// d: of the first operand, for Where of the second, and for creation ops of the
+	// result. A false answer for an op outside the fused family makes using it an
+	// ErrUnsupported.
 	Supports(id op.ID, d dtype.DType) bool
 
 	// Run queues a kernel. The call's views, blocks and attributes are not
@@ -59,7 +60,8 @@ type Device interface {
 	Run(c *Call) error
 
 	// CopyIn queues a copy of src to the start of dst. release is called once
-	// when src is no longer needed, before or after CopyIn returns.
+	// when src is no longer needed, before or after CopyIn returns; it may run on
+	// the device's stream, so it must not call the device.
 	CopyIn(dst *memory.Block, src []byte, release func()) error
 
 	// CopyOut waits for queued work and copies from src at a byte offset.
