@@ -43,6 +43,7 @@ func gemmKernels(ctx *build.Context, bits int) {
 	if bits == 512 {
 		mr = 12
 	}
+	consts := map[string]Mem{}
 	for _, double := range []bool{false, true} {
 		for nv := 1; nv <= 2; nv++ {
 			for h := 1; h <= mr; h++ {
@@ -53,6 +54,9 @@ func gemmKernels(ctx *build.Context, bits int) {
 			}
 		}
 		(&kernel{ctx: ctx, bits: bits, double: double, h: mr, nv: 2, packed: true}).emit()
+		for h := 1; h <= 3; h++ {
+			dotKernel(ctx, bits, double, h, consts)
+		}
 	}
 }
 
@@ -373,29 +377,44 @@ func (k *kernel) stridedLoop(a, b, n, rowA, colA, rowB reg.GPVirtual) {
 		ctx.ADDQ(rowA, p)
 		bases = append(bases, p)
 	}
-	ctx.TESTQ(n, n)
-	ctx.JZ(LabelRef("sum"))
-	ctx.Label("loop")
-	for j := range k.b {
-		k.load(Mem{Base: b, Disp: j * k.bits / 8}, k.b[j], j)
+	step := func() {
+		for j := range k.b {
+			k.load(Mem{Base: b, Disp: j * k.bits / 8}, k.b[j], j)
+		}
+		ctx.ADDQ(rowB, b)
+		for i, r := range k.acc {
+			m := Mem{Base: bases[i/3]}
+			if i%3 > 0 {
+				m.Index, m.Scale = rowA, uint8(i%3)
+			}
+			t := k.t[i%len(k.t)]
+			k.broadcast(m, t)
+			if i%3 == 2 || i == k.h-1 {
+				ctx.ADDQ(colA, bases[i/3])
+			}
+			for j, v := range r {
+				k.fma231(k.b[j], t, v)
+			}
+		}
 	}
-	ctx.ADDQ(rowB, b)
-	for i, r := range k.acc {
-		m := Mem{Base: bases[i/3]}
-		if i%3 > 0 {
-			m.Index, m.Scale = rowA, uint8(i%3)
-		}
-		t := k.t[i%len(k.t)]
-		k.broadcast(m, t)
-		if i%3 == 2 || i == k.h-1 {
-			ctx.ADDQ(colA, bases[i/3])
-		}
-		for j, v := range r {
-			k.fma231(k.b[j], t, v)
-		}
+	const unroll = 4
+	rest := ctx.GP64()
+	ctx.MOVQ(n, rest)
+	ctx.SHRQ(Imm(2), n)
+	ctx.JZ(LabelRef("rest"))
+	ctx.Label("loop")
+	for range unroll {
+		step()
 	}
 	ctx.DECQ(n)
 	ctx.JNZ(LabelRef("loop"))
+	ctx.Label("rest")
+	ctx.ANDQ(Imm(unroll-1), rest)
+	ctx.JZ(LabelRef("sum"))
+	ctx.Label("single")
+	step()
+	ctx.DECQ(rest)
+	ctx.JNZ(LabelRef("single"))
 	ctx.Label("sum")
 }
 

@@ -5,7 +5,6 @@ import (
 	"sync"
 	"unsafe"
 
-	"github.com/locusml/locus/internal/cpu/pool"
 	"github.com/locusml/locus/internal/cpu/vec"
 )
 
@@ -17,12 +16,14 @@ type problem[T Float] struct {
 	c       []T
 	ldc     int
 	ep      Epilogue[T]
+	threads int
 }
 
 // scratch is what one worker needs; it lives on the heap because kernels are
 // called through pointers.
 type scratch[T Float] struct {
 	t tile
+	d dots
 	a []T
 }
 
@@ -90,7 +91,7 @@ func (s source[T]) check(name string, rows, cols int) {
 	}
 }
 
-func run[T Float](ks *kernels[T], m, n, k int, a, b source[T], c []T, ldc int, ep *Epilogue[T]) {
+func run[T Float](ks *kernels[T], m, n, k int, a, b source[T], c []T, ldc int, ep *Epilogue[T], threads int) {
 	var e Epilogue[T]
 	if ep != nil {
 		e = *ep
@@ -102,15 +103,30 @@ func run[T Float](ks *kernels[T], m, n, k int, a, b source[T], c []T, ldc int, e
 	if m == 0 || n == 0 {
 		return
 	}
-	p := &problem[T]{ks: ks, m: m, n: n, k: k, a: a, b: b, c: c, ldc: ldc, ep: e}
+	p := &problem[T]{ks: ks, m: m, n: n, k: k, a: a, b: b, c: c, ldc: ldc, ep: e, threads: threads}
 	switch {
 	case k == 0:
 		p.empty()
+	case p.thin():
+		p.dotted()
+	case p.n == 1 && ldc == 1 && a.row == 1 && a.format == 0 && b.format == 0:
+		// A column of C from a column-major A is a row of the transpose.
+		p.flip()
+		p.direct()
 	case p.small():
 		p.direct()
 	default:
 		p.blocked()
 	}
+}
+
+// flip turns C = A*B into Cᵀ = Bᵀ*Aᵀ, for a C of one column that lies adjacent
+// in memory: as a row the kernels can write it.
+func (p *problem[T]) flip() {
+	p.m, p.n = p.n, p.m
+	p.a, p.b = p.b.transposed(), p.a.transposed()
+	p.ep.Bias, p.ep.RowBias = p.ep.RowBias, p.ep.Bias
+	p.ldc = p.n
 }
 
 // empty handles k == 0: C = act(beta*C + bias).
@@ -231,111 +247,4 @@ func (p *problem[T]) rowBias(t *tile, i int, last bool, es int) {
 	if last && p.ep.RowBias != nil {
 		t.rowBias, t.stepBias = unsafe.Pointer(&p.ep.RowBias[i]), p.ks.mr*es
 	}
-}
-
-// small reports whether packing would cost more than it saves.
-func (p *problem[T]) small() bool {
-	return p.a.format == 0 && p.b.format == 0 && (p.b.col == 1 || p.n == 1) &&
-		(p.m <= 24 || p.m*p.n*p.k <= 160*160*160)
-}
-
-// directK bounds the depth of one pass of the direct path, so that the panel
-// of B in use stays in the L1 and L2 caches and sums stay short.
-const directK = 512
-
-// direct runs the kernels on A and B where they lie.
-func (p *problem[T]) direct() {
-	g := p.grid()
-	p.each(g, func(s *scratch[T], i0, i1, j0, j1 int) {
-		es := int(unsafe.Sizeof(T(0)))
-		nr := p.ks.nr()
-		for pc := 0; pc < p.k; pc += directK {
-			kc := min(directK, p.k-pc)
-			p.begin(&s.t, pc, kc)
-			a := unsafe.Pointer(&p.a.data[i0*p.a.row+pc*p.a.col])
-			for j := j0; j < j1; j += nr {
-				b := unsafe.Pointer(&p.b.data[pc*p.b.row+j])
-				p.column(&s.t, a, b, p.a.row*es, p.a.col*es, p.ks.mr*p.a.row*es, p.b.row*es,
-					false, i0, i1, j, min(nr, j1-j), pc, kc)
-			}
-		}
-		p.activate(i0, i1, j0, j1)
-	})
-}
-
-// A grid divides C into blocks of rows × columns elements.
-type grid struct{ rows, cols int }
-
-// grid picks blocks of whole tiles: about three per thread where the product
-// is large enough to pay for handing them out. The division has no influence
-// on the results.
-func (p *problem[T]) grid() grid {
-	const flopsPerTask = 200_000
-	mr, nr := p.ks.mr, p.ks.nr()
-	tasks := min(3*pool.Threads(), p.m*p.n*p.k/(flopsPerTask/2))
-	if tasks <= 1 || pool.Threads() == 1 {
-		return grid{p.m, p.n}
-	}
-	ti, tj := (p.m+mr-1)/mr, (p.n+nr-1)/nr
-	gi := min(ti, tasks)
-	gj := min(tj, (tasks+gi-1)/gi)
-	return grid{(ti + gi - 1) / gi * mr, (tj + gj - 1) / gj * nr}
-}
-
-// each calls f for the blocks of a grid over C, in parallel.
-func (p *problem[T]) each(g grid, f func(s *scratch[T], i0, i1, j0, j1 int)) {
-	gi, gj := (p.m+g.rows-1)/g.rows, (p.n+g.cols-1)/g.cols
-	pool.For(gi*gj, 1, func(lo, hi int) {
-		s := scratches[T]().Get().(*scratch[T])
-		for q := lo; q < hi; q++ {
-			i, j := q/gj*g.rows, q%gj*g.cols
-			f(s, i, min(i+g.rows, p.m), j, min(j+g.cols, p.n))
-		}
-		scratches[T]().Put(s)
-	})
-}
-
-// blocked packs A and B and runs the kernels on the packed panels.
-func (p *problem[T]) blocked() {
-	ks := p.ks
-	nr, mr := ks.nr(), ks.mr
-	es := int(unsafe.Sizeof(T(0)))
-	bt := p.b.transposed()
-	bp := buffers[T]().Get().(*[]T)
-	buf := grow(bp, (min(ks.nc, p.n)+nr-1)/nr*nr*min(ks.kc, p.k)+packSlack)
-	threads := pool.Threads()
-	blocks := (p.m + ks.mc - 1) / ks.mc
-	if threads > 1 {
-		blocks = (max(blocks, 3*threads) + threads - 1) / threads * threads
-	}
-	mc := max(((p.m+blocks-1)/blocks+mr-1)/mr*mr, 4*mr)
-	for jc := 0; jc < p.n; jc += ks.nc {
-		nc := min(ks.nc, p.n-jc)
-		panels := (nc + nr - 1) / nr
-		for pc := 0; pc < p.k; pc += ks.kc {
-			kc := min(ks.kc, p.k-pc)
-			pool.For(panels, max(1, 8192/(nr*kc)), func(lo, hi int) {
-				pack(buf[lo*nr*kc:], bt, jc+lo*nr, min(hi*nr, nc)-lo*nr, pc, kc, nr)
-			})
-			pool.For((p.m+mc-1)/mc, 1, func(lo, hi int) {
-				s := scratches[T]().Get().(*scratch[T])
-				p.begin(&s.t, pc, kc)
-				abuf := grow(&s.a, mc*kc+packSlack)
-				for i0 := lo * mc; i0 < min(hi*mc, p.m); i0 += mc {
-					i1 := min(i0+mc, p.m)
-					pack(abuf, p.a, i0, i1-i0, pc, kc, mr)
-					for q := range panels {
-						j := jc + q*nr
-						p.column(&s.t, unsafe.Pointer(&abuf[0]), unsafe.Pointer(&buf[q*nr*kc]), es, mr*es, mr*kc*es, nr*es,
-							true, i0, i1, j, min(nr, jc+nc-j), pc, kc)
-					}
-					if pc+kc == p.k {
-						p.activate(i0, i1, jc, jc+nc)
-					}
-				}
-				scratches[T]().Put(s)
-			})
-		}
-	}
-	buffers[T]().Put(bp)
 }

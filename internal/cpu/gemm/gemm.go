@@ -10,6 +10,8 @@
 // any number of threads. Zeros are never skipped: NaN and Inf propagate.
 package gemm
 
+import "github.com/locusml/locus/internal/cpu/pool"
+
 // Float is an element type with native kernels.
 type Float interface{ float32 | float64 }
 
@@ -52,21 +54,21 @@ type Epilogue[T Float] struct {
 // F32 computes the m×n matrix C from A (m×k) and B (k×n). Row i of C begins at
 // c[i*ldc]. C must not overlap A or B.
 func F32(m, n, k int, a, b Mat[float32], c []float32, ldc int, ep *Epilogue[float32]) {
-	run(kernelsF32, m, n, k, nativeSource(a), nativeSource(b), c, ldc, ep)
+	run(kernelsF32, m, n, k, nativeSource(a), nativeSource(b), c, ldc, ep, pool.Threads())
 }
 
 // F64 is F32 for float64.
 func F64(m, n, k int, a, b Mat[float64], c []float64, ldc int, ep *Epilogue[float64]) {
-	run(kernelsF64, m, n, k, nativeSource(a), nativeSource(b), c, ldc, ep)
+	run(kernelsF64, m, n, k, nativeSource(a), nativeSource(b), c, ldc, ep, pool.Threads())
 }
 
 // BF16 multiplies bfloat16 matrices, given as their bits, summing in float32.
 func BF16(m, n, k int, a, b Mat[uint16], c []float32, ldc int, ep *Epilogue[float32]) {
-	run(kernelsF32, m, n, k, halfSource(a, bfloat16), halfSource(b, bfloat16), c, ldc, ep)
+	run(kernelsF32, m, n, k, halfSource(a, bfloat16), halfSource(b, bfloat16), c, ldc, ep, pool.Threads())
 }
 
 // F16 multiplies IEEE half-precision matrices, given as their bits, summing in
 // float32.
 func F16(m, n, k int, a, b Mat[uint16], c []float32, ldc int, ep *Epilogue[float32]) {
-	run(kernelsF32, m, n, k, halfSource(a, float16), halfSource(b, float16), c, ldc, ep)
+	run(kernelsF32, m, n, k, halfSource(a, float16), halfSource(b, float16), c, ldc, ep, pool.Threads())
 }

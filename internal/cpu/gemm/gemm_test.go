@@ -27,6 +27,7 @@ func levels[T Float]() []*kernels[T] {
 
 func TestTileLayout(t *testing.T) {
 	var x tile
+	var d dots
 	for _, f := range []struct {
 		name      string
 		got, want uintptr
@@ -37,6 +38,8 @@ func TestTileLayout(t *testing.T) {
 		{"stepA", unsafe.Offsetof(x.stepA), 72}, {"stepC", unsafe.Offsetof(x.stepC), 80}, {"bias", unsafe.Offsetof(x.bias), 88},
 		{"rowBias", unsafe.Offsetof(x.rowBias), 96}, {"flags", unsafe.Offsetof(x.flags), 104}, {"tail", unsafe.Offsetof(x.tail), 112},
 		{"alpha", unsafe.Offsetof(x.alpha), 120}, {"beta", unsafe.Offsetof(x.beta), 128}, {"stepBias", unsafe.Offsetof(x.stepBias), 136},
+		{"dots.x", unsafe.Offsetof(d.x), 0}, {"dots.y", unsafe.Offsetof(d.y), 8}, {"dots.rowX", unsafe.Offsetof(d.rowX), 16},
+		{"dots.rowY", unsafe.Offsetof(d.rowY), 24}, {"dots.k", unsafe.Offsetof(d.k), 32}, {"dots.out", unsafe.Offsetof(d.out), 40},
 	} {
 		if f.got != f.want {
 			t.Errorf("%s is at %d, the assembly expects %d", f.name, f.got, f.want)
@@ -161,7 +164,7 @@ func testOne[T Float](t *testing.T, ks *kernels[T], r *rand.Rand, m, n, k, la, l
 	}
 	old := append([]T(nil), c...)
 	want, scale := reference(m, n, k, a, b, c, ldc, ep)
-	run(ks, m, n, k, nativeSource(a), nativeSource(b), c, ldc, &ep)
+	run(ks, m, n, k, nativeSource(a), nativeSource(b), c, ldc, &ep, pool.Threads())
 	compare(t, fmt.Sprintf("%s %d×%d×%d layouts %d %d ep %+v", ks.name, m, n, k, la, lb, ep.Act), m, n, k, want, scale, c, ldc, old)
 }
 
@@ -203,10 +206,21 @@ func testShapes[T Float](t *testing.T) {
 			}
 			for la := range 5 {
 				for lb := range 5 {
-					testOne(t, ks, r, 130, 150, 600, la, lb, Epilogue[T]{Beta: 0.5, Act: ReLU, Bias: vector[T](r, 150), RowBias: vector[T](r, 130)}, 1)
-					testOne(t, ks, r, 200, 190, 210, la, lb, Epilogue[T]{}, 0)
+					// Deeper than kc, and too large for the direct path.
+					testOne(t, ks, r, 111, 101, 390, la, lb, Epilogue[T]{Beta: 0.5, Act: ReLU, Bias: vector[T](r, 101), RowBias: vector[T](r, 111)}, 1)
 				}
 			}
+			// Thin ones, and matrix times vector, in every layout.
+			for _, s := range [][2]int{{1, 1}, {1, 4}, {1, 37}, {37, 1}, {2, 50}, {50, 2}, {5, 33}, {33, 5}, {3, 3}} {
+				for la := range 5 {
+					for lb := range 5 {
+						m, n, k := s[0], s[1], 30+r.IntN(40)
+						ep := Epilogue[T]{Alpha: 2, Act: Activation(r.IntN(int(Tanh) + 1)), Bias: vector[T](r, n), RowBias: vector[T](r, m)}
+						testOne(t, ks, r, m, n, k, la, lb, ep, r.IntN(2))
+					}
+				}
+			}
+			testOne(t, ks, r, 3, 700, 600, 0, 0, Epilogue[T]{}, 0)
 		})
 	}
 }

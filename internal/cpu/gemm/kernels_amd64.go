@@ -46,6 +46,7 @@ var avx2F32 = kernels[float32]{
 		{kernF32R6V1EdgeAVX2, kernF32R6V2EdgeAVX2},
 	},
 	packed: kernF32R6V2PackedAVX2,
+	dots:   []func(*byte){dotF32R1AVX2, dotF32R2AVX2, dotF32R3AVX2},
 }
 
 var avx2F64 = kernels[float64]{
@@ -67,6 +68,7 @@ var avx2F64 = kernels[float64]{
 		{kernF64R6V1EdgeAVX2, kernF64R6V2EdgeAVX2},
 	},
 	packed: kernF64R6V2PackedAVX2,
+	dots:   []func(*byte){dotF64R1AVX2, dotF64R2AVX2, dotF64R3AVX2},
 }
 
 // Under AVX-512 masked loads and stores cost nothing, so the edge kernels
@@ -75,12 +77,14 @@ var avx512F32 = kernels[float32]{
 	name: "avx512", lanes: 16, mr: 12, mc: 240, kc: 320, nc: 4096,
 	full: avx512TilesF32[:], edge: avx512TilesF32[:],
 	packed: kernF32R12V2PackedAVX512,
+	dots:   []func(*byte){dotF32R1AVX512, dotF32R2AVX512, dotF32R3AVX512},
 }
 
 var avx512F64 = kernels[float64]{
 	name: "avx512", lanes: 8, mr: 12, mc: 144, kc: 256, nc: 2048,
 	full: avx512TilesF64[:], edge: avx512TilesF64[:],
 	packed: kernF64R12V2PackedAVX512,
+	dots:   []func(*byte){dotF64R1AVX512, dotF64R2AVX512, dotF64R3AVX512},
 }
 
 var avx512TilesF32 = [...][2]func(*byte){

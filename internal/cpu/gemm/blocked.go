@@ -1,0 +1,95 @@
+package gemm
+
+import "unsafe"
+
+// blocked packs A and B and runs the kernels on the packed panels: for each
+// depth kc of k, B's block (kc×nc, in the last-level cache) is packed once by
+// all threads; then the threads take blocks of A's rows (mc×kc, in their L2
+// caches), pack them and run down the columns, a panel of B (kc×nr, in L1) at
+// a time. Where there are too few row blocks for the threads, the columns are
+// divided too and A is packed beforehand.
+func (p *problem[T]) blocked() {
+	ks := p.ks
+	nr, mr := ks.nr(), ks.mr
+	bt := p.b.transposed()
+	bp := buffers[T]().Get().(*[]T)
+	buf := grow(bp, (min(ks.nc, p.n)+nr-1)/nr*nr*min(ks.kc, p.k)+packSlack)
+	mc := p.rowBlock()
+	gi := (p.m + mc - 1) / mc
+	var ap *[]T // the packed A shared by column groups
+	for jc := 0; jc < p.n; jc += ks.nc {
+		nc := min(ks.nc, p.n-jc)
+		panels := (nc + nr - 1) / nr
+		gj := 1
+		if gi < 2*p.threads && p.threads > 1 {
+			gj = min(panels, (3*p.threads+gi-1)/gi)
+		}
+		group := (panels + gj - 1) / gj
+		gj = (panels + group - 1) / group
+		for pc := 0; pc < p.k; pc += ks.kc {
+			kc := min(ks.kc, p.k-pc)
+			p.loop(panels, max(1, 8192/(nr*kc)), func(lo, hi int) {
+				pack(buf[lo*nr*kc:], bt, jc+lo*nr, min(hi*nr, nc)-lo*nr, pc, kc, nr)
+			})
+			stride := mc*kc + packSlack
+			var shared []T
+			if gj > 1 {
+				if ap == nil {
+					ap = buffers[T]().Get().(*[]T)
+				}
+				shared = grow(ap, gi*stride)
+				p.loop(gi, 1, func(lo, hi int) {
+					for q := lo; q < hi; q++ {
+						pack(shared[q*stride:][:stride], p.a, q*mc, min(mc, p.m-q*mc), pc, kc, mr)
+					}
+				})
+			}
+			p.loop(gi*gj, 1, func(lo, hi int) {
+				s := scratches[T]().Get().(*scratch[T])
+				for q := lo; q < hi; q++ {
+					i, g := q/gj, q%gj
+					i0, i1 := i*mc, min(i*mc+mc, p.m)
+					var a []T
+					if gj > 1 {
+						a = shared[i*stride:][:stride]
+					} else {
+						a = grow(&s.a, stride)
+						pack(a, p.a, i0, i1-i0, pc, kc, mr)
+					}
+					p.block(&s.t, a, buf, i0, i1, jc, nc, g*group, min(g*group+group, panels), pc, kc)
+				}
+				scratches[T]().Put(s)
+			})
+		}
+	}
+	buffers[T]().Put(bp)
+	if ap != nil {
+		buffers[T]().Put(ap)
+	}
+}
+
+// block multiplies the packed rows [i0, i1) of A with B's panels [q0, q1).
+func (p *problem[T]) block(t *tile, a, b []T, i0, i1, jc, nc, q0, q1, pc, kc int) {
+	es := int(unsafe.Sizeof(T(0)))
+	nr, mr := p.ks.nr(), p.ks.mr
+	p.begin(t, pc, kc)
+	for q := q0; q < q1; q++ {
+		j := jc + q*nr
+		p.column(t, unsafe.Pointer(&a[0]), unsafe.Pointer(&b[q*nr*kc]), es, mr*es, mr*kc*es, nr*es,
+			true, i0, i1, j, min(nr, jc+nc-j), pc, kc)
+	}
+	if pc+kc == p.k {
+		p.activate(i0, i1, jc+q0*nr, min(jc+q1*nr, jc+nc))
+	}
+}
+
+// rowBlock picks how many rows of A a task takes: at most mc, and such that
+// the threads get equal shares.
+func (p *problem[T]) rowBlock() int {
+	ks := p.ks
+	blocks := (p.m + ks.mc - 1) / ks.mc
+	if p.threads > 1 {
+		blocks = (max(blocks, 3*p.threads) + p.threads - 1) / p.threads * p.threads
+	}
+	return max(((p.m+blocks-1)/blocks+ks.mr-1)/ks.mr*ks.mr, 4*ks.mr)
+}

@@ -1,0 +1,89 @@
+package gemm
+
+import (
+	"unsafe"
+
+	"github.com/locusml/locus/internal/cpu/pool"
+)
+
+// small reports whether packing would cost more than it saves. The kernels
+// read A through broadcasts, which take any strides, but B by vectors.
+func (p *problem[T]) small() bool {
+	return p.a.format == 0 && p.b.format == 0 && (p.b.col == 1 || p.n == 1) &&
+		(p.m <= 4*p.ks.mr || p.m*p.n*p.k <= 160*160*160)
+}
+
+// directK is the depth of one pass of the direct path. It keeps the panel of B
+// in use in the caches, and sums short. A B that is read only once or twice
+// and comes from memory is walked in flat slices instead, a few rows at a time
+// over all columns, which is the order the prefetchers follow.
+func (p *problem[T]) directK() int {
+	if p.m <= p.ks.mr && p.n*p.k*int(unsafe.Sizeof(T(0))) > 1<<20 {
+		return 32
+	}
+	return 512
+}
+
+// direct runs the kernels on A and B where they lie.
+func (p *problem[T]) direct() {
+	depth := p.directK()
+	p.each(p.grid(), func(s *scratch[T], i0, i1, j0, j1 int) {
+		es := int(unsafe.Sizeof(T(0)))
+		nr := p.ks.nr()
+		for pc := 0; pc < p.k; pc += depth {
+			kc := min(depth, p.k-pc)
+			p.begin(&s.t, pc, kc)
+			a := unsafe.Pointer(&p.a.data[i0*p.a.row+pc*p.a.col])
+			for j := j0; j < j1; j += nr {
+				b := unsafe.Pointer(&p.b.data[pc*p.b.row+j*p.b.col])
+				p.column(&s.t, a, b, p.a.row*es, p.a.col*es, p.ks.mr*p.a.row*es, p.b.row*es,
+					false, i0, i1, j, min(nr, j1-j), pc, kc)
+			}
+		}
+		p.activate(i0, i1, j0, j1)
+	})
+}
+
+// A grid divides C into blocks of rows × columns elements.
+type grid struct{ rows, cols int }
+
+// flopsPerTask is the least work worth handing to another thread: some 2 µs.
+const flopsPerTask = 150_000
+
+// grid picks blocks of whole tiles: about three per thread where the product
+// is large enough to pay for handing them out. The division has no influence
+// on the results.
+func (p *problem[T]) grid() grid {
+	mr, nr := p.ks.mr, p.ks.nr()
+	tasks := min(3*p.threads, 2*p.m*p.n*p.k/flopsPerTask)
+	if tasks <= 1 || p.threads == 1 {
+		return grid{p.m, p.n}
+	}
+	ti, tj := (p.m+mr-1)/mr, (p.n+nr-1)/nr
+	gi := min(ti, tasks)
+	gj := min(tj, (tasks+gi-1)/gi)
+	return grid{(ti + gi - 1) / gi * mr, (tj + gj - 1) / gj * nr}
+}
+
+// each calls f for the blocks of a grid over C, in parallel.
+func (p *problem[T]) each(g grid, f func(s *scratch[T], i0, i1, j0, j1 int)) {
+	gi, gj := (p.m+g.rows-1)/g.rows, (p.n+g.cols-1)/g.cols
+	p.loop(gi*gj, 1, func(lo, hi int) {
+		s := scratches[T]().Get().(*scratch[T])
+		for q := lo; q < hi; q++ {
+			i, j := q/gj*g.rows, q%gj*g.cols
+			f(s, i, min(i+g.rows, p.m), j, min(j+g.cols, p.n))
+		}
+		scratches[T]().Put(s)
+	})
+}
+
+// loop is pool.For, or a plain loop for a product that must stay on one thread
+// because its caller runs many side by side.
+func (p *problem[T]) loop(n, grain int, f func(lo, hi int)) {
+	if p.threads > 1 {
+		pool.For(n, grain, f)
+		return
+	}
+	f(0, n)
+}

@@ -1,0 +1,89 @@
+package gemm
+
+import "unsafe"
+
+// dots is the argument of a dot kernel. The assembly knows the offsets;
+// TestTileLayout guards them.
+type dots struct {
+	x, y       unsafe.Pointer
+	rowX, rowY int // bytes
+	k          int
+	out        [96]byte // 3×4 elements
+}
+
+// thin reports whether the product is one of few rows (or columns) whose
+// operands both lie along k, as in a linear layer at a small batch size: then
+// dot products read each matrix once, where packing would copy the large one.
+func (p *problem[T]) thin() bool {
+	return p.ks.dots != nil && p.a.format == 0 && p.b.format == 0 && p.a.col == 1 && p.b.row == 1 &&
+		p.k >= 32 && min(p.m, p.n) <= 32 && max(p.m, p.n) >= 4
+}
+
+// dotted computes a thin product. X is the smaller matrix, Y the larger.
+func (p *problem[T]) dotted() {
+	x, y := p.a, p.b.transposed()
+	nx, ny := p.m, p.n
+	swap := nx > ny
+	if swap {
+		x, y, nx, ny = y, x, ny, nx
+	}
+	es := int(unsafe.Sizeof(T(0)))
+	// Chunks of Y that stay in the L1 cache while X's rows pass by.
+	grain := 4
+	if per := 2 * nx * p.k * 4; per < flopsPerTask {
+		grain = (flopsPerTask/per + 1) * 4
+	}
+	p.loop(ny, grain, func(lo, hi int) {
+		s := scratches[T]().Get().(*scratch[T])
+		d := &s.d
+		d.rowX, d.rowY, d.k = x.row*es, y.row*es, p.k
+		for j := lo; j < hi; j += 4 {
+			// The last four overlap the ones before rather than run short.
+			at := min(j, ny-4)
+			d.y = unsafe.Pointer(&y.data[at*y.row])
+			for i := 0; i < nx; i += 3 {
+				h := min(3, nx-i)
+				d.x = unsafe.Pointer(&x.data[i*x.row])
+				p.ks.dots[h-1]((*byte)(unsafe.Pointer(d)))
+				out := (*[12]T)(unsafe.Pointer(&d.out))
+				for r := range h {
+					for c := j - at; c < min(4, hi-at); c++ {
+						if swap {
+							p.put(at+c, i+r, out[r*4+c])
+						} else {
+							p.put(i+r, at+c, out[r*4+c])
+						}
+					}
+				}
+			}
+		}
+		scratches[T]().Put(s)
+	})
+	// Activations by rows; columns of one element would be slow.
+	if p.ep.Act != None && p.ep.Act != ReLU {
+		if p.n == 1 && p.ldc == 1 {
+			activateRow(p.ep.Act, p.c[:p.m])
+		} else {
+			p.activate(0, p.m, 0, p.n)
+		}
+	}
+}
+
+// put stores one sum with the epilogue but for the activation's slow ones.
+func (p *problem[T]) put(i, j int, v T) {
+	c := &p.c[i*p.ldc+j]
+	v *= p.ep.Alpha
+	if p.ep.Beta != 0 {
+		v += p.ep.Beta * *c
+	}
+	if p.ep.Bias != nil {
+		v += p.ep.Bias[j]
+	}
+	if p.ep.RowBias != nil {
+		v += p.ep.RowBias[i]
+	}
+	if p.ep.Act == ReLU && v < 0 {
+		v = 0
+	}
+	*c = v
+}
