@@ -22,8 +22,9 @@ func rowOf(v backend.View, n int) backend.View {
 	return v
 }
 
-// BenchmarkKernels measures the kernels that a training step lives on. Bytes count
-// each operand and the result once.
+// BenchmarkKernels measures the kernels that a training step lives on. GB/s
+// counts each operand and the result once; cpu-ns is the processor time of all
+// threads, which on a busy machine tells more than the clock.
 func BenchmarkKernels(b *testing.B) {
 	v := func(shape ...int) backend.View {
 		return view32(b, shape, func(i int) float32 { return float32(i%97)/97 - 0.5 })
@@ -104,12 +105,16 @@ func BenchmarkKernels(b *testing.B) {
 			}
 			d := Open()
 			b.ReportAllocs()
+			start := cpuTime()
 			for b.Loop() {
 				if err := d.Run(call); err != nil {
 					b.Fatal(err)
 				}
 			}
 			per := float64(b.Elapsed().Nanoseconds()) / float64(b.N)
+			if used := cpuTime() - start; used > 0 {
+				b.ReportMetric(float64(used.Nanoseconds())/float64(b.N), "cpu-ns/op")
+			}
 			if per > 10000 {
 				b.ReportMetric(4*float64(n)/per, "GB/s")
 			}

@@ -20,7 +20,7 @@ func init() {
 	registerBinaryInts(op.Maximum, maximum, maximum, maximum)
 	registerBinary(op.Minimum, grainCheap, vec.MinF32, vec.MinF64)
 	registerBinaryInts(op.Minimum, minimum, minimum, minimum)
-	registerBinary(op.Pow, grainDear, vec.PowF32, vec.PowF64)
+	registerBinary(op.Pow, grainDear, vec.PowF32, pow64)
 	registerBinaryInts(op.Pow, powInt, powInt, powInt)
 	registerBinary(op.FloorDiv, grainCheap, floorDivFloat, floorDivFloat)
 	registerBinaryInts(op.FloorDiv, floorDivInt, floorDivInt, floorDivInt)
@@ -35,13 +35,13 @@ func init() {
 	register(op.Or, dtype.Bool, binary(grainCheap, or[uint8]))
 	register(op.Xor, dtype.Bool, binary(grainCheap, xor[uint8]))
 
-	registerBinary(op.ReluGrad, grainCheap, reluGrad, reluGrad)
+	registerBinary(op.ReluGrad, grainCheap, reluGrad32, reluGrad64)
 	registerBinaryInts(op.ReluGrad, reluGrad, reluGrad, reluGrad)
-	registerBinary(op.SigmoidGrad, grainCheap, sigmoidGrad, sigmoidGrad)
-	registerBinary(op.TanhGrad, grainCheap, tanhGrad, tanhGrad)
-	registerBinary(op.GeluGrad, grainDear, timesFunc[float32](geluGrad), timesFunc[float64](geluGrad))
-	registerBinary(op.GeluTanhGrad, grainDear, timesFunc[float32](geluTanhGrad), timesFunc[float64](geluTanhGrad))
-	registerBinary(op.SiluGrad, grainDear, timesFunc[float32](siluGrad), timesFunc[float64](siluGrad))
+	registerBinary(op.SigmoidGrad, grainCheap, composed(sigmoidGrad32), sigmoidGrad)
+	registerBinary(op.TanhGrad, grainCheap, composed(tanhGrad32), tanhGrad)
+	registerBinary(op.GeluGrad, grainDear, composed(geluGrad32), timesFunc[float64](geluGrad))
+	registerBinary(op.GeluTanhGrad, grainDear, composed(geluTanhGrad32), timesFunc[float64](geluTanhGrad))
+	registerBinary(op.SiluGrad, grainDear, composed(siluGrad32), timesFunc[float64](siluGrad))
 
 	registerCompare(op.Equal, vec.EqF32, vec.EqF64, equal, equal, equal)
 	registerCompare(op.NotEqual, vec.NeF32, vec.NeF64, notEqual, notEqual, notEqual)
@@ -99,6 +99,22 @@ func minimum[T number](dst, a, b []T) {
 	a, b = a[:len(dst)], b[:len(dst)]
 	for i := range dst {
 		dst[i] = min(a[i], b[i])
+	}
+}
+
+// smallest64 is the smallest normal float64. Go's math.Log takes smaller numbers for larger
+// than they are, and Pow and Log10 follow it: those are scaled first.
+const (
+	smallest64 = 0x1p-1022
+	lift       = 54 // powers of two
+)
+
+func pow64(dst, a, b []float64) {
+	vec.PowF64(dst, a, b)
+	for i, x := range a[:len(dst)] {
+		if y := b[i]; math.Abs(x) < smallest64 && x != 0 && y == y && !math.IsInf(y, 0) {
+			dst[i] = math.Pow(math.Ldexp(x, lift), y) * math.Exp2(-lift*y)
+		}
 	}
 }
 
@@ -186,10 +202,11 @@ func modInt[T integer](dst, a, b []T) {
 	}
 }
 
+// atan2 takes the sign from a: Go's loses it where a/b underflows.
 func atan2[T float](dst, a, b []T) {
 	a, b = a[:len(dst)], b[:len(dst)]
 	for i := range dst {
-		dst[i] = T(math.Atan2(float64(a[i]), float64(b[i])))
+		dst[i] = T(math.Copysign(math.Atan2(float64(a[i]), float64(b[i])), float64(a[i])))
 	}
 }
 

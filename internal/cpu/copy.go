@@ -50,12 +50,8 @@ func copyView[W word](dst []W, v *backend.View) {
 	})
 }
 
-// tile is the side of the squares in which transposed matrices are copied: the
-// lines of both sides stay in the first-level cache.
-const tile = 32
-
-// copyTransposed copies when the last axis is not contiguous but another one is, in
-// tiles of the two. It reports false if that is not the case.
+// copyTransposed copies when the last axis is not contiguous but another one
+// is, in tiles of the two. It reports false if that is not the case.
 func copyTransposed[W word](dst []W, it *iterator) bool {
 	o := &it.operands[0]
 	last := it.rank - 1
@@ -85,28 +81,53 @@ func copyTransposed[W word](dst []W, it *iterator) bool {
 	}
 	rows, columns := it.shape[axis], it.shape[last]
 	from, rowTo := o.strides[last], to[axis]
-	rowTiles, matrices := (rows+tile-1)/tile, len(dst)/(rows*columns)
-	pool.For(matrices*rowTiles, max(1, grainCheap/(tile*columns)), func(lo, hi int) {
+	rowTiles, matrices := (rows+tileRows-1)/tileRows, len(dst)/(rows*columns)
+	pool.For(matrices*rowTiles, max(1, grainCheap/(tileRows*columns)), func(lo, hi int) {
 		var index [op.MaxRank]int
 		for t := lo; t < hi; t++ {
 			rest.at(t/rowTiles, &index)
-			r0 := t % rowTiles * tile
-			r1 := min(r0+tile, rows)
+			r := t % rowTiles * tileRows
 			f, d := o.first+dot(&index, &restFrom, rest.rank), dot(&index, &restTo, rest.rank)
-			for c0 := 0; c0 < columns; c0 += tile {
-				c1 := min(c0+tile, columns)
-				for r := r0; r < r1; r++ {
-					line := dst[d+r*rowTo+c0 : d+r*rowTo+c1]
-					at := f + r + c0*from
-					for i := range line {
-						line[i] = src[at]
-						at += from
-					}
-				}
-			}
+			transpose(dst[d+r*rowTo:], rowTo, src, f+r, from, min(tileRows, rows-r), columns)
 		}
 	})
 	return true
+}
+
+// Transposing goes in tiles of tileRows rows by tileColumns columns of the
+// result: some cache lines of either side, so that few pages are looked up.
+const tileRows, tileColumns = 32, 32
+
+// transpose sets dst[r·pitch + c] to src[at + r + c·from] for up to tileRows rows. A
+// tile is read into a buffer by whole cache lines of the source and written from
+// there by whole ones of the result: where strides are powers of two, lines of
+// either side fight for the same places in the cache and do not last.
+func transpose[W any](dst []W, pitch int, src []W, at, from, rows, columns int) {
+	var buf [tileColumns][tileRows]W
+	for c0 := 0; c0 < columns; c0 += tileColumns {
+		n := min(tileColumns, columns-c0)
+		for c := range n {
+			f := at + (c0+c)*from
+			if rows == tileRows {
+				buf[c] = [tileRows]W(src[f : f+tileRows])
+			} else {
+				copy(buf[c][:rows], src[f:f+rows])
+			}
+		}
+		for r := range rows {
+			line := dst[r*pitch+c0:]
+			if n == tileColumns {
+				full := (*[tileColumns]W)(line)
+				for c := range full {
+					full[c] = buf[c][r]
+				}
+				continue
+			}
+			for c := range n {
+				line[c] = buf[c][r]
+			}
+		}
+	}
 }
 
 // dense gives a view's elements contiguously: its own memory, or a copy in a

@@ -265,10 +265,7 @@ func indexAdd[T number](dst, src []T, idx []int64, c *backend.Call) {
 			o, b := t/blocks, t%blocks*lines
 			w := min(lines, inner-b)
 			for i, k := range idx {
-				to := dst[(o*size+int(k))*inner+b:][:w]
-				for j, x := range src[(o*n+i)*inner+b:][:w] {
-					to[j] += x
-				}
+				addTo(dst[(o*size+int(k))*inner+b:][:w], src[(o*n+i)*inner+b:][:w])
 			}
 		}
 	})

@@ -31,6 +31,10 @@ func halfLines[H half]() lineIO[H, float32] {
 // elements are further apart than those of its neighbours: a cache line's worth.
 const bundle = 16
 
+// linePad is added to the length of gathered lines, so that lines whose length
+// is a power of two do not fight for the same places in the cache.
+const linePad = 16
+
 // lineView is a tensor seen as lines.
 type lineView[S any] struct {
 	data     []S
@@ -45,6 +49,7 @@ type lineView[S any] struct {
 type lineSpace struct {
 	kept, along dims
 	n, count    int
+	pitch       int // from one gathered line to the next
 }
 
 func newLineView[S any](v *backend.View, axes op.AxisSet, s *lineSpace) *lineView[S] {
@@ -94,6 +99,11 @@ func alongLines[S, T any](c *backend.Call, axes op.AxisSet, io lineIO[S, T], f f
 		last = s.kept.shape[s.kept.rank-1]
 	}
 	groups := (last-1)/group + 1
+	pitch := s.n
+	if group > 1 {
+		pitch += linePad
+	}
+	s.pitch = pitch
 	gathered := group > 1 || !out.whole
 	for i := range c.In {
 		gathered = gathered || !in[i].whole
@@ -103,16 +113,17 @@ func alongLines[S, T any](c *backend.Call, axes op.AxisSet, io lineIO[S, T], f f
 		var raw, conv *scratch
 		var rawBuf []S
 		if gathered {
-			raw, rawBuf = scratchOf[S](3 * group * s.n)
+			raw, rawBuf = scratchOf[S](3 * group * pitch)
 		}
 		var convBuf []T
 		if io.load != nil {
-			conv, convBuf = scratchOf[T](3 * group * s.n)
+			conv, convBuf = scratchOf[T](3 * group * pitch)
 		}
 		var index [op.MaxRank]int
 		for t := lo; t < hi; t++ {
 			j := t % groups * group
 			w := min(group, last-j)
+			span := (w-1)*pitch + s.n
 			s.kept.at(t/groups*last+j, &index)
 			var src [2][]T
 			for i := range c.In {
@@ -122,11 +133,11 @@ func alongLines[S, T any](c *backend.Call, axes op.AxisSet, io lineIO[S, T], f f
 				if l.whole && w == 1 {
 					stored = l.data[at : at+s.n]
 				} else {
-					stored = rawBuf[i*group*s.n:][:w*s.n]
+					stored = rawBuf[i*group*pitch:][:span]
 					l.gather(stored, &s, at, w)
 				}
 				if io.load != nil {
-					src[i] = convBuf[i*group*s.n:][:w*s.n]
+					src[i] = convBuf[i*group*pitch:][:span]
 					io.load(src[i], stored)
 				} else {
 					src[i] = unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(stored))), len(stored))
@@ -138,20 +149,20 @@ func alongLines[S, T any](c *backend.Call, axes op.AxisSet, io lineIO[S, T], f f
 			if place {
 				stored = out.data[at : at+s.n]
 			} else {
-				stored = rawBuf[2*group*s.n:][:w*s.n]
+				stored = rawBuf[2*group*pitch:][:span]
 			}
 			var dst []T
 			if io.store != nil {
-				dst = convBuf[2*group*s.n:][:w*s.n]
+				dst = convBuf[2*group*pitch:][:span]
 			} else {
 				dst = unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(stored))), len(stored))
 			}
 			for k := range w {
 				var b []T
 				if len(c.In) > 1 {
-					b = src[1][k*s.n : (k+1)*s.n]
+					b = src[1][k*pitch:][:s.n]
 				}
-				f(dst[k*s.n:(k+1)*s.n], src[0][k*s.n:(k+1)*s.n], b)
+				f(dst[k*pitch:][:s.n], src[0][k*pitch:][:s.n], b)
 			}
 			if io.store != nil {
 				io.store(stored, dst)
@@ -174,10 +185,16 @@ func (l *lineView[S]) gather(dst []S, s *lineSpace, at, w int) {
 			return
 		}
 		step := l.neighbour(s)
+		if step == 1 {
+			for j := 0; j < w; j += tileRows {
+				transpose(dst[j*s.pitch+i:], s.pitch, l.data, from+j, stride, min(tileRows, w-j), n)
+			}
+			return
+		}
 		for k := range n {
 			f := from + k*stride
 			for j := range w {
-				dst[j*s.n+i+k] = l.data[f+j*step]
+				dst[j*s.pitch+i+k] = l.data[f+j*step]
 			}
 		}
 	})
@@ -191,10 +208,16 @@ func (l *lineView[S]) scatter(src []S, s *lineSpace, at, w int) {
 			return
 		}
 		step := l.neighbour(s)
+		if step == 1 && stride > 0 {
+			for k := 0; k < n; k += tileRows {
+				transpose(l.data[to+k*stride:], stride, src, i+k, s.pitch, min(tileRows, n-k), w)
+			}
+			return
+		}
 		for k := range n {
 			t := to + k*stride
 			for j := range w {
-				l.data[t+j*step] = src[j*s.n+i+k]
+				l.data[t+j*step] = src[j*s.pitch+i+k]
 			}
 		}
 	})

@@ -40,7 +40,7 @@ const (
 	fewResults = 32
 	// columns is the width of a block of accumulators, folds how many pieces are
 	// folded before the accumulators take them in.
-	columns = 512
+	columns = 2048
 	folds   = 16
 )
 
@@ -316,7 +316,7 @@ func reduceColumns[S, T, A, R any](s *space, r *reducer[T, A, R], x source[S, T]
 	blocks := (inner-1)/columns + 1
 	width := min(inner, columns)
 	tasks := s.results / inner * blocks
-	if tasks >= fewResults || s.each*width < 2*part {
+	if tasks >= fewResults || s.each*width < 16*part {
 		pool.For(tasks, max(1, grainCheap/(s.each*width)), func(lo, hi int) {
 			w := newColumnWalk(s, r, &x)
 			for t := lo; t < hi; t++ {
@@ -328,7 +328,7 @@ func reduceColumns[S, T, A, R any](s *space, r *reducer[T, A, R], x source[S, T]
 		})
 		return
 	}
-	step := max(1, part/width)
+	step := max(1, 8*part/width) // a part costs a row of accumulators, too
 	parts := (s.each-1)/step + 1
 	partial := make([]A, tasks*parts*width)
 	pool.For(tasks*parts, 1, func(lo, hi int) {
@@ -426,9 +426,16 @@ func finishBlock[T, A, R any](s *space, r *reducer[T, A, R], dst []R, to int, ac
 	}
 }
 
-// withRow gives the reducer another row function.
+// withRow gives the reducer a vectorized row function, for rows that are long
+// enough for it.
 func (r *reducer[T, A, R]) withRow(row func(x []T) A) *reducer[T, A, R] {
-	r.row = func(x []T, _ int) A { return row(x) }
+	short := r.row
+	r.row = func(x []T, base int) A {
+		if len(x) < 16 {
+			return short(x, base)
+		}
+		return row(x)
+	}
 	return r
 }
 
@@ -498,9 +505,21 @@ func registerReduceInt[T integer](d dtype.DType, low, high T) {
 
 func same[T any](x T) T { return x }
 
-// sumFloats adds in float64; what adds a row is given with withRow.
+// sumFloats adds in float64.
 func sumFloats[T float, R any](finish func(float64) R) *reducer[T, float64, R] {
 	return &reducer[T, float64, R]{
+		row: func(x []T, _ int) float64 {
+			var s0, s1 float64
+			for len(x) >= 2 {
+				s0 += float64(x[0])
+				s1 += float64(x[1])
+				x = x[2:]
+			}
+			if len(x) > 0 {
+				s0 += float64(x[0])
+			}
+			return s0 + s1
+		},
 		column: func(acc []float64, x []T, _ int) {
 			x = x[:len(acc)]
 			for i := range acc {

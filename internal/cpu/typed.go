@@ -26,12 +26,14 @@ func product[T float](m, n, k int, a, b gemm.Mat[T], c []T, ldc int, beta T) {
 	}
 }
 
-func addTo[T float](dst, x []T) {
-	switch dst := any(dst).(type) {
+func addTo[T number](dst, x []T) {
+	switch to := any(dst).(type) {
 	case []float32:
-		vec.AddF32(dst, dst, any(x).([]float32))
+		vec.AddF32(to, to, any(x).([]float32))
 	case []float64:
-		vec.AddF64(dst, dst, any(x).([]float64))
+		vec.AddF64(to, to, any(x).([]float64))
+	default:
+		add(dst, dst, x)
 	}
 }
 

@@ -29,7 +29,7 @@ func init() {
 	registerUnary(op.Trunc, grainCheap, vec.TruncF32, vec.TruncF64)
 	registerUnary(op.Exp, grainDear, vec.ExpF32, vec.ExpF64)
 	registerUnary(op.Expm1, grainDear, vec.Expm1F32, vec.Expm1F64)
-	registerUnary(op.Log, grainDear, vec.LogF32, vec.LogF64)
+	registerUnary(op.Log, grainDear, vec.LogF32, log64)
 	registerUnary(op.Log1p, grainDear, vec.Log1pF32, vec.Log1pF64)
 	registerUnary(op.Sin, grainDear, vec.SinF32, vec.SinF64)
 	registerUnary(op.Cos, grainDear, vec.CosF32, vec.CosF64)
@@ -38,14 +38,14 @@ func init() {
 	registerUnary(op.Gelu, grainDear, vec.GeluF32, mapFloats[float64](gelu))
 	registerUnary(op.GeluTanh, grainDear, vec.GeluTanhF32, mapFloats[float64](geluTanh))
 	registerUnary(op.Silu, grainDear, vec.SiluF32, mapFloats[float64](silu))
+	registerUnary(op.Softplus, grainDear, softplus32, mapFloats[float64](softplus))
 	registerUnary(op.Erf, grainDear, vec.ErfF32, vec.ErfF64)
 
 	// Through float64, whose error vanishes in the rounding to float32.
 	for id, f := range map[op.ID]func(float64) float64{
-		op.Exp2: math.Exp2, op.Log2: math.Log2, op.Log10: math.Log10,
+		op.Exp2: math.Exp2, op.Log2: math.Log2, op.Log10: log10,
 		op.Tan: math.Tan, op.Asin: math.Asin, op.Acos: math.Acos, op.Atan: math.Atan,
 		op.Sinh: math.Sinh, op.Cosh: math.Cosh, op.Asinh: math.Asinh, op.Acosh: math.Acosh, op.Atanh: math.Atanh,
-		op.Softplus: softplus,
 	} {
 		registerUnary(id, grainDear, mapFloats[float32](f), mapFloats[float64](f))
 	}
@@ -61,6 +61,25 @@ func registerTest(id op.ID, f32 loop1[uint8, float32], f64 loop1[uint8, float64]
 	register(id, dtype.Float64, unary(grainCheap, f64))
 	register(id, dtype.Float16, testHalf[dtype.F16](grainCheap, f32))
 	register(id, dtype.BFloat16, testHalf[dtype.BF16](grainCheap, f32))
+}
+
+// log10 is Go's but for subnormal numbers, which its assembly for amd64 takes
+// for the smallest normal one.
+func log10(x float64) float64 {
+	if x > 0 && x < smallest64 {
+		return math.Log10(math.Ldexp(x, lift)) - lift*math.Ln2/math.Ln10
+	}
+	return math.Log10(x)
+}
+
+// log64 mends the same.
+func log64(dst, a []float64) {
+	vec.LogF64(dst, a)
+	for i, x := range a[:len(dst)] {
+		if x > 0 && x < smallest64 {
+			dst[i] = math.Log(math.Ldexp(x, lift)) - lift*math.Ln2
+		}
+	}
 }
 
 // mapFloats makes a loop of a function of float64.

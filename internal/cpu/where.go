@@ -5,6 +5,7 @@ import (
 
 	"github.com/locusml/locus/dtype"
 	"github.com/locusml/locus/internal/backend"
+	"github.com/locusml/locus/internal/cpu/vec"
 	"github.com/locusml/locus/internal/op"
 )
 
@@ -38,13 +39,22 @@ func whereWords[W word](c *backend.Call) {
 	dst := elements[W](&c.Out, n)
 	forPieces(c, n, grainCheap, 0, func(at, n int, p pieces) {
 		to := dst[at : at+n]
-		cond, b, c := unsafe.Slice((*uint8)(p[0]), n), unsafe.Slice((*W)(p[1]), n), unsafe.Slice((*W)(p[2]), n)
-		for i := range to {
-			v := c[i]
-			if cond[i] != 0 {
-				v = b[i]
-			}
-			to[i] = v
-		}
+		choose(to, unsafe.Slice((*uint8)(p[0]), n), unsafe.Slice((*W)(p[1]), n), unsafe.Slice((*W)(p[2]), n))
 	})
+}
+
+// choose takes a where mask is not 0, else b. The floats' functions move bits.
+func choose[W word](dst []W, mask []uint8, a, b []W) {
+	switch unsafe.Sizeof(dst[0]) {
+	case 4:
+		vec.SelectF32(convert[float32](dst), mask, convert[float32](a), convert[float32](b))
+	case 8:
+		vec.SelectF64(convert[float64](dst), mask, convert[float64](a), convert[float64](b))
+	default:
+		for i := range dst {
+			// All ones where the mask is set: a branch would be mispredicted.
+			m := -W(b2u(mask[i] != 0))
+			dst[i] = a[i]&m | b[i]&^m
+		}
+	}
 }

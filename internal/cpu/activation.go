@@ -1,0 +1,141 @@
+package cpu
+
+import (
+	"math"
+
+	"github.com/locusml/locus/internal/cpu/vec"
+)
+
+// Activations and their gradients for float32, composed of vector functions.
+// The float64 ones, in unary.go, are the plain formulas.
+
+// composed makes a loop of a function that needs buffers s, t and u of its
+// operands' length, by cutting the operands to pieces that stay in the cache. dst may be a.
+func composed(f func(dst, a, b, s, t, u []float32)) loop2[float32, float32] {
+	return func(dst, a, b []float32) {
+		room, buf := scratchOf[float32](3 * chunk)
+		for lo := 0; lo < len(dst); lo += chunk {
+			n := min(chunk, len(dst)-lo)
+			f(dst[lo:lo+n], a[lo:lo+n], b[lo:lo+n], buf[:n], buf[chunk:][:n], buf[2*chunk:][:n])
+		}
+		room.free()
+	}
+}
+
+func reluGrad32(dst, a, b []float32) {
+	room, mask := scratchOf[uint8](chunk)
+	for lo := 0; lo < len(dst); lo += chunk {
+		n := min(chunk, len(dst)-lo)
+		vec.GtSF32(mask[:n], b[lo:lo+n], 0)
+		vec.SelectF32(dst[lo:lo+n], mask[:n], a[lo:lo+n], zeros32[:n])
+	}
+	room.free()
+}
+
+func reluGrad64(dst, a, b []float64) {
+	room, mask := scratchOf[uint8](chunk)
+	for lo := 0; lo < len(dst); lo += chunk {
+		n := min(chunk, len(dst)-lo)
+		vec.GtSF64(mask[:n], b[lo:lo+n], 0)
+		vec.SelectF64(dst[lo:lo+n], mask[:n], a[lo:lo+n], zeros64[:n])
+	}
+	room.free()
+}
+
+var (
+	zeros32 = make([]float32, chunk)
+	zeros64 = make([]float64, chunk)
+)
+
+// a·y·(1-y)
+func sigmoidGrad32(dst, a, y, s, _, _ []float32) {
+	vec.RSubSF32(s, y, 1)
+	vec.MulF32(s, s, y)
+	vec.MulF32(dst, a, s)
+}
+
+// a·(1-y²)
+func tanhGrad32(dst, a, y, s, _, _ []float32) {
+	vec.SquareF32(s, y)
+	vec.RSubSF32(s, s, 1)
+	vec.MulF32(dst, a, s)
+}
+
+// far is beyond where activations are 0 or x to the last bit, and near enough
+// for x³ to be finite.
+const far = 200
+
+// s·(1 + x·(1-s)) with s = sigmoid(x); 1-s is sigmoid(-x), which does not cancel.
+func siluGrad32(dst, a, x, s, t, u []float32) {
+	vec.ClampF32(t, x, -far, far)
+	vec.SigmoidF32(s, t)
+	vec.NegF32(u, t)
+	vec.SigmoidF32(u, u)
+	vec.MulF32(t, t, u)
+	vec.FmaF32(s, s, t, s)
+	tail(s, x, -80, siluGrad)
+	vec.MulF32(dst, a, s)
+}
+
+// tail computes s anew where x is below limit: there factors are subnormal and
+// have lost digits that the result still has.
+func tail(s, x []float32, limit float32, f func(float64) float64) {
+	for i, v := range x[:len(s)] {
+		if v < limit {
+			s[i] = float32(f(float64(v)))
+		}
+	}
+}
+
+// Φ(x) + x·φ(x). Φ is gelu(x)/x, whose tails are exact where ½(1+erf) would cancel.
+func geluGrad32(dst, a, x, s, t, u []float32) {
+	vec.ClampF32(t, x, -far, far)
+	vec.GeluF32(s, t)
+	for i, v := range t {
+		if v == 0 {
+			s[i], t[i] = 0.5, 0
+		} else {
+			s[i] /= v
+		}
+	}
+	// s is Φ; t becomes x·φ(x).
+	vec.SquareF32(u, t)
+	vec.MulSF32(u, u, -0.5)
+	vec.ExpF32(u, u)
+	vec.MulF32(t, t, u)
+	vec.AxpyF32(s, float32(1/math.Sqrt(2*math.Pi)), t)
+	tail(s, x, -12, geluGrad)
+	vec.MulF32(dst, a, s)
+}
+
+// s + x·s·(1-s)·2A·(1+3B·x²) with s = sigmoid(2A·(x + B·x³))
+func geluTanhGrad32(dst, a, x, s, t, u []float32) {
+	vec.ClampF32(t, x, -far, far)
+	for i, v := range t {
+		s[i] = float32(2*geluA) * (v + float32(geluB)*v*v*v)
+	}
+	vec.NegF32(u, s)
+	vec.SigmoidF32(s, s)
+	vec.SigmoidF32(u, u)
+	for i, v := range t {
+		s[i] += v * s[i] * u[i] * float32(2*geluA) * (1 + float32(3*geluB)*v*v)
+	}
+	tail(s, x, -9, geluTanhGrad)
+	vec.MulF32(dst, a, s)
+}
+
+// softplus32 is max(x, 0) + log(1 + e^-|x|).
+func softplus32(dst, x []float32) {
+	room, buf := scratchOf[float32](chunk)
+	for lo := 0; lo < len(dst); lo += chunk {
+		n := min(chunk, len(dst)-lo)
+		s, from := buf[:n], x[lo:lo+n]
+		vec.AbsF32(s, from)
+		vec.NegF32(s, s)
+		vec.ExpF32(s, s)
+		vec.Log1pF32(s, s)
+		vec.ReluF32(dst[lo:lo+n], from)
+		vec.AddF32(dst[lo:lo+n], dst[lo:lo+n], s)
+	}
+	room.free()
+}

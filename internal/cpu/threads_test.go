@@ -1,0 +1,115 @@
+package cpu
+
+import (
+	"bytes"
+	"slices"
+	"testing"
+
+	"github.com/locusml/locus/dtype"
+	"github.com/locusml/locus/internal/backend"
+	"github.com/locusml/locus/internal/cpu/pool"
+	"github.com/locusml/locus/internal/op"
+	"github.com/locusml/locus/internal/op/sample"
+)
+
+// sampleCall puts a sample's operands into blocks.
+func sampleCall(t testing.TB, s sample.Sample) *backend.Call {
+	t.Helper()
+	c := &backend.Call{Op: s.Op, Attrs: s.Attrs, Out: backend.View{
+		Block: block(t, op.Elements(s.Out.Shape)*s.Out.DType.Size()),
+		Shape: s.Out.Shape, Strides: op.Strides(s.Out.Shape), DType: s.Out.DType,
+	}}
+	for _, x := range s.Tensors() {
+		v := backend.View{Bits: x.Bits, Offset: x.Offset, Shape: x.Shape, Strides: x.Strides, DType: x.DType}
+		if x.Bytes != nil {
+			v.Block = block(t, len(x.Bytes))
+			copy(bytesOf(v.Block, 0, len(x.Bytes)), x.Bytes)
+		}
+		c.In = append(c.In, v)
+	}
+	return c
+}
+
+// The same bits come out whatever the number of threads: samples that are
+// large enough to be divided, and reductions of every shape.
+func TestResultsDoNotDependOnThreads(t *testing.T) {
+	defer pool.SetThreads(pool.SetThreads(0))
+	check := func(name string, c *backend.Call) {
+		size := c.Out.Elements() * c.Out.DType.Size()
+		var first []byte
+		for _, threads := range []int{1, 2, 3, 7} {
+			pool.SetThreads(threads)
+			clear(bytesOf(c.Out.Block, 0, size))
+			if err := Open().Run(c); err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			got := bytes.Clone(bytesOf(c.Out.Block, 0, size))
+			if first == nil {
+				first = got
+			} else if !bytes.Equal(first, got) {
+				t.Errorf("%s: %d threads give other bits than 1", name, threads)
+			}
+		}
+	}
+	for _, def := range op.All() {
+		if def.Family == op.ViewFamily || !slices.Contains(sample.DTypes(def.ID), dtype.Float32) {
+			continue
+		}
+		for _, s := range sample.Of(def.ID, dtype.Float32) {
+			if s.Big {
+				check(s.String(), sampleCall(t, s))
+			}
+		}
+	}
+	value := func(i int) float32 { return float32(i*7919%1000)/999 - 0.3 }
+	for _, shape := range [][]int{{300000}, {3, 200000}, {200000, 3}, {2, 150, 1000}, {5000, 70}} {
+		x := view32(t, shape, value)
+		for axes := op.AxisSet(1); axes < 1<<len(shape); axes++ {
+			out := append([]int(nil), shape...)
+			for i := range out {
+				if axes.Has(i) {
+					out[i] = 1
+				}
+			}
+			for _, id := range []op.ID{op.Sum, op.LogSumExp, op.Prod} {
+				c := &backend.Call{Op: id, Attrs: op.Reduce{Axes: axes}, In: []backend.View{x}, Out: view32(t, out, value)}
+				check(id.String()+" of "+op.ShapeString(shape), c)
+			}
+		}
+	}
+	conv := op.Conv{Stride: [2]int{1, 1}, Pad: [2]int{1, 1}, Dilation: [2]int{1, 1}, Groups: 1, Size: [2]int{3, 3}}
+	check("conv2d_grad_weight", &backend.Call{Op: op.ConvGradWeight, Attrs: conv,
+		In:  []backend.View{view32(t, []int{9, 8, 12, 12}, value), view32(t, []int{9, 4, 12, 12}, value)},
+		Out: view32(t, []int{8, 4, 3, 3}, value)})
+	check("attention", &backend.Call{Op: op.Attend, Attrs: op.Attention{Scale: 0.3, Causal: true},
+		In:  []backend.View{view32(t, []int{2, 300, 8}, value), view32(t, []int{2, 300, 8}, value), view32(t, []int{2, 300, 5}, value)},
+		Out: view32(t, []int{2, 300, 5}, value)})
+}
+
+// A long sum of float32 numbers is as exact as its result can be.
+func TestSumsAreExact(t *testing.T) {
+	const n = 1 << 20
+	for name, shape := range map[string][]int{"row": {1, n}, "column": {n, 1}, "columns": {n / 4, 4}, "wide": {n / 1024, 1024}} {
+		x := view32(t, shape, func(i int) float32 { return 0.1 })
+		for axes := op.AxisSet(1); axes < 4; axes++ {
+			out := []int{shape[0], shape[1]}
+			each := 1
+			for i := range out {
+				if axes.Has(i) {
+					each *= out[i]
+					out[i] = 1
+				}
+			}
+			c := &backend.Call{Op: op.Sum, Attrs: op.Reduce{Axes: axes}, In: []backend.View{x}, Out: view32(t, out, func(int) float32 { return 0 })}
+			if err := Open().Run(c); err != nil {
+				t.Fatal(err)
+			}
+			want := float64(each) * float64(float32(0.1))
+			for i, got := range elements[float32](&c.Out, op.Elements(out)) {
+				if e := (float64(got) - want) / want; e > 4e-7 || e < -4e-7 {
+					t.Fatalf("%s, axes %b: sum %d of %d times 0.1 is %v, off by %g", name, axes, i, each, got, e)
+				}
+			}
+		}
+	}
+}
