@@ -57,7 +57,7 @@ func TestTempNames(t *testing.T) {
 	if filepath.Dir(name) != "a" || !disk.IsTemp(filepath.Base(name)) || disk.IsTemp("b") {
 		t.Errorf("%q", name)
 	}
-	if disk.TempName("b") == disk.TempName("b") {
+	if one, two := disk.TempName("b"), disk.TempName("b"); one == two {
 		t.Error("two temporary names are equal")
 	}
 }

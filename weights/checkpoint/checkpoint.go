@@ -1,0 +1,410 @@
+// Package checkpoint keeps the state of a training run on disk so that it can go
+// on after a crash: tensors, and beside them whatever else the run needs (epoch,
+// step, keys, schedule, position in the data) as JSON.
+//
+//	dir, err := checkpoint.Open("run1", 3)         // keeps the last three
+//	err = dir.Save(tensors, State{Epoch: 4, ...})
+//
+//	c, err := dir.Latest()                         // after a crash
+//	err = c.State(&state)
+//	w, err := c.Tensors.Load("w", gpu)
+//
+// A checkpoint is a folder. It is written under another name, flushed to the
+// disk and then renamed: whatever happens, and whenever, those before it stay
+// whole, and a part of one is never taken for one. Checksums find what a disk
+// lost later.
+package checkpoint
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/locusml/locus"
+	"github.com/locusml/locus/weights"
+	"github.com/locusml/locus/weights/internal/disk"
+)
+
+const (
+	tensorsFile  = "tensors.safetensors"
+	manifestFile = "manifest.json"
+	namePrefix   = "checkpoint-"
+
+	// maxManifest bounds what is read of a manifest.
+	maxManifest = 64 << 20
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// ErrNone is in the chain of [Dir.Latest]'s error if there is no whole
+// checkpoint.
+var ErrNone = errors.New("no whole checkpoint")
+
+// manifest is what stands beside the tensors.
+type manifest struct {
+	Version int       `json:"version"`
+	Number  int       `json:"number"`
+	Saved   time.Time `json:"saved"`
+	Tensors struct {
+		Bytes  int64  `json:"bytes"`
+		CRC32C string `json:"crc32c"`
+	} `json:"tensors"`
+	State json.RawMessage `json:"state"`
+}
+
+// Dir is a folder of checkpoints. One process at a time may save to it; any
+// number may read.
+type Dir struct {
+	path string
+	keep int
+	fs   disk.FS
+	mu   sync.Mutex // one Save at a time
+}
+
+// Open gives the folder of checkpoints at path, which it makes if there is
+// none. Saving removes all but the last keep checkpoints; 0 keeps all.
+func Open(path string, keep int) (*Dir, error) {
+	if keep < 0 {
+		return nil, fmt.Errorf("checkpoint: cannot keep %d checkpoints", keep)
+	}
+	if err := os.MkdirAll(path, 0o777); err != nil {
+		return nil, fmt.Errorf("checkpoint: %w", err)
+	}
+	return &Dir{path: path, keep: keep, fs: disk.OS}, nil
+}
+
+// Path is the folder's name.
+func (d *Dir) Path() string { return d.path }
+
+// Save writes a new checkpoint: tensors, from whatever devices, and state, which
+// is anything that encoding/json can write. It returns when both are safe on the
+// disk. On an error those before it are intact.
+func (d *Dir) Save(tensors map[string]*locus.Tensor, state any) (Entry, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	e, err := d.save(tensors, state)
+	if err != nil {
+		return Entry{}, fmt.Errorf("checkpoint: saving to %s: %w", d.path, err)
+	}
+	d.prune()
+	return e, nil
+}
+
+func (d *Dir) save(tensors map[string]*locus.Tensor, state any) (Entry, error) {
+	raw, err := json.Marshal(state)
+	if err != nil {
+		return Entry{}, fmt.Errorf("the state cannot be written as JSON: %w", err)
+	}
+	number, err := d.nextNumber()
+	if err != nil {
+		return Entry{}, err
+	}
+	final := filepath.Join(d.path, fmt.Sprintf("%s%08d", namePrefix, number))
+	temp := disk.TempName(final)
+	if err := d.fs.Mkdir(temp); err != nil {
+		return Entry{}, err
+	}
+	m := manifest{Version: 1, Number: number, Saved: time.Now().UTC(), State: raw}
+	if err = d.fill(temp, tensors, &m); err == nil {
+		err = d.fs.Rename(temp, final)
+	}
+	if err != nil {
+		d.fs.RemoveAll(temp)
+		return Entry{}, err
+	}
+	if err := d.fs.SyncDir(d.path); err != nil {
+		return Entry{}, err
+	}
+	return Entry{number, final, m.Saved}, nil
+}
+
+// fill writes a checkpoint's files into a folder and flushes it.
+func (d *Dir) fill(folder string, tensors map[string]*locus.Tensor, m *manifest) error {
+	sum := &summer{hash: crc32.New(castagnoli)}
+	err := d.writeFile(filepath.Join(folder, tensorsFile), func(w io.Writer) error {
+		sum.w = w
+		return weights.Write(sum, tensors, nil)
+	})
+	if err != nil {
+		return err
+	}
+	m.Tensors.Bytes, m.Tensors.CRC32C = sum.n, sum.text()
+	text, err := json.MarshalIndent(m, "", "  ")
+	if err != nil {
+		return err
+	}
+	if len(text) > maxManifest {
+		return fmt.Errorf("the state takes %d bytes as JSON; keep what is large in tensors", len(text))
+	}
+	err = d.writeFile(filepath.Join(folder, manifestFile), func(w io.Writer) error {
+		_, err := w.Write(append(text, '\n'))
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return d.fs.SyncDir(folder)
+}
+
+func (d *Dir) writeFile(path string, write func(io.Writer) error) error {
+	f, err := d.fs.Create(path)
+	if err != nil {
+		return err
+	}
+	return disk.Fill(f, write)
+}
+
+// summer counts and sums up what passes.
+type summer struct {
+	w    io.Writer
+	hash interface {
+		io.Writer
+		Sum32() uint32
+	}
+	n int64
+}
+
+func (s *summer) Write(p []byte) (int, error) {
+	n, err := s.w.Write(p)
+	s.hash.Write(p[:n])
+	s.n += int64(n)
+	return n, err
+}
+
+func (s *summer) text() string { return fmt.Sprintf("%08x", s.hash.Sum32()) }
+
+// nextNumber clears away what an earlier process did not finish and gives a
+// number above all that are there, whole or not.
+func (d *Dir) nextNumber() (int, error) {
+	entries, err := os.ReadDir(d.path)
+	if err != nil {
+		return 0, err
+	}
+	next := 1
+	for _, e := range entries {
+		if disk.IsTemp(e.Name()) {
+			if err := d.fs.RemoveAll(filepath.Join(d.path, e.Name())); err != nil {
+				return 0, err
+			}
+		}
+		if n, ok := numberOf(e.Name()); ok {
+			next = max(next, n+1)
+		}
+	}
+	return next, nil
+}
+
+// prune removes the oldest of more than keep whole checkpoints. What cannot be
+// removed now is tried again after the next save.
+func (d *Dir) prune() {
+	whole, _, err := d.List()
+	if err != nil || d.keep == 0 {
+		return
+	}
+	for len(whole) > d.keep {
+		// Renamed first: one that is half removed must not look like one.
+		temp := disk.TempName(whole[0].Path)
+		if d.fs.Rename(whole[0].Path, temp) == nil {
+			d.fs.RemoveAll(temp)
+		}
+		whole = whole[1:]
+	}
+}
+
+func numberOf(name string) (int, bool) {
+	digits, ok := strings.CutPrefix(name, namePrefix)
+	if !ok {
+		return 0, false
+	}
+	n, err := strconv.Atoi(digits)
+	return n, err == nil && n > 0 && n < 1<<30
+}
+
+// Entry is a checkpoint in a list.
+type Entry struct {
+	Number int // they count up
+	Path   string
+	Saved  time.Time
+}
+
+// Broken is something in the folder that should be a checkpoint and is not.
+type Broken struct {
+	Path string
+	Err  error // why
+}
+
+// List gives the checkpoints, oldest first, and apart from them those that are
+// not whole: unfinished, cut short or damaged in their manifest. Damage inside
+// the tensors is found when a checkpoint is read.
+func (d *Dir) List() (whole []Entry, broken []Broken, err error) {
+	entries, err := os.ReadDir(d.path)
+	if err != nil {
+		return nil, nil, fmt.Errorf("checkpoint: %w", err)
+	}
+	for _, e := range entries {
+		path := filepath.Join(d.path, e.Name())
+		if disk.IsTemp(e.Name()) {
+			broken = append(broken, Broken{path, errors.New("unfinished: saving was interrupted, or goes on")})
+			continue
+		}
+		number, ok := numberOf(e.Name())
+		if !ok {
+			continue // not ours
+		}
+		m, err := readManifest(path, number)
+		if err != nil {
+			broken = append(broken, Broken{path, err})
+			continue
+		}
+		whole = append(whole, Entry{number, path, m.Saved})
+	}
+	slices.SortFunc(whole, func(a, b Entry) int { return a.Number - b.Number })
+	return whole, broken, nil
+}
+
+// readManifest reads a checkpoint's manifest and makes sure that its tensors
+// are there in full length.
+func readManifest(path string, number int) (*manifest, error) {
+	file, err := os.Open(filepath.Join(path, manifestFile))
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	text, err := io.ReadAll(io.LimitReader(file, maxManifest+1))
+	if err != nil {
+		return nil, err
+	}
+	m := new(manifest)
+	if err := json.Unmarshal(text, m); err != nil {
+		return nil, fmt.Errorf("%s: %w", manifestFile, err)
+	}
+	if m.Version != 1 {
+		return nil, fmt.Errorf("%s: version %d is not known", manifestFile, m.Version)
+	}
+	if m.Number != number {
+		return nil, fmt.Errorf("%s is that of checkpoint %d", manifestFile, m.Number)
+	}
+	info, err := os.Stat(filepath.Join(path, tensorsFile))
+	if err != nil {
+		return nil, err
+	}
+	if info.Size() != m.Tensors.Bytes {
+		return nil, fmt.Errorf("%s has %d bytes, not %d", tensorsFile, info.Size(), m.Tensors.Bytes)
+	}
+	return m, nil
+}
+
+// Checkpoint is one that is open for reading.
+type Checkpoint struct {
+	Entry
+	Tensors *weights.File
+	// Skipped are newer ones that [Dir.Latest] found broken.
+	Skipped []Broken
+
+	state json.RawMessage
+}
+
+// Latest opens the newest whole checkpoint; newer ones that are broken are
+// passed over and reported in its Skipped. If there is none, the error is an
+// [ErrNone] that says what was wrong with each.
+func (d *Dir) Latest() (*Checkpoint, error) {
+	whole, broken, err := d.List()
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range slices.Backward(whole) {
+		c, err := d.Load(e.Number)
+		if err == nil {
+			c.Skipped = broken
+			return c, nil
+		}
+		broken = append(broken, Broken{e.Path, err})
+	}
+	problem := fmt.Errorf("checkpoint: %s: %w", d.path, ErrNone)
+	for _, b := range broken {
+		problem = fmt.Errorf("%w\n  %s: %w", problem, b.Path, b.Err)
+	}
+	return nil, problem
+}
+
+// Load opens the checkpoint of a given number and compares its checksum.
+func (d *Dir) Load(number int) (*Checkpoint, error) {
+	path := filepath.Join(d.path, fmt.Sprintf("%s%08d", namePrefix, number))
+	c, err := load(path, number)
+	if err != nil {
+		return nil, fmt.Errorf("checkpoint: %s: %w", path, err)
+	}
+	return c, nil
+}
+
+func load(path string, number int) (*Checkpoint, error) {
+	m, err := readManifest(path, number)
+	if err != nil {
+		return nil, err
+	}
+	file := filepath.Join(path, tensorsFile)
+	if err := verify(file, m); err != nil {
+		return nil, err
+	}
+	f, err := weights.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	return &Checkpoint{Entry: Entry{number, path, m.Saved}, Tensors: f, state: m.State}, nil
+}
+
+func verify(file string, m *manifest) error {
+	f, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	sum := &summer{w: io.Discard, hash: crc32.New(castagnoli)}
+	if _, err := io.CopyBuffer(sum, struct{ io.Reader }{f}, make([]byte, 1<<20)); err != nil {
+		return err
+	}
+	if sum.text() != m.Tensors.CRC32C {
+		return fmt.Errorf("%s is damaged: its checksum is %s, not %s", tensorsFile, sum.text(), m.Tensors.CRC32C)
+	}
+	return nil
+}
+
+// State reads what was saved beside the tensors into the value that v points to.
+func (c *Checkpoint) State(v any) error {
+	if err := json.Unmarshal(c.state, v); err != nil {
+		return fmt.Errorf("checkpoint: %s: the state: %w", c.Path, err)
+	}
+	return nil
+}
+
+// Close lets go of the files.
+func (c *Checkpoint) Close() error { return c.Tensors.Close() }
+
+// Remove deletes all checkpoints and what is unfinished; other files stay.
+func (d *Dir) Remove() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	entries, err := os.ReadDir(d.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	for _, e := range entries {
+		if _, ok := numberOf(e.Name()); ok || disk.IsTemp(e.Name()) {
+			err = errors.Join(err, d.fs.RemoveAll(filepath.Join(d.path, e.Name())))
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("checkpoint: %w", err)
+	}
+	return nil
+}
