@@ -422,3 +422,106 @@ op("AdaptiveMaxPool2D", lambda x, size: F.adaptive_max_pool2d(x, size), CONV, S(
 op("AdaptiveMaxPool1D", lambda x, size: F.adaptive_max_pool1d(x, size), CONV, S(X(2, 2, 6, **D), size=3), S(X(1, 2, 7, **D), size=3), S(X(2, 5, **D), size=1))
 op("GlobalAvgPool", lambda x: x.mean(tuple(range(2, x.dim()))), FLOATS, S(X(2, 3, 4)), S(X(2, 3, 2, 4)), S(X(0, 2, 3)))
 op("GlobalMaxPool", lambda x: x.amax(tuple(range(2, x.dim()))), FLOATS, S(X(2, 3, 4, **D)), S(X(2, 3, 2, 4, **D)), S(X(0, 2, 3)))
+
+# ---- normalisation, dropout, embedding ----------------------------------
+
+EPS = dict(eps=1e-5)
+op("LayerNorm", lambda x, w=None, b=None, shape=None, eps=0: F.layer_norm(x, shape, w, b, eps), FLOATS, S(X(2, 3), X(3), X(3), shape=[3], **EPS), S(X(2, 3, 4), shape=[3, 4], **EPS),
+   S(X(2, 3, 4), X(4), X(4), shape=[4], **EPS), S(X(5), X(5), shape=[5], **EPS), S(X(0, 3), X(3), X(3), shape=[3], **EPS), S(X(2, 70), X(70), X(70), shape=[70], **EPS))
+op("RMSNorm", lambda x, w=None, shape=None, eps=0: F.rms_norm(x, shape, w, eps), FLOATS, S(X(2, 3), X(3), shape=[3], **EPS), S(X(2, 3, 4), shape=[3, 4], **EPS), S(X(5), X(5), shape=[5], **EPS),
+   S(X(0, 3), X(3), shape=[3], **EPS))
+op("GroupNorm", lambda x, w=None, b=None, groups=0, eps=0: F.group_norm(x, groups, w, b, eps), FLOATS, S(X(2, 4, 3), X(4), X(4), groups=2, **EPS), S(X(2, 6, 2, 2), groups=3, **EPS),
+   S(X(2, 4, 3), X(4), X(4), groups=1, **EPS), S(X(2, 3, 4), X(3), X(3), groups=3, **EPS))
+op("InstanceNorm", lambda x, w=None, b=None, eps=0: F.instance_norm(x, None, None, w, b, True, 0.1, eps), FLOATS, S(X(2, 3, 4), X(3), X(3), **EPS), S(X(2, 2, 3, 3), **EPS), S(X(1, 2, 5), X(2), X(2), **EPS))
+
+
+def batch_norm(x, w=None, b=None, eps=0):
+    axes = (0,) + tuple(range(2, x.dim()))
+    return F.batch_norm(x, None, None, w, b, True, 0.1, eps), x.detach().mean(axes), x.detach().var(axes)
+
+
+op("BatchNorm", batch_norm, FLOATS, S(X(4, 3), X(3), X(3), **EPS), S(X(3, 2, 4), **EPS), S(X(2, 3, 2, 3), X(3), X(3), **EPS), S(X(5, 1), X(1), X(1), **EPS))
+op("BatchNormWith", lambda x, m, v, w=None, b=None, eps=0: F.batch_norm(x, m, v, w, b, False, 0.1, eps), FLOATS,
+   S(X(4, 3), X(3, grad=False), X(3, lo=0.5, grad=False), X(3), X(3), **EPS), S(X(2, 3, 4), X(3, grad=False), X(3, lo=0.5, grad=False), **EPS),
+   S(X(0, 2, 3), X(2, grad=False), X(2, lo=0.5, grad=False), X(2), X(2), **EPS))
+
+
+def batch_norm_with(x, m, v, w=None, b=None, eps=0):
+    """PyTorch's own has no gradient for the mean and the variance."""
+    at = (1, -1) + (1,) * (x.dim() - 2)
+    y = (x - m.reshape(at)) / torch.sqrt(v.reshape(at) + eps)
+    y = y if w is None else y * w.reshape(at)
+    return y if b is None else y + b.reshape(at)
+
+
+op("BatchNormWith", batch_norm_with, ["float32", "float64"], S(X(4, 3), X(3), X(3, lo=0.5), X(3), X(3), **EPS), S(X(2, 3, 4), X(3), X(3, lo=0.5), **EPS))
+NORMS = [S(X(2, 3, away=0.1), p=2.0, axis=1, eps=1e-12), S(X(3, 4, away=0.1), p=1.0, axis=0, eps=1e-12), S(X(2, 3, 2, away=0.1), p=3.0, axis=-2, eps=1e-12),
+         S(L([[0.0, 0.0], [3.0, 4.0]]), p=2.0, axis=1, eps=0.0625, smooth=False)]
+op("Normalize", lambda x, p, axis, eps: F.normalize(x, p, axis, eps), FLOATS, *[S(*s.inputs, smooth=s.smooth, **{**s.attrs, "eps": 0.0625}) for s in NORMS], S(X(0, 3), p=2.0, axis=1, eps=0.0625))
+op("LocalResponseNorm", lambda x, size, alpha, beta, k: F.local_response_norm(x, size, alpha, beta, k), ["float32", "float64", "bfloat16"], S(X(2, 5, 3), size=3, alpha=0.5, beta=0.75, k=1.0),
+   S(X(1, 4, 2, 2), size=2, alpha=1.0, beta=0.5, k=2.0), S(X(2, 3, 4), size=5, alpha=0.25, beta=1.0, k=1.0))
+op("CosineSimilarity", lambda a, b, axis, eps: F.cosine_similarity(a, b, axis, eps), FLOATS, S(X(2, 3), X(2, 3), axis=1, eps=2.0**-13), S(X(3, 4), X(4), axis=-1, eps=2.0**-13), S(X(2, 3, 4), X(2, 3, 4), axis=0, eps=2.0**-13),
+   S(X(0, 3), X(0, 3), axis=1, eps=2.0**-13))
+op("PairwiseDistance", lambda a, b, p, eps: F.pairwise_distance(a, b, p, eps), FLOATS, S(X(2, 3), X(2, 3, choice=[-2.5, -0.5, 0.25, 1.5]), p=2.0, eps=2.0**-10), S(X(3), X(3, choice=[-2.5, -0.5, 0.25, 1.5]), p=1.0, eps=2.0**-10),
+   S(X(2, 4), X(4, choice=[-2.5, -0.5, 0.25, 1.5]), p=3.0, eps=2.0**-10))
+for n, f in ("Dropout", F.dropout), ("DropoutChannels", F.dropout1d), ("AlphaDropout", F.alpha_dropout):
+    op(n, lambda x, p, f=f: f(x, p, training=True), FLOATS, S(X(2, 3, 4), p=0.0), S(X(2, 3, 4), p=1.0, smooth=n != "AlphaDropout"), S(X(0, 2, 3), p=0.0))
+op("Embedding", lambda w, i, padding=None: F.embedding(i.long(), w, padding[0] if padding else None), FLOATS, S(X(5, 3), index(4, below=5)), S(X(5, 3), index(2, 3, below=5, dtype="int32")),
+   S(X(4, 2), index(below=4)), S(X(3, 2), given("int64", [0, 1, 2, 1]), padding=[1], smooth=False), S(X(3, 2), index(0, below=3)))
+
+# ---- losses -------------------------------------------------------------
+
+REDUCE = ["mean", "sum", "none"]
+
+
+def loss(name, ref, *samples, dtypes=FLOATS):
+    """Each sample with each reduction in turn."""
+    op(name, ref, dtypes, *[S(*s.inputs, smooth=s.smooth, grad=s.grad, only=s.only, reduction=r, **s.attrs) for i, s in enumerate(samples) for r in ([REDUCE[(i + j) % 3] for j in range(2)])])
+
+
+T = dict(choice=[-2.5, -1.0, -0.5, 0.25, 1.5, 2.0])  # targets that no prediction meets
+P = dict(lo=0.05, hi=0.95)
+SIGN = dict(choice=[-1.0, 1.0], grad=False)
+loss("MSELoss", lambda x, t, reduction: F.mse_loss(x, t, reduction=reduction), S(X(2, 3), X(2, 3)), S(X(5), X(5)), S(X(), X()))
+loss("L1Loss", lambda x, t, reduction: F.l1_loss(x, t, reduction=reduction), S(X(2, 3), X(2, 3, **T)), S(X(5), X(5, **T)), S(X(), X(**T)))
+loss("HuberLoss", lambda x, t, delta, reduction: F.huber_loss(x, t, reduction=reduction, delta=delta), S(X(2, 3), X(2, 3, **T), delta=1.0), S(X(5), X(5, **T), delta=0.5), S(X(2, 2), X(2, 2, **T), delta=2.0))
+loss("SmoothL1Loss", lambda x, t, beta, reduction: F.smooth_l1_loss(x, t, reduction=reduction, beta=beta), S(X(2, 3), X(2, 3, **T), beta=1.0), S(X(5), X(5, **T), beta=0.5), S(X(5), X(5, **T), beta=0.0))
+
+
+def bce(x, t, w=None, reduction=None, weight=False):
+    return F.binary_cross_entropy(x, t, None if w is None else w.expand(x.shape), reduction=reduction)
+
+
+FIXED = dict(lo=0.5, grad=False)
+loss("BCELoss", bce, S(X(2, 3, **P), X(2, 3, **P)), S(X(5, **P), X(5, **P)), S(X(2, 3, **P), X(2, 3, grad=False, **P), X(3, **FIXED), weight=True),
+     S(L([0.0, 1.0, 1.0, 0.0]), L([1.0, 0.0, 1.0, 0.0]), grad=False, only=["float32", "float64"]))
+
+
+def bce_logits(x, t, *ws, reduction, weight=False, pos=False):
+    return F.binary_cross_entropy_with_logits(x, t, ws[0] if weight else None, reduction=reduction, pos_weight=ws[-1] if pos else None)
+
+
+loss("BCEWithLogits", bce_logits, S(X(2, 3), X(2, 3, **P)), S(X(5), X(5, **P)), S(X(2, 3), X(2, 3, **P), X(2, 3, **FIXED), weight=True), S(X(2, 3), X(2, 3, **P), X(3, **FIXED), pos=True),
+     S(L([80.0, -80.0, 1000.0, -1000.0]), L([0.0, 1.0, 1.0, 0.0]), smooth=False, only=["float32", "float64"]))
+loss("KLDiv", lambda x, t, reduction: F.kl_div(x, t, reduction=reduction), S(X(2, 3), X(2, 3, **P)), S(X(5), X(5, **P)), S(L([[-1.0, -2.0]]), L([[0.0, 1.0]]), grad=False))
+op("KLDiv", lambda x, t, reduction: F.kl_div(x, t, reduction=reduction), ["float32", "float64"], S(X(4, 3), X(4, 3, **P), reduction="batchmean"))
+loss("KLDivLog", lambda x, t, reduction: F.kl_div(x, t, reduction=reduction, log_target=True), S(X(2, 3), X(2, 3)), S(X(5), X(5)))
+loss("HingeEmbedding", lambda x, t, margin, reduction: F.hinge_embedding_loss(x, t, margin, reduction=reduction), S(X(2, 3), X(2, 3, **SIGN), margin=1.0), S(X(5), X(5, **SIGN), margin=2.0))
+loss("MarginRanking", lambda a, b, t, margin, reduction: F.margin_ranking_loss(a, b, t, margin, reduction=reduction), S(X(5), X(5), X(5, **SIGN), margin=0.0625), S(X(2, 3), X(2, 3), X(2, 3, **SIGN), margin=0.5))
+loss("SoftMargin", lambda x, t, reduction: F.soft_margin_loss(x, t, reduction=reduction), S(X(2, 3), X(2, 3, **SIGN)), S(X(5), X(5, **SIGN)))
+loss("CosineEmbedding", lambda a, b, t, margin, reduction: F.cosine_embedding_loss(a, b, t, margin, reduction=reduction), S(X(4, 3), X(4, 3), X(4, **SIGN), margin=0.0), S(X(3, 2), X(3, 2), X(3, **SIGN), margin=0.25))
+loss("TripletMargin", lambda a, p_, n, margin, p, reduction: F.triplet_margin_loss(a, p_, n, margin, p, reduction=reduction), S(X(4, 3), X(4, 3, **T), X(4, 3, **T), margin=1.0, p=2.0), S(X(2, 5), X(2, 5, **T), X(2, 5, **T), margin=4.0, p=2.0),
+     dtypes=["float32", "float64", "bfloat16"])
+loss("PoissonNLL", lambda x, t, reduction: F.poisson_nll_loss(x, t, reduction=reduction), S(X(2, 3), X(2, 3, lo=0.1)), S(X(5), X(5, lo=0.1)))
+loss("GaussianNLL", lambda x, t, v, eps, reduction: F.gaussian_nll_loss(x, t, v, eps=eps, reduction=reduction), S(X(2, 3), X(2, 3), X(2, 3, lo=0.5), eps=2.0**-10), S(X(5), X(5), X(5, lo=0.5), eps=2.0**-10))
+
+
+def cross_entropy(x, t, w=None, reduction="mean", ignore=-100, smoothing=0.0):
+    return F.cross_entropy(x, t if t.is_floating_point() else t.long(), w, ignore_index=ignore, reduction=reduction, label_smoothing=smoothing)
+
+
+loss("CrossEntropy", cross_entropy, S(X(4, 3), index(4, below=3)), S(X(3), index(below=3)), S(X(2, 4, 3), index(2, 3, below=4, dtype="int32")), S(X(4, 3), X(4, 3, **P)), S(X(4, 3), X(4, 3, **P), smoothing=0.25),
+     S(X(4, 3), index(4, below=3), smoothing=0.25), S(X(5, 3), given("int64", [0, -100, 2, 1, -100]), ignore=-100), S(X(5, 3), given("int64", [0, 1, 2, 1, 1]), ignore=1, smoothing=0.125),
+     S(X(4, 3), index(4, below=3), X(3, **FIXED)), S(X(4, 3), given("int64", [0, 1, 2, 1]), X(3, **FIXED), ignore=1, smoothing=0.25), S(X(4, 3), X(4, 3, **P), X(3, **FIXED)))
+loss("NLLLoss", lambda x, t, w=None, reduction="mean", ignore=-100: F.nll_loss(x, t.long(), w, ignore_index=ignore, reduction=reduction), S(X(4, 3), index(4, below=3)), S(X(3), index(below=3)),
+     S(X(2, 4, 3), index(2, 3, below=4)), S(X(4, 3), given("int64", [0, 1, 2, 1]), ignore=1), S(X(4, 3), index(4, below=3), X(3, **FIXED)), dtypes=["float32", "float64", "bfloat16"])

@@ -40,8 +40,9 @@ class X:
 
     main = True
 
-    def __init__(self, *shape, lo=-3.0, hi=3.0, away=None, distinct=False, choice=None):
+    def __init__(self, *shape, lo=-3.0, hi=3.0, away=None, distinct=False, choice=None, grad=True):
         self.shape, self.lo, self.hi, self.away, self.distinct, self.choice = shape, lo, hi, away, distinct, choice
+        self.grad = grad  # False: PyTorch has no gradient for this operand
 
     def floats(self, rng):
         n = int(np.prod(self.shape))
@@ -68,6 +69,7 @@ class L(X):
     def __init__(self, values, shape=None):
         self.v = np.array(values, dtype=np.float64).reshape(shape if shape is not None else np.shape(values))
         self.shape, self.lo, self.hi, self.away = self.v.shape, -1, 1, None
+        self.grad = True
 
     def floats(self, rng):
         return self.v
@@ -81,7 +83,7 @@ class L(X):
 class Fixed:
     """A tensor of one element type in all cases: indices, masks."""
 
-    main = False
+    main = grad = False
 
     def __init__(self, dtype, make):
         self.dtype, self.make = dtype, make
@@ -182,7 +184,7 @@ def tensors(o, i, s, dtype):
         exact = keep.to(DTYPES[t])
         assert spec.main is False or torch.equal(exact.to(torch.float64).nan_to_num(7), keep.to(torch.float64).nan_to_num(7)), (o.name, dtype)
         ins.append(exact.clone())
-        stored.append((keep, spec.main))
+        stored.append((keep, spec))
     return ins, stored
 
 
@@ -210,8 +212,8 @@ def record_ops(path):
                 ins, stored = tensors(o, i, s, dtype)
                 want_grad = o.grad and s.grad and dtype in ("float32", "float64")
                 if want_grad:
-                    for t, (_, main) in zip(ins, stored):
-                        if main:
+                    for t, (_, spec) in zip(ins, stored):
+                        if spec.main and spec.grad:
                             t.requires_grad_()
                 try:
                     out, up = run(o, s, ins, dtype)
@@ -221,7 +223,7 @@ def record_ops(path):
                 c = {"op": o.name, "n": i, "t": dtype}
                 if s.attrs:
                     c["a"] = {k: [clean(x) for x in v] if isinstance(v, (list, tuple)) else clean(v) for k, v in s.attrs.items()}
-                c["in"] = [dict(blob.put(t), **({"m": 1} if main else {})) for t, main in stored]
+                c["in"] = [dict(blob.put(t), **({"m": 1 if spec.grad else 2} if spec.main else {})) for t, spec in stored]
                 c["out"] = [blob.put(t) for t in outs]
                 if up:
                     c["up"] = 1

@@ -3,17 +3,18 @@ package optest
 import (
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/locusml/locus"
 )
 
 // leaves makes handles of a case's operands to which gradients flow, where
-// they have the case's type.
+// they have one.
 func leaves(c *Case, in []*locus.Tensor) (all, wanted []*locus.Tensor) {
 	all = append(all, in...)
 	for i := range c.In {
-		if c.In[i].Main {
+		if c.In[i].Grad {
 			all[i] = in[i].RequireGrad()
 			wanted = append(wanted, all[i])
 		}
@@ -26,7 +27,7 @@ func leaves(c *Case, in []*locus.Tensor) (all, wanted []*locus.Tensor) {
 func weighted(out, weights []*locus.Tensor) *locus.Tensor {
 	var loss *locus.Tensor
 	for k, t := range out {
-		if !t.DType().IsFloat() || !t.RequiresGrad() {
+		if weights[k] == nil || !t.RequiresGrad() {
 			continue
 		}
 		s := t.Mul(weights[k]).Sum()
@@ -39,10 +40,12 @@ func weighted(out, weights []*locus.Tensor) *locus.Tensor {
 	return loss
 }
 
-func weightsOf(out []*locus.Tensor) []*locus.Tensor {
+// weightsOf gives the weights of the results that gradients may come from, nil
+// for the others.
+func weightsOf(o *Op, out []*locus.Tensor) []*locus.Tensor {
 	w := make([]*locus.Tensor, len(out))
 	for k, t := range out {
-		if t.DType().IsFloat() {
+		if t.DType().IsFloat() && !slices.Contains(o.Detached, k) {
 			w[k] = Weight(t, k)
 		}
 	}
@@ -50,11 +53,11 @@ func weightsOf(out []*locus.Tensor) []*locus.Tensor {
 }
 
 // gradients gives the gradients of the weighted sum with respect to the
-// operands that have the case's type.
+// operands that have one.
 func gradients(c *Case, o *Op, d locus.Device, in []*locus.Tensor, opts ...locus.GradOption) []*locus.Tensor {
 	all, wanted := leaves(c, in)
 	out := c.Call(o, d, all)
-	loss := weighted(out, weightsOf(out))
+	loss := weighted(out, weightsOf(o, out))
 	if loss == nil {
 		grads := make([]*locus.Tensor, len(wanted))
 		for i, t := range wanted {
@@ -140,7 +143,7 @@ func TestFiniteDifferences(t *testing.T) {
 				grads := gradients(c, o, d, in)
 				k := 0
 				for i := range in {
-					if !c.In[i].Main {
+					if !c.In[i].Grad {
 						continue
 					}
 					want := differences(c, o, d, in, i)
@@ -169,11 +172,11 @@ func differences(c *Case, o *Op, d locus.Device, in []*locus.Tensor, i int) []fl
 		moved[i] = d.From(x).Reshape(in[i].Shape()...)
 		out := c.Call(o, d, moved)
 		if weights == nil {
-			weights = weightsOf(out)
+			weights = weightsOf(o, out)
 		}
 		sum := 0.0
 		for k, t := range out {
-			if t.DType().IsFloat() {
+			if weights[k] != nil {
 				sum += t.Mul(weights[k]).Sum().Item()
 			}
 		}
@@ -214,7 +217,7 @@ func secondOrder(c *Case, o *Op, d locus.Device) error {
 	in := c.Inputs(d, locus.Float64)
 	all, wanted := leaves(c, in)
 	out := c.Call(o, d, all)
-	weights := weightsOf(out)
+	weights := weightsOf(o, out)
 	for k, w := range weights {
 		if w != nil {
 			weights[k] = w.RequireGrad()
@@ -254,7 +257,7 @@ func secondOrder(c *Case, o *Op, d locus.Device) error {
 		moved := append([]*locus.Tensor(nil), in...)
 		k := 0
 		for i := range in {
-			if c.In[i].Main {
+			if c.In[i].Grad {
 				moved[i] = in[i].Add(u[k].Mul(by))
 				k++
 			}

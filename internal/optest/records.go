@@ -20,6 +20,7 @@ type Array struct {
 	Shape []int
 	Data  []byte // elements in order, as in memory
 	Main  bool   // an operand that has the case's element type, stored as float32 where that is a float
+	Grad  bool   // an operand with Main that has a gradient
 }
 
 // Len is the number of elements.
@@ -32,7 +33,7 @@ type Case struct {
 	DType  locus.DType
 	In     []Array
 	Out    []Array
-	Grad   []Array // one an operand with Main; nil where none was recorded
+	Grad   []Array // one an operand with Grad; nil where none was recorded
 	Smooth bool    // away from kinks and poles: fit for finite differences
 	Upcast bool    // PyTorch has no kernel for this type; computed in float32 and rounded
 	attrs  map[string]any
@@ -87,7 +88,7 @@ func (h arrayHeader) array(blob []byte) (Array, error) {
 	if h.O+n > len(blob) {
 		return Array{}, fmt.Errorf("elements at %d are beyond the end", h.O)
 	}
-	return Array{DType: t, Shape: h.S, Data: blob[h.O : h.O+n], Main: h.M != 0}, nil
+	return Array{DType: t, Shape: h.S, Data: blob[h.O : h.O+n], Main: h.M != 0, Grad: h.M == 1}, nil
 }
 
 // Load reads recorded cases of ops.

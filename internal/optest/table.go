@@ -25,6 +25,8 @@ type Op struct {
 	NoGrad string
 	// NoSecond says why gradients of its gradients are not checked, "" if they are.
 	NoSecond string
+	// Detached lists results that carry no history.
+	Detached []int
 	// Optional is the first operand that may be nil; 0 if none may.
 	Optional int
 	// Tolerance multiplies the allowed errors; 0 means 1.
@@ -140,7 +142,7 @@ func toFloat(v any) float64 {
 // Table lists every public op.
 func Table() []*Op {
 	var l []*Op
-	for _, group := range []func() []*Op{unaryOps, binaryOps, reduceOps, viewOps, indexOps, activationOps, convOps, createOps} {
+	for _, group := range []func() []*Op{unaryOps, binaryOps, reduceOps, viewOps, indexOps, activationOps, convOps, normOps, lossOps, createOps} {
 		l = append(l, group()...)
 	}
 	return l
