@@ -70,7 +70,7 @@ type Device struct {
 	flagDev uintptr // the same as kernels see it
 
 	last    op.ID // the op queued last
-	scratch buffer
+	scratch [2]buffer
 	small   stage
 	large   stage
 	events  []uintptr // for reuse

@@ -62,7 +62,9 @@ func init() {
 	for _, def := range op.All() {
 		switch def.Family {
 		case op.UnaryFamily, op.BinaryFamily, op.CompareFamily, op.TernaryFamily:
-			runners[def.ID] = (*Device).runElementwise
+			if def.ID != op.Copy {
+				runners[def.ID] = (*Device).runElementwise
+			}
 		}
 	}
 }
@@ -91,8 +93,6 @@ func (d *Device) elementwiseKernel(id op.ID, t, out dtype.DType) (*kernel, error
 	switch id {
 	case op.CastTo:
 		return d.kernel("cast", "cast_"+typeName(t)+"_"+typeName(out))
-	case op.Copy:
-		return d.kernel("unary", "copy_"+sizeName(t))
 	case op.Where:
 		return d.kernel("binary", "where_"+sizeName(t))
 	}

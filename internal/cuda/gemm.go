@@ -26,6 +26,15 @@ func (d *Device) ownGemm(t dtype.DType, g *product) error {
 		lda: int64(g.a.ld), ldb: int64(g.b.ld), stepA: int64(g.a.step), stepB: int64(g.b.step), batch: int64(g.batch), chunk: int64(g.k), splits: 1}
 	e := tile * 8 / 256 // elements of a load: E of kernels/gemm.cuh
 	p.wideA, p.wideB = g.a.wide(e, t.Size(), g.batch), g.b.wide(e, t.Size(), g.batch)
+	// Few results with long sums: blocks share the sums.
+	if splits := min(ceil(d.card.sms, blocks*g.batch), g.k/256); splits > 1 {
+		p.chunk = int64(ceil(ceil(g.k, splits), 8) * 8)
+		p.splits = int32(ceil(g.k, int(p.chunk)))
+		var err error
+		if p.partial, err = d.workspace(int(p.splits) * g.batch * g.m * g.n * max(4, t.Size())); err != nil {
+			return err
+		}
+	}
 	name := []byte{'n', 'n'}
 	if g.a.trans {
 		name[0] = 't'
@@ -37,7 +46,10 @@ func (d *Device) ownGemm(t dtype.DType, g *product) error {
 	if tile == 128 {
 		kernel = "gemm128_"
 	}
-	return runKernel(d, "gemm", kernel+string(name)+"_"+typeName(t), &p, blocks, min(g.batch, 65535), int(p.splits), 256, 0)
+	if err := runKernel(d, "gemm", kernel+string(name)+"_"+typeName(t), &p, blocks, min(g.batch, 65535), int(p.splits), 256, 0); err != nil || p.splits == 1 {
+		return err
+	}
+	return d.sumSplits(t, p.partial, g.c, int(p.splits), g.batch*g.m*g.n)
 }
 
 // wide reports whether e elements can be loaded at once everywhere.

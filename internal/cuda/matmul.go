@@ -57,7 +57,7 @@ func (d *Device) runMatMul(c *backend.Call) error {
 	}
 	if room > 0 {
 		var work uintptr
-		if work, err = d.workspace(room); err != nil {
+		if work, err = d.copyspace(room); err != nil {
 			return err
 		}
 		for _, v := range []*backend.View{&a, &b} {
@@ -141,19 +141,6 @@ func (x *matrix) set(v *backend.View, offset int) {
 func (d *Device) contiguous(v *backend.View, to uintptr) (backend.View, error) {
 	out := backend.View{Block: blockAt(to), Shape: v.Shape, Strides: op.Strides(v.Shape), DType: v.DType}
 	return out, d.copyView(v, to)
-}
-
-// copyView queues a copy of v's elements, in order, to addr.
-func (d *Device) copyView(v *backend.View, to uintptr) error {
-	k, err := d.kernel("unary", "copy_"+sizeName(v.DType))
-	if err != nil {
-		return err
-	}
-	n, w := v.Elements(), lanes(v.DType)
-	p := paramsOf[elementwise](d)
-	p.out, p.n = to, uint64(n)
-	p.fill([]backend.View{*v}, w)
-	return d.launch(k, ceil(n, blockThreads*w), 1, 1, blockThreads, 0)
 }
 
 // gemm queues a product, by cuBLAS if it is there.

@@ -89,8 +89,13 @@ type buffer struct {
 
 // workspace gives at least size bytes between begin and end, good until the
 // next call of workspace.
-func (d *Device) workspace(size int) (uintptr, error) {
-	b := &d.scratch
+func (d *Device) workspace(size int) (uintptr, error) { return d.scratch[0].atLeast(d, size) }
+
+// copyspace is another workspace, for copies of operands that a kernel cannot
+// read where they lie.
+func (d *Device) copyspace(size int) (uintptr, error) { return d.scratch[1].atLeast(d, size) }
+
+func (b *buffer) atLeast(d *Device, size int) (uintptr, error) {
 	if size <= b.size {
 		return b.addr, nil
 	}

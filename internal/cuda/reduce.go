@@ -128,6 +128,9 @@ func (p *reduceParams) canLoadWide(v, size int) int32 {
 // with a multiple of unit.
 func (p *reduceParams) splitInto(n, unit, length int) {
 	n = max(1, min(n, length/unit, 65535))
+	if n == 1 {
+		return
+	}
 	chunk := ceil(ceil(length, n), unit) * unit
 	p.chunk, p.splits = uint64(chunk), int32(max(1, ceil(length, chunk)))
 }

@@ -75,8 +75,8 @@ template <class A> DEV A gelu_tanh_grad(A g, A x) {
 }
 
 template <class A> DEV A silu_grad(A g, A x) {
-  A s = A(1) / (A(1) + m_exp(-x));
-  return g * s * (A(1) + x * (A(1) - s));
+  A e = m_exp(-m_fabs(x)), d = A(1) / (A(1) + e), ed = e * d; // the sigmoids of |x| and -|x|
+  return x > A(0) ? g * d * (A(1) + x * ed) : g * ed * (A(1) + x * d);
 }
 
 FLOATS(add, WIDE, a + b) INTS(add, WRAP(a, +, b))

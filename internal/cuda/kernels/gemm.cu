@@ -19,12 +19,12 @@ template <class T, int BM, int BN, bool TA, bool TB> DEV void gemm(const Product
   for (i64 z = blockIdx.y; z < p.batch; z += gridDim.y) {
     Strided<T, BM, !TA> fa;
     Strided<T, BN, TB> fb;
-    fa.init((const T*)p.a + z * p.stepA, p.lda, m0, p.m, p.wideA);
-    fb.init((const T*)p.b + z * p.stepB, p.ldb, n0, p.n, p.wideB);
-    i64 begin = split * p.chunk, end = begin + p.chunk < p.k ? begin + p.chunk : p.k;
+    i32 begin = (i32)(split * p.chunk), end = begin + p.chunk < p.k ? begin + (i32)p.chunk : (i32)p.k;
+    fa.init((const T*)p.a + z * p.stepA, p.lda, m0, p.m, begin, p.wideA);
+    fb.init((const T*)p.b + z * p.stepB, p.ldb, n0, p.n, begin, p.wideB);
     Sums<C, BM, BN> acc;
-    multiply<T>(tiles, acc, begin, end, [&](i64 k, T* r) { fa.fetch(k, end, r); }, [&](const T* r, C(*t)[BM + 4]) { fa.keep(r, t); },
-                [&](i64 k, T* r) { fb.fetch(k, end, r); }, [&](const T* r, C(*t)[BN + 4]) { fb.keep(r, t); });
+    multiply<T>(tiles, acc, begin, end, [&](i32 k, T* r) { fa.fetch(k, end, r); }, [&](const T* r, C(*t)[BM + 4]) { fa.keep(r, t); },
+                [&](i32 k, T* r) { fb.fetch(k, end, r); }, [&](const T* r, C(*t)[BN + 4]) { fb.keep(r, t); });
 #pragma unroll
     for (int i = 0; i < BM / 16; i++) {
       i64 m = m0 + acc.row(i);

@@ -16,66 +16,41 @@ template <> struct Total<u8> { typedef u32 type; };
 template <> struct Total<i32> { typedef u32 type; };
 template <> struct Total<i64> { typedef u64 type; };
 
-// Strided fetches a tile of a matrix whose rows (or, if ALONG_K is false,
-// columns) are contiguous: element (i, k) is at i·ld + k (or k·ld + i).
+// Strided fetches one tile after the other of a matrix whose rows (or, if
+// ALONG_K is false, columns) are contiguous: element (i, k) is at i·ld + k (or k·ld + i).
 template <class T, int B, bool ALONG_K> struct Strided {
   static const int E = B * BK / GEMM_THREADS; // elements a thread fetches
-  const T* base;
-  i64 ld;
-  int i, k, count, limit; // place in the tile; rows of the matrix; end of k
+  const T* p;
+  i64 step;   // from one tile to the next
+  i32 count;  // elements that exist across the tile
   bool wide;
 
-  METHOD void init(const void* matrix, i64 ld_, i64 first, i64 rows, int wide_) {
-    ld = ld_;
+  METHOD int i() const { return ALONG_K ? threadIdx.x / (BK / E) : threadIdx.x % (B / E) * E; }
+  METHOD int k() const { return ALONG_K ? threadIdx.x % (BK / E) * E : threadIdx.x / (B / E); }
+  METHOD void init(const void* matrix, i64 ld, i64 first, i64 rows, i32 k0, i32 wide_) {
     wide = wide_;
-    if (ALONG_K) {
-      i = threadIdx.x / (BK / E);
-      k = threadIdx.x % (BK / E) * E;
-    } else {
-      i = threadIdx.x % (B / E) * E;
-      k = threadIdx.x / (B / E);
-    }
-    i64 left = rows - first - i;
-    count = left > E ? E : left < 0 ? 0 : (int)left;
-    base = (const T*)matrix + (ALONG_K ? (first + i) * ld : first + i);
+    i64 left = rows - first - i();
+    count = left > E ? E : left < 0 ? 0 : (i32)left;
+    p = (const T*)matrix + (ALONG_K ? (first + i()) * ld + k0 + k() : (i64)(k0 + k()) * ld + first + i());
+    step = ALONG_K ? BK : BK * ld;
   }
-  METHOD void fetch(i64 k0, i64 end, T* r) const {
-    i64 kk = k0 + k;
-    const T* p = base + (ALONG_K ? kk : kk * ld);
-    int n = ALONG_K ? (count == 0 ? 0 : end - kk > E ? E : (int)(end - kk)) : kk < end ? count : 0;
+  // fetch reads the tile at k0; calls go from tile to tile.
+  METHOD void fetch(i32 k0, i32 end, T* r) {
+    i32 left = end - k0 - k();
+    i32 n = ALONG_K ? (count == 0 || left < 0 ? 0 : left > E ? E : left) : left > 0 ? count : 0;
     if (wide && n == E) {
       *(Vec<T, E>*)r = *(const Vec<T, E>*)p;
-      return;
-    }
+    } else {
 #pragma unroll
-    for (int e = 0; e < E; e++) r[e] = e < n ? p[e] : T();
+      for (int e = 0; e < E; e++) r[e] = e < n ? p[e] : T();
+    }
+    p += step;
   }
   template <class C> METHOD void keep(const T* r, C (*tile)[B + 4]) const {
 #pragma unroll
     for (int e = 0; e < E; e++)
-      if (ALONG_K) tile[k + e][i] = (C)get(r[e]);
-      else tile[k][i + e] = (C)get(r[e]);
-  }
-};
-
-// Gathered fetches a tile element by element through a function of (i, k).
-template <class T, int B> struct Gathered {
-  static const int E = B * BK / GEMM_THREADS, STEP = GEMM_THREADS / B;
-  int i, k;
-  METHOD void init() {
-    i = threadIdx.x % B;
-    k = threadIdx.x / B;
-  }
-  template <class F> METHOD void fetch(i64 k0, i64 end, T* r, F f) const {
-#pragma unroll
-    for (int e = 0; e < E; e++) {
-      i64 kk = k0 + k + e * STEP;
-      r[e] = kk < end ? f(kk) : T();
-    }
-  }
-  template <class C> METHOD void keep(const T* r, C (*tile)[B + 4]) const {
-#pragma unroll
-    for (int e = 0; e < E; e++) tile[k + e * STEP][i] = (C)get(r[e]);
+      if (ALONG_K) tile[k() + e][i()] = (C)get(r[e]);
+      else tile[k()][i() + e] = (C)get(r[e]);
   }
 };
 
@@ -94,7 +69,7 @@ template <class C, int BM, int BN> struct Sums {
 };
 
 template <class T, class C, int BM, int BN, class FA, class KA, class FB, class KB>
-DEV void multiply(Tiles<C, BM, BN>& s, Sums<C, BM, BN>& acc, i64 begin, i64 end, FA fetchA, KA keepA, FB fetchB, KB keepB) {
+DEV void multiply(Tiles<C, BM, BN>& s, Sums<C, BM, BN>& acc, i32 begin, i32 end, FA fetchA, KA keepA, FB fetchB, KB keepB) {
   alignas(16) T ra[BM * BK / GEMM_THREADS];
   alignas(16) T rb[BN * BK / GEMM_THREADS];
 #pragma unroll
@@ -109,7 +84,7 @@ DEV void multiply(Tiles<C, BM, BN>& s, Sums<C, BM, BN>& acc, i64 begin, i64 end,
   __syncthreads();
   int cur = 0;
 #pragma unroll 1
-  for (i64 k0 = begin; k0 < end; k0 += BK) {
+  for (i32 k0 = begin; k0 < end; k0 += BK) {
     bool more = k0 + BK < end;
     if (more) {
       fetchA(k0 + BK, ra);

@@ -114,6 +114,50 @@ template <class T, bool LARGEST> struct Arg {
 template <class T> struct ArgMax : Arg<T, true> {};
 template <class T> struct ArgMin : Arg<T, false> {};
 
+// How a reducer takes N elements that were loaded together.
+template <class R, class T, int N> struct Joiner {
+  typedef typename R::State S;
+  S acc[N];
+  METHOD void init() {
+#pragma unroll
+    for (int j = 0; j < N; j++) acc[j] = R::none();
+  }
+  METHOD void join(const T* v, i64 r) {
+#pragma unroll
+    for (int j = 0; j < N; j++) acc[j] = R::join(acc[j], v[j], r + j);
+  }
+  METHOD S total() {
+    S s = acc[0];
+#pragma unroll
+    for (int j = 1; j < N; j++) s = R::merge(s, acc[j]);
+    return s;
+  }
+};
+
+// log Σ eˣ moves its maximum once for all of them.
+template <class T, int N> struct Joiner<LogSumExp<T>, T, N> {
+  typedef typename Compute<T>::type A;
+  typedef typename LogSumExp<T>::State S;
+  S s;
+  METHOD void init() { s = LogSumExp<T>::none(); }
+  METHOD void join(const T* v, i64) {
+    A m = s.m;
+#pragma unroll
+    for (int j = 0; j < N; j++) m = larger(m, get(v[j]));
+    if (m == A(INF_D) || m == A(-INF_D)) { // differences of infinities are NaN
+#pragma unroll 1
+      for (int j = 0; j < N; j++) s = LogSumExp<T>::join(s, v[j], 0);
+      return;
+    }
+    A t = s.s * m_exp(s.m - m);
+#pragma unroll
+    for (int j = 0; j < N; j++) t += m_exp(get(v[j]) - m);
+    s.m = m;
+    s.s = t;
+  }
+  METHOD S total() { return s; }
+};
+
 template <class R, class S> DEV void deliver(const Reduce& p, u64 o, u32 split, S s) {
   if (p.splits == 1) R::finish(((typename R::Out*)p.out)[o], s);
   else ((S*)p.partial)[split * p.outs + o] = s;
@@ -132,22 +176,31 @@ template <class R, class T> DEV void reduce_row(const Reduce& p) {
   const int V = LANES(T);
   bool line = p.red.nd <= 1;
   if (p.wide) {
-    S acc[V];
-#pragma unroll
-    for (int j = 0; j < V; j++) acc[j] = R::none();
+    Joiner<R, T, V> acc;
+    acc.init();
     u64 r = begin + (u64)lane * V;
-#pragma unroll 2
-    for (; r + V <= end; r += lanes * V) {
-      Vec<T, V> v = *(const Vec<T, V>*)(in + (line ? (i64)r : offset(p.red, r)));
+    u64 step = (u64)lanes * V;
+    if (line) { // four loads on their way at once
+#pragma unroll 1
+      for (; r + 3 * step + V <= end; r += 4 * step) {
+        Vec<T, V> v[4];
 #pragma unroll
-      for (int j = 0; j < V; j++) acc[j] = R::join(acc[j], v.v[j], r + j);
+        for (int q = 0; q < 4; q++) v[q] = *(const Vec<T, V>*)(in + r + q * step);
+#pragma unroll
+        for (int q = 0; q < 4; q++) acc.join(v[q].v, r + q * step);
+      }
     }
+#pragma unroll 1
+    for (; r + V <= end; r += step) {
+      Vec<T, V> v = *(const Vec<T, V>*)(in + (line ? (i64)r : offset(p.red, r)));
+      acc.join(v.v, r);
+    }
+#pragma unroll 1
     for (; r < end; r++) s = R::join(s, in[line ? (i64)r : offset(p.red, r)], r); // one thread has a tail
-#pragma unroll
-    for (int j = 0; j < V; j++) s = R::merge(acc[j], s);
+    s = R::merge(acc.total(), s);
   } else {
     i64 step = line ? p.red.stride[0][0] : 0;
-#pragma unroll 4
+#pragma unroll 1
     for (u64 r = begin + lane; r < end; r += lanes) s = R::join(s, in[line ? (i64)r * step : offset(p.red, r)], r);
   }
   auto merge = [](S a, S b) { return R::merge(a, b); };
@@ -168,7 +221,7 @@ template <class R, class T> DEV void reduce_col(const Reduce& p) {
 #pragma unroll 8
     for (u64 r = begin; r < end; r++, in += step) s = R::join(s, *in, r);
   } else {
-#pragma unroll 4
+#pragma unroll 1
     for (u64 r = begin; r < end; r++) s = R::join(s, in[offset(p.red, r)], r);
   }
   deliver<R>(p, o, blockIdx.y, s);

@@ -1,0 +1,120 @@
+// Pooling over windows of (N, C, H, W). Operands may have any strides; results
+// are contiguous. The gradients gather, one thread for each element of the
+// input, so they need no atomics and repeat exactly.
+#include "locus.cuh"
+
+struct Pool {
+  void* out;
+  const void *in, *grad;
+  u64 n;                   // results
+  i32 channels, h, w, oh, ow; // sizes of the forward op's input and result
+  i32 kernel[2], stride[2], pad[2], dilation[2];
+  i32 countPad, unused;
+  i64 xs[4], gs[4]; // strides of in and grad
+};
+
+
+
+// best scans a window and gives the position h·W+w of its first largest element.
+template <class T> DEV i32 best(const Pool& p, const T* image, i32 oy, i32 ox, typename Compute<T>::type& value) {
+  typedef typename Compute<T>::type A;
+  i32 at = -1;
+  A m = A(0);
+  for (i32 ky = 0; ky < p.kernel[0]; ky++) {
+    i32 y = oy * p.stride[0] - p.pad[0] + ky * p.dilation[0];
+    if (y < 0 || y >= p.h) continue;
+    for (i32 kx = 0; kx < p.kernel[1]; kx++) {
+      i32 x = ox * p.stride[1] - p.pad[1] + kx * p.dilation[1];
+      if (x < 0 || x >= p.w) continue;
+      A v = get(image[y * p.xs[2] + x * p.xs[3]]);
+      if (at < 0 || (m == m && (v > m || v != v))) {
+        m = v;
+        at = y * p.w + x;
+      }
+    }
+  }
+  value = m;
+  return at;
+}
+
+#define PLACE(H, W)                                              \
+  u64 i = (u64)blockIdx.x * blockDim.x + threadIdx.x;            \
+  if (i >= p.n) return;                                          \
+  i32 ox = i % (W), oy = i / (W) % (H);                          \
+  i64 c = i / ((u64)(H) * (W)) % p.channels, b = i / ((u64)(H) * (W) * p.channels);
+
+#define MAX_POOL(T)                                                                                   \
+  KERNEL max_pool_##T(const __grid_constant__ Pool p) {                                               \
+    PLACE(p.oh, p.ow)                                                                                 \
+    Compute<T>::type v;                                                                               \
+    best((p), (const T*)p.in + b * p.xs[0] + c * p.xs[1], oy, ox, v);                                 \
+    put(((T*)p.out)[i], v);                                                                           \
+  }                                                                                                   \
+  KERNEL max_pool_indices_##T(const __grid_constant__ Pool p) {                                       \
+    PLACE(p.oh, p.ow)                                                                                 \
+    Compute<T>::type v;                                                                               \
+    ((i64*)p.out)[i] = best((p), (const T*)p.in + b * p.xs[0] + c * p.xs[1], oy, ox, v);              \
+  }
+MAX_POOL(u8) MAX_POOL(i32) MAX_POOL(i64) MAX_POOL(f16) MAX_POOL(bf16) MAX_POOL(f32) MAX_POOL(f64)
+
+// The windows that cover place x of an axis are first..last.
+DEV void covering(i32 x, i32 k, i32 s, i32 pad, i32 d, i32 out, i32& first, i32& last) {
+  i32 lo = x + pad - d * (k - 1);
+  first = lo <= 0 ? 0 : (lo + s - 1) / s;
+  last = (x + pad) / s;
+  if (last > out - 1) last = out - 1;
+}
+
+#define MAX_POOL_GRAD(T)                                                                                      \
+  KERNEL max_pool_grad_##T(const __grid_constant__ Pool p) {                                                  \
+    PLACE(p.h, p.w)                                                                                           \
+    const T* image = (const T*)p.in + b * p.xs[0] + c * p.xs[1];                                              \
+    const T* grad = (const T*)p.grad + b * p.gs[0] + c * p.gs[1];                                             \
+    i32 y0, y1, x0, x1;                                                                                       \
+    covering(oy, p.kernel[0], p.stride[0], p.pad[0], p.dilation[0], p.oh, y0, y1);                            \
+    covering(ox, p.kernel[1], p.stride[1], p.pad[1], p.dilation[1], p.ow, x0, x1);                            \
+    Compute<T>::type sum = 0, v;                                                                              \
+    for (i32 y = y0; y <= y1; y++)                                                                            \
+      for (i32 x = x0; x <= x1; x++)                                                                          \
+        if (best(p, image, y, x, v) == oy * p.w + ox) sum += get(grad[y * p.gs[2] + x * p.gs[3]]);            \
+    put(((T*)p.out)[i], sum);                                                                                 \
+  }
+MAX_POOL_GRAD(f16) MAX_POOL_GRAD(bf16) MAX_POOL_GRAD(f32) MAX_POOL_GRAD(f64)
+
+// How many elements a window's mean is taken over.
+DEV i32 counted(const Pool& p, i32 oy, i32 ox) {
+  if (p.countPad) return p.kernel[0] * p.kernel[1];
+  i32 y0 = oy * p.stride[0] - p.pad[0], x0 = ox * p.stride[1] - p.pad[1];
+  i32 y1 = y0 + p.kernel[0], x1 = x0 + p.kernel[1];
+  if (y0 < 0) y0 = 0;
+  if (x0 < 0) x0 = 0;
+  if (y1 > p.h) y1 = p.h;
+  if (x1 > p.w) x1 = p.w;
+  return (y1 - y0) * (x1 - x0);
+}
+
+#define AVG_POOL(T)                                                                                           \
+  KERNEL avg_pool_##T(const __grid_constant__ Pool p) {                                                       \
+    PLACE(p.oh, p.ow)                                                                                         \
+    const T* image = (const T*)p.in + b * p.xs[0] + c * p.xs[1];                                              \
+    Compute<T>::type sum = 0;                                                                                 \
+    for (i32 ky = 0; ky < p.kernel[0]; ky++)                                                                  \
+      for (i32 kx = 0; kx < p.kernel[1]; kx++) {                                                              \
+        i32 y = oy * p.stride[0] - p.pad[0] + ky, x = ox * p.stride[1] - p.pad[1] + kx;                       \
+        if (y >= 0 && y < p.h && x >= 0 && x < p.w) sum += get(image[y * p.xs[2] + x * p.xs[3]]);             \
+      }                                                                                                       \
+    put(((T*)p.out)[i], sum / (Compute<T>::type)counted(p, oy, ox));                                          \
+  }                                                                                                           \
+  KERNEL avg_pool_grad_##T(const __grid_constant__ Pool p) {                                                  \
+    PLACE(p.h, p.w)                                                                                           \
+    const T* grad = (const T*)p.grad + b * p.gs[0] + c * p.gs[1];                                             \
+    i32 y0, y1, x0, x1;                                                                                       \
+    covering(oy, p.kernel[0], p.stride[0], p.pad[0], 1, p.oh, y0, y1);                                        \
+    covering(ox, p.kernel[1], p.stride[1], p.pad[1], 1, p.ow, x0, x1);                                        \
+    Compute<T>::type sum = 0;                                                                                 \
+    for (i32 y = y0; y <= y1; y++)                                                                            \
+      for (i32 x = x0; x <= x1; x++)                                                                          \
+        sum += get(grad[y * p.gs[2] + x * p.gs[3]]) / (Compute<T>::type)counted(p, y, x);                     \
+    put(((T*)p.out)[i], sum);                                                                                 \
+  }
+AVG_POOL(f16) AVG_POOL(bf16) AVG_POOL(f32) AVG_POOL(f64)
