@@ -1,6 +1,6 @@
 // Package optim changes a network's parameters by their gradients: stochastic
-// gradient descent and its relatives, schedules of the learning rate, and
-// clipping of gradients.
+// gradient descent and its relatives, and schedules of the learning rate. To clip
+// gradients first, see locus.ClipGlobalNorm and locus.ClipByValue.
 //
 // An optimizer keeps what it remembers (momentum, averages) on the device of the
 // parameter it belongs to, and moves it along when the network moves.
