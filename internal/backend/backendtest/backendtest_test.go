@@ -82,7 +82,7 @@ func tries(id op.ID, d dtype.DType, fault func(*backend.Call, []byte)) (tried, n
 	dev := &oracle{fault: fault}
 	pool := memory.NewPool(dev)
 	for _, c := range sample.Of(id, d) {
-		if c.Big || op.Elements(c.Out.Shape) == 0 {
+		if c.Big || op.Elements(c.Out.Shape) == 0 || thinned(c) {
 			continue
 		}
 		tried++
@@ -101,7 +101,7 @@ func TestReferencePassesItself(t *testing.T) {
 		}
 		types := sample.DTypes(def.ID)
 		d := types[len(types)-1]
-		if tried, noticed, msg := tries(def.ID, d, func(*backend.Call, []byte) {}); tried == 0 || noticed != 0 {
+		if tried, noticed, msg := tries(def.ID, d, func(*backend.Call, []byte) {}); tried == 0 && thinning == 1 || noticed != 0 {
 			t.Errorf("%s of %s: %d of %d samples differ: %s", def, d, noticed, tried, msg)
 		}
 	}
@@ -132,7 +132,7 @@ func TestFaultsAreNoticed(t *testing.T) {
 		for _, f := range faults {
 			tried, noticed, msg := tries(id, dtype.Float32, f.f)
 			// Samples whose values are special or huge hide a small error or are NaN anyway.
-			if noticed < tried*2/3 || !strings.Contains(msg, f.words) {
+			if noticed < tried*2/3 || noticed > 0 && !strings.Contains(msg, f.words) || noticed == 0 && thinning == 1 {
 				t.Errorf("%s: %s: noticed in %d of %d samples: %s", id, f.name, noticed, tried, msg)
 			}
 		}
@@ -143,7 +143,7 @@ func TestFaultsAreNoticed(t *testing.T) {
 				}
 			}
 		})
-		if noticed < tried-3 || !strings.Contains(msg, "changed operand") { // a constant cannot be changed
+		if noticed < tried-3 || noticed > 0 && !strings.Contains(msg, "changed operand") { // a constant cannot be changed
 			t.Errorf("%s: a changed operand: noticed in %d of %d samples: %s", id, noticed, tried, msg)
 		}
 	}
