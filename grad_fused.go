@@ -1,10 +1,6 @@
 package locus
 
-import (
-	"math"
-
-	"github.com/locusml/locus/internal/op"
-)
+import "github.com/locusml/locus/internal/op"
 
 // Compositions of the fused ops, and their gradients. An op without a rule of
 // its own here gets the gradient of its composition.
@@ -114,27 +110,7 @@ func init() {
 	}
 
 	compositions[op.Attend] = func(a op.Attrs, in []*Tensor) *Tensor {
-		p := a.(op.Attention)
-		q, k, v := in[0], in[1], in[2]
-		scores := q.Mul(p.Scale).MatMul(k.T())
-		if p.Causal {
-			l, s := scores.shape[len(scores.shape)-2], scores.shape[len(scores.shape)-1]
-			visible := causalMask(q.place.device, l, s)
-			scores = visible.Where(scores, math.Inf(-1))
-		}
-		if len(in) == 4 {
-			if in[3].dtype == Bool {
-				scores = in[3].Where(scores, math.Inf(-1))
-			} else {
-				scores = scores.Add(in[3])
-			}
-		}
-		// A row that sees nothing has no largest score; its weights are 0, not NaN.
-		top := scores.Detach().MaxKeep(-1)
-		top = top.Eq(math.Inf(-1)).Where(0, top)
-		e := scores.Sub(top).Exp()
-		sum := e.SumKeep(-1)
-		return e.Div(sum.Eq(0).Where(1, sum)).MatMul(v)
+		return attentionWeights(a.(op.Attention), in).MatMul(in[2])
 	}
 
 	// The rest differentiate their compositions.

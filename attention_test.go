@@ -1,0 +1,122 @@
+package locus
+
+import (
+	"errors"
+	"math"
+	"testing"
+)
+
+// naiveAttention is the definition, for one matrix each of q, k and v.
+func naiveAttention(q, k, v *Tensor, scale float64, seen func(i, j int) bool, extra func(i, j int) float64) []float64 {
+	var out []float64
+	for i := range q.Dim(0) {
+		weights := make([]float64, k.Dim(0))
+		sum := 0.0
+		for j := range weights {
+			if seen(i, j) {
+				weights[j] = math.Exp(scale*q.Index(i).Dot(k.Index(j)).Item() + extra(i, j))
+				sum += weights[j]
+			}
+		}
+		for e := range v.Dim(1) {
+			x := 0.0
+			for j, w := range weights {
+				if sum > 0 {
+					x += w / sum * v.Index(j, e).Item()
+				}
+			}
+			out = append(out, x)
+		}
+	}
+	return out
+}
+
+func TestAttention(t *testing.T) {
+	in := randomly([]int{2, 3, 4}, []int{2, 5, 4}, []int{2, 5, 6}, []int{3, 5})
+	q, k, v, add := in[0], in[1], in[2], in[3]
+	hidden := From([]bool{true, false, true, true, false, false, false, false, false, false, true, true, true, true, true}, 3, 5)
+	all, none := func(i, j int) bool { return true }, func(i, j int) float64 { return 0 }
+	half := 1 / math.Sqrt(4)
+	for name, c := range map[string]struct {
+		o     AttentionOptions
+		scale float64
+		seen  func(i, j int) bool
+		extra func(i, j int) float64
+	}{
+		"plain":          {AttentionOptions{}, half, all, none},
+		"scale":          {AttentionOptions{Scale: 2}, 2, all, none},
+		"causal":         {AttentionOptions{Causal: true}, half, func(i, j int) bool { return j <= i }, none},
+		"bools":          {AttentionOptions{Mask: hidden}, half, func(i, j int) bool { return ToSlice[bool](hidden)[i*5+j] }, none},
+		"added":          {AttentionOptions{Mask: add}, half, all, func(i, j int) float64 { return add.Index(i, j).Item() }},
+		"columns hidden": {AttentionOptions{Mask: hidden.Narrow(0, 0, 1)}, half, func(i, j int) bool { return ToSlice[bool](hidden)[j] }, none},
+		"both":           {AttentionOptions{Mask: hidden, Causal: true}, half, func(i, j int) bool { return j <= i && ToSlice[bool](hidden)[i*5+j] }, none},
+	} {
+		t.Run(name, func(t *testing.T) {
+			y := Attention(q, k, v, c.o)
+			hasShape(t, y, 2, 3, 6)
+			for b := range 2 {
+				want := naiveAttention(q.Index(b), k.Index(b), v.Index(b), c.scale, c.seen, c.extra)
+				near(t, y.Index(b), want, 1e-13)
+				near(t, Attention(q.Index(b), k.Index(b), v.Index(b), c.o), want, 1e-13)
+			}
+			f := func(in ...*Tensor) *Tensor { return Attention(in[0], in[1], in[2], c.o) }
+			gradGradCheck(t, f, q, k, v)
+		})
+	}
+	gradGradCheck(t, func(in ...*Tensor) *Tensor { return Attention(in[0], in[1], in[2], AttentionOptions{Mask: in[3]}) }, in...)
+
+	// Heads that share keys: head h of 4 uses head h/2 of 2.
+	in = randomly([]int{2, 4, 3, 2}, []int{2, 2, 5, 2}, []int{2, 2, 5, 3}, []int{4, 3, 5})
+	y := Attention(in[0], in[1], in[2], AttentionOptions{Grouped: true, Mask: in[3]})
+	for h := range 4 {
+		one := func(t *Tensor, h int) *Tensor { return t.Narrow(1, h, h+1) }
+		want := Attention(one(in[0], h), one(in[1], h/2), one(in[2], h/2), AttentionOptions{Mask: in[3].Narrow(0, h, h+1)})
+		near(t, one(y, h), ToSlice[float64](want), 1e-14)
+	}
+	gradCheck(t, func(in ...*Tensor) *Tensor {
+		return Attention(in[0], in[1], in[2], AttentionOptions{Grouped: true, Mask: in[3]})
+	}, in...)
+}
+
+func TestAttentionDropout(t *testing.T) {
+	in := randomly([]int{2, 3, 4}, []int{2, 5, 4}, []int{2, 5, 6})
+	o := AttentionOptions{Dropout: 0.4, Key: NewKey(8), Causal: true}
+	attend := func(in ...*Tensor) *Tensor { return Attention(in[0], in[1], in[2], o) }
+	near(t, attend(in...), ToSlice[float64](attend(in...)), 0)
+	gradCheck(t, attend, in...) // the gradient drops the same weights again
+	// Where v is all ones, a row is the sum of its weights; dropout keeps its mean.
+	n := 40
+	ones := As(Float64).Ones(1, n, 1)
+	flat := As(Float64).Zeros(1, n, 2)
+	sum := Attention(flat, flat, ones, AttentionOptions{Dropout: 0.5, Key: NewKey(9)})
+	if m := sum.Mean().Item(); math.Abs(m-1) > 0.1 {
+		t.Errorf("the weights add up to %v on average; want 1", m)
+	}
+	if s := sum.Std().Item(); s == 0 {
+		t.Error("nothing was dropped")
+	}
+}
+
+func TestAttentionErrors(t *testing.T) {
+	q, k, v := Zeros(2, 3, 4), Zeros(2, 5, 4), Zeros(2, 5, 6)
+	for name, c := range map[string]struct {
+		kind error
+		f    func()
+	}{
+		"sizes of q and k": {ErrShape, func() { Attention(q, Zeros(2, 5, 3), v, AttentionOptions{}) }},
+		"lengths":          {ErrShape, func() { Attention(q, k, Zeros(2, 4, 6), AttentionOptions{}) }},
+		"batches":          {ErrShape, func() { Attention(q, Zeros(3, 5, 4), v, AttentionOptions{}) }},
+		"a vector":         {ErrShape, func() { Attention(Zeros(4), k, v, AttentionOptions{}) }},
+		"the mask's shape": {ErrShape, func() { Attention(q, k, v, AttentionOptions{Mask: Zeros(5, 3)}) }},
+		"a larger mask":    {ErrShape, func() { Attention(q, k, v, AttentionOptions{Mask: Zeros(4, 2, 3, 5)}) }},
+		"the mask's type":  {ErrDType, func() { Attention(q, k, v, AttentionOptions{Mask: As(Int64).Zeros(3, 5)}) }},
+		"with dropout":     {ErrDType, func() { Attention(q, k, v.Cast(Float64), AttentionOptions{Dropout: 0.5}) }},
+		"element types":    {ErrDType, func() { Attention(q, k.Cast(Float64), v, AttentionOptions{}) }},
+		"dropout":          {ErrArgument, func() { Attention(q, k, v, AttentionOptions{Dropout: 1.5}) }},
+		"groups":           {ErrShape, func() { Attention(q.Unsqueeze(0), Zeros(1, 3, 5, 4), Zeros(1, 3, 5, 6), AttentionOptions{Grouped: true}) }},
+	} {
+		if err := Try(c.f); !errors.Is(err, c.kind) {
+			t.Errorf("%s: %v; want %v", name, err, c.kind)
+		}
+	}
+}
