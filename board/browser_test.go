@@ -59,6 +59,7 @@ func startBrowser(t *testing.T) *browser {
 	cmd := exec.Command(path, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
 		"--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
 		"--user-data-dir="+profile, "--remote-debugging-pipe", "about:blank")
+	cmd.Env = append(os.Environ(), "HOME="+profile, "TMPDIR="+profile)
 	cmd.ExtraFiles = []*os.File{inRead, outWrite} // file descriptors 3 and 4
 	stderr, err := os.Create(filepath.Join(profile, "stderr"))
 	if err != nil {

@@ -127,6 +127,13 @@ class Series {
   }
 }
 
+// keyOf is the background that stands for a curve in legends.
+function keyOf(index) {
+  const hue = `var(--c${index % PALETTE})`;
+  const [on, off] = DASHES[Math.floor(index / PALETTE) % DASHES.length];
+  return on ? `repeating-linear-gradient(90deg, ${hue} 0 ${on * 0.6}px, transparent ${on * 0.6}px ${(on + off) * 0.6}px)` : hue;
+}
+
 const drawable = (p, i) => Number.isFinite(p[i]) && Number.isFinite(p[i + 1]);
 
 // ---- Panels ----
@@ -228,7 +235,7 @@ class Panel {
     for (const s of spec.series) {
       if (this.entries.has(s.id)) continue;
       const item = make("li"), button = make("button"), key = make("span", "key"), value = make("span", "value");
-      key.style.background = `var(--c${s.colour % PALETTE})`;
+      key.style.background = keyOf(s.colour);
       button.append(key, make("span", "name", s.label), value);
       button.title = `${s.label}: click to hide or show, double-click for this one only`;
       button.onclick = () => this.toggle(s.label);
@@ -429,7 +436,7 @@ class Panel {
         g.stroke();
       }
       const key = make("span", "key");
-      key.style.background = `var(${hue})`;
+      key.style.background = keyOf(f.line.colour);
       rows.append(key, make("span", "name", f.line.label), make("b", "", show(f.y)), make("span", "at", f.x === nearest.x ? "" : `at ${show(f.x)}`));
     }
     this.tip.hidden = false;
