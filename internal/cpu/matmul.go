@@ -11,8 +11,8 @@ import (
 func init() {
 	register(op.MatMul, dtype.Float32, matmul(multiply32))
 	register(op.MatMul, dtype.Float64, matmul(multiply64))
-	register(op.MatMul, dtype.Float16, matmul(multiplyHalf[dtype.F16](gemm.F16)))
-	register(op.MatMul, dtype.BFloat16, matmul(multiplyHalf[dtype.BF16](gemm.BF16)))
+	register(op.MatMul, dtype.Float16, matmul(multiplyHalf[dtype.F16](gemm.BatchF16)))
+	register(op.MatMul, dtype.BFloat16, matmul(multiplyHalf[dtype.BF16](gemm.BatchBF16)))
 	register(op.MatMul, dtype.Uint8, matmul(multiplyInts[uint8]))
 	register(op.MatMul, dtype.Int32, matmul(multiplyInts[int32]))
 	register(op.MatMul, dtype.Int64, matmul(multiplyInts[int64]))
@@ -22,39 +22,61 @@ func init() {
 // dividing between threads, so that a batch is divided instead.
 const serialProduct = 1 << 18
 
-// matmul makes a kernel from a product of two matrices with strides.
-func matmul[T any](multiply func(m, n, k int, a, b gemm.Mat[T], c []T)) kernel {
+// multiplier multiplies stacks of matrices; c is contiguous.
+type multiplier[T any] func(bt gemm.Batch, m, n, k int, a, b gemm.Mat[T], c []T)
+
+// matmul makes a kernel.
+func matmul[T any](multiply multiplier[T]) kernel {
 	return func(c *backend.Call) error {
 		size := c.Out.Elements()
 		if size == 0 {
 			return nil
 		}
-		a, freeA := matrices[T](&c.In[0])
-		b, freeB := matrices[T](&c.In[1])
-		defer release(freeA)
-		defer release(freeB)
-		r := len(c.Out.Shape)
-		m, n, k := c.Out.Shape[r-2], c.Out.Shape[r-1], c.In[0].Shape[r-1]
-		dst := elements[T](&c.Out, size)
-		batches := size / (m * n)
-		if batches > 1 && b.same() && a.folds(m) { // one tall product
-			m, batches = m*batches, 1
-		}
-		if batches == 1 {
-			multiply(m, n, k, a.mat(0), b.mat(0), dst)
+		if x, y := &c.In[0], &c.In[1]; len(x.Shape) == 2 && plain(x) && plain(y) {
+			multiply(gemm.Batch{Count: 1}, x.Shape[0], y.Shape[1], x.Shape[1], matrix[T](x), matrix[T](y), elements[T](&c.Out, size))
 			return nil
 		}
-		one := func(lo, hi int) {
-			for i := lo; i < hi; i++ {
-				multiply(m, n, k, a.mat(i), b.mat(i), dst[i*m*n:(i+1)*m*n])
-			}
-		}
-		if work := m * n * max(k, 1); work < serialProduct {
-			pool.For(batches, max(1, serialProduct/work), one)
-		} else {
-			one(0, batches)
-		}
+		multiplyBatch(c, size, multiply)
 		return nil
+	}
+}
+
+// plain reports whether gemm can read v as it is.
+func plain(v *backend.View) bool {
+	r := len(v.Shape)
+	return v.Strides[r-2] >= 0 && v.Strides[r-1] >= 0 && v.Shape[r-2] > 0 && v.Shape[r-1] > 0
+}
+
+// matrix views two axes as a matrix.
+func matrix[T any](v *backend.View) gemm.Mat[T] {
+	return gemm.Mat[T]{Data: whole[T](v)[v.Offset:], RowStride: v.Strides[0], ColStride: v.Strides[1]}
+}
+
+func multiplyBatch[T any](c *backend.Call, size int, multiply multiplier[T]) {
+	a, freeA := matrices[T](&c.In[0])
+	b, freeB := matrices[T](&c.In[1])
+	defer release(freeA)
+	defer release(freeB)
+	r := len(c.Out.Shape)
+	m, n, k := c.Out.Shape[r-2], c.Out.Shape[r-1], c.In[0].Shape[r-1]
+	dst := elements[T](&c.Out, size)
+	bt := gemm.Batch{Count: size / (m * n), C: m * n}
+	strideA, uniformA := a.uniform()
+	strideB, uniformB := b.uniform()
+	switch {
+	case bt.Count == 1:
+		multiply(bt, m, n, k, a.mat(0), b.mat(0), dst)
+	case uniformB && strideB == 0 && uniformA && strideA == m*a.rowStride: // one tall product
+		multiply(gemm.Batch{Count: 1}, m*bt.Count, n, k, a.mat(0), b.mat(0), dst)
+	case uniformA && uniformB && strideA >= 0 && strideB >= 0:
+		bt.A, bt.B = strideA, strideB
+		multiply(bt, m, n, k, a.mat(0), b.mat(0), dst)
+	default:
+		pool.For(bt.Count, max(1, serialProduct/(m*n*max(k, 1))), func(lo, hi int) {
+			for i := lo; i < hi; i++ {
+				multiply(gemm.Batch{Count: 1}, m, n, k, a.mat(i), b.mat(i), dst[i*m*n:(i+1)*m*n])
+			}
+		})
 	}
 }
 
@@ -115,55 +137,64 @@ func (b *batch[T]) mat(i int) gemm.Mat[T] {
 	return gemm.Mat[T]{Data: b.data[b.place(i):], RowStride: b.rowStride, ColStride: b.colStride}
 }
 
-// same reports whether all matrices are the same one.
-func (b *batch[T]) same() bool {
-	for i := range b.rank {
-		if b.strides[i] != 0 && b.shape[i] != 1 {
-			return false
-		}
-	}
-	return true
-}
-
-// folds reports whether the matrices, of m rows, lie below each other as one.
-func (b *batch[T]) folds(m int) bool {
-	want := m * b.rowStride
+// uniform reports whether one stride leads from each matrix to the next, and which.
+func (b *batch[T]) uniform() (stride int, ok bool) {
+	want, first := 0, true
 	for i := b.rank - 1; i >= 0; i-- {
-		if b.shape[i] != 1 {
-			if b.strides[i] != want {
-				return false
-			}
-			want *= b.shape[i]
+		switch {
+		case b.shape[i] == 1:
+			continue
+		case first:
+			stride, first = b.strides[i], false
+			want = stride
+		case b.strides[i] != want:
+			return 0, false
 		}
+		want *= b.shape[i]
 	}
-	return true
+	return stride, true
 }
 
-func multiply32(m, n, k int, a, b gemm.Mat[float32], c []float32) { gemm.F32(m, n, k, a, b, c, n, nil) }
-func multiply64(m, n, k int, a, b gemm.Mat[float64], c []float64) { gemm.F64(m, n, k, a, b, c, n, nil) }
+func multiply32(bt gemm.Batch, m, n, k int, a, b gemm.Mat[float32], c []float32) {
+	if bt.Count == 1 {
+		gemm.F32(m, n, k, a, b, c, n, nil)
+	} else {
+		gemm.BatchF32(bt, m, n, k, a, b, c, n, nil)
+	}
+}
+
+func multiply64(bt gemm.Batch, m, n, k int, a, b gemm.Mat[float64], c []float64) {
+	if bt.Count == 1 {
+		gemm.F64(m, n, k, a, b, c, n, nil)
+	} else {
+		gemm.BatchF64(bt, m, n, k, a, b, c, n, nil)
+	}
+}
 
 // multiplyHalf sums in float32 and rounds once.
-func multiplyHalf[H half](product func(m, n, k int, a, b gemm.Mat[uint16], c []float32, ldc int, ep *gemm.Epilogue[float32])) func(m, n, k int, a, b gemm.Mat[H], c []H) {
+func multiplyHalf[H half](product func(bt gemm.Batch, m, n, k int, a, b gemm.Mat[uint16], c []float32, ldc int, ep *gemm.Epilogue[float32])) multiplier[H] {
 	_, down := conversions[H]()
 	bits := func(m gemm.Mat[H]) gemm.Mat[uint16] {
 		return gemm.Mat[uint16]{Data: convert[uint16](m.Data), RowStride: m.RowStride, ColStride: m.ColStride}
 	}
-	return func(m, n, k int, a, b gemm.Mat[H], c []H) {
-		s, f := scratchOf[float32](m * n)
-		product(m, n, k, bits(a), bits(b), f, n, nil)
-		pool.For(m*n, grainCheap, func(lo, hi int) { down(c[lo:hi], f[lo:hi]) })
+	return func(bt gemm.Batch, m, n, k int, a, b gemm.Mat[H], c []H) {
+		s, f := scratchOf[float32](bt.Count * m * n)
+		product(bt, m, n, k, bits(a), bits(b), f, n, nil)
+		pool.For(len(f), grainCheap, func(lo, hi int) { down(c[lo:hi], f[lo:hi]) })
 		s.free()
 	}
 }
 
 // multiplyInts is a plain product; integers wrap.
-func multiplyInts[T integer](m, n, k int, a, b gemm.Mat[T], c []T) {
-	pool.For(m, max(1, grainCheap/(n*max(k, 1))), func(lo, hi int) {
-		for i := lo; i < hi; i++ {
-			row := c[i*n : (i+1)*n]
+func multiplyInts[T integer](bt gemm.Batch, m, n, k int, a, b gemm.Mat[T], c []T) {
+	pool.For(bt.Count*m, max(1, grainCheap/(n*max(k, 1))), func(lo, hi int) {
+		for r := lo; r < hi; r++ {
+			row := c[r*n : (r+1)*n]
 			clear(row)
+			i := r % m
 			for p := range k {
-				x, at := a.Data[i*a.RowStride+p*a.ColStride], p*b.RowStride
+				x := a.Data[r/m*bt.A+i*a.RowStride+p*a.ColStride]
+				at := r/m*bt.B + p*b.RowStride
 				if b.ColStride == 1 {
 					for j, y := range b.Data[at : at+n] {
 						row[j] += x * y

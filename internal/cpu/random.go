@@ -23,10 +23,10 @@ func init() {
 	register(op.RandUniform, dtype.BFloat16, random4(func(w uint32) dtype.BF16 {
 		return min(dtype.ToBF16(random.Uniform32(w)), 0x3f7f)
 	}))
-	register(op.RandNormal, dtype.Float32, random4(normal32))
+	register(op.RandNormal, dtype.Float32, randNormal32)
 	register(op.RandNormal, dtype.Float64, random2(random.Normal64))
-	register(op.RandNormal, dtype.Float16, random4(func(w uint32) dtype.F16 { return dtype.ToF16(normal32(w)) }))
-	register(op.RandNormal, dtype.BFloat16, random4(func(w uint32) dtype.BF16 { return dtype.ToBF16(normal32(w)) }))
+	register(op.RandNormal, dtype.Float16, random4(func(w uint32) dtype.F16 { return dtype.ToF16(random.Normal32(w)) }))
+	register(op.RandNormal, dtype.BFloat16, random4(func(w uint32) dtype.BF16 { return dtype.ToBF16(random.Normal32(w)) }))
 	register(op.RandInt, dtype.Uint8, randInt[uint8])
 	register(op.RandInt, dtype.Int32, randInt[int32])
 	register(op.RandInt, dtype.Int64, randInt[int64])
@@ -112,66 +112,103 @@ func randInt[T integer](c *backend.Call) error {
 	return nil
 }
 
-// normal32 is random.Normal32 with its loops and branches taken out: the same
-// float32 operations in the same order. The conversions keep the compiler from fusing.
-func normal32(w uint32) float32 {
-	n := w >> 8
-	sign := (n>>23 ^ 1) << 31
-	if n < 1<<23 {
-		n = 1<<24 - 1 - n
+// randNormal32 makes random.Normal32's numbers: the same float32 operations in
+// the same order, but a step at a time for many elements, so that the processor works on
+// several at once instead of waiting for one after the other.
+func randNormal32(c *backend.Call) error {
+	n := c.Out.Elements()
+	if n == 0 {
+		return nil
 	}
-	n -= 1 << 23
-	x := float32(float32(2*n+1) * (1.0 / (1 << 24)))
-	tail := float32(float32(2*(1<<23-1-n)+1) * (1.0 / (1 << 24)))
-	t := -log32(float32(tail * float32(1+x)))
-	var p float32
-	if t < 5 {
-		t = float32(t - 2.5)
-		p = float32(float32(2.81022636e-08)*t) + 3.43273939e-07
-		p = float32(p*t) + -3.5233877e-06
-		p = float32(p*t) + -4.39150654e-06
-		p = float32(p*t) + 0.00021858087
-		p = float32(p*t) + -0.00125372503
-		p = float32(p*t) + -0.00417768164
-		p = float32(p*t) + 0.246640727
-		p = float32(p*t) + 1.50140941
-	} else {
-		t = float32(float32(math.Sqrt(float64(t))) - 3)
-		p = float32(float32(-0.000200214257)*t) + 0.000100950558
-		p = float32(p*t) + 0.00134934322
-		p = float32(p*t) + -0.00367342844
-		p = float32(p*t) + 0.00573950773
-		p = float32(p*t) + -0.0076224613
-		p = float32(p*t) + 0.00943887047
-		p = float32(p*t) + 1.00167406
-		p = float32(p*t) + 2.83297682
-	}
-	return math.Float32frombits(math.Float32bits(float32(float32(p*x)*math.Sqrt2)) | sign)
+	key, dst := c.Attrs.(op.Random).Key, elements[float32](&c.Out, n)
+	pool.For(n, grainDear, func(lo, hi int) {
+		s, buf := scratchOf[uint32](chunk)
+		for ; lo < hi; lo += chunk {
+			words := buf[:min(chunk, hi-lo)]
+			fillPhilox(words, key, lo)
+			normals32(dst[lo:lo+len(words)], words)
+		}
+		s.free()
+	})
+	return nil
 }
 
-// log32 is the logarithm in package random, likewise.
-func log32(x float32) float32 {
-	b := math.Float32bits(x)
-	e := int32(b>>23) - 126
-	m := math.Float32frombits(b&0x007fffff | 0x3f000000)
-	if m < 0.70710678 {
-		e--
-		m = float32(m + m)
+// fillPhilox gives the words of elements from number `from` on, a multiple of 4.
+func fillPhilox(dst []uint32, key uint64, from int) {
+	i := 0
+	for ; i+4 <= len(dst); i += 4 {
+		to := dst[i : i+4 : i+4]
+		to[0], to[1], to[2], to[3] = philox(key, uint64(from+i)/4)
 	}
-	m = float32(m - 1)
-	z := float32(m * m)
-	p := float32(float32(7.0376836292e-2)*m) + -1.1514610310e-1
-	p = float32(p*m) + 1.1676998740e-1
-	p = float32(p*m) + -1.2420140846e-1
-	p = float32(p*m) + 1.4249322787e-1
-	p = float32(p*m) + -1.6668057665e-1
-	p = float32(p*m) + 2.0000714765e-1
-	p = float32(p*m) + -2.4999993993e-1
-	p = float32(p*m) + 3.3333331174e-1
-	y := float32(float32(m*z) * p)
-	fe := float32(e)
-	y = float32(y + float32(fe*-2.12194440e-4))
-	y = float32(y - float32(0.5*z))
-	y = float32(m + y)
-	return float32(y + float32(fe*0.693359375))
+	if i < len(dst) {
+		var last [4]uint32
+		last[0], last[1], last[2], last[3] = philox(key, uint64(from+i)/4)
+		copy(dst[i:], last[:])
+	}
+}
+
+// normals32 maps words, of which there are at most chunk, to normal numbers. The words are
+// overwritten. Conversions keep the compiler from fusing operations.
+func normals32(dst []float32, words []uint32) {
+	s, buf := scratchOf[float32](2 * chunk)
+	x, t := buf[:len(dst)], buf[chunk:][:len(dst)]
+	words = words[:len(dst)]
+	for i, w := range words {
+		n := w >> 8
+		flip := n>>23 - 1 // all ones for the negative half
+		n = (n ^ flip) & (1<<23 - 1)
+		words[i] = flip & (1 << 31) // the sign
+		x[i] = float32(float32(2*n+1) * (1.0 / (1 << 24)))
+		tail := float32(float32(2*(1<<23-1-n)+1) * (1.0 / (1 << 24)))
+		t[i] = float32(tail * float32(1+x[i]))
+	}
+	for i, v := range t {
+		b := math.Float32bits(v)
+		// Into [√½, √2), by the bits: a mantissa below √½'s belongs to the next lower power.
+		low := (b&0x007fffff - 0x3504f3) >> 31
+		e := int32(b>>23) - 126 - int32(low)
+		m := math.Float32frombits(b&0x007fffff | (0x3f000000 + low<<23))
+		m = float32(m - 1)
+		z := float32(m * m)
+		p := float32(float32(7.0376836292e-2)*m) + -1.1514610310e-1
+		p = float32(p*m) + 1.1676998740e-1
+		p = float32(p*m) + -1.2420140846e-1
+		p = float32(p*m) + 1.4249322787e-1
+		p = float32(p*m) + -1.6668057665e-1
+		p = float32(p*m) + 2.0000714765e-1
+		p = float32(p*m) + -2.4999993993e-1
+		p = float32(p*m) + 3.3333331174e-1
+		y := float32(float32(m*z) * p)
+		fe := float32(e)
+		y = float32(y + float32(fe*-2.12194440e-4))
+		y = float32(y - float32(0.5*z))
+		y = float32(m + y)
+		t[i] = -float32(y + float32(fe*0.693359375))
+	}
+	for i, v := range t {
+		var p float32
+		if v < 5 {
+			v = float32(v - 2.5)
+			p = float32(float32(2.81022636e-08)*v) + 3.43273939e-07
+			p = float32(p*v) + -3.5233877e-06
+			p = float32(p*v) + -4.39150654e-06
+			p = float32(p*v) + 0.00021858087
+			p = float32(p*v) + -0.00125372503
+			p = float32(p*v) + -0.00417768164
+			p = float32(p*v) + 0.246640727
+			p = float32(p*v) + 1.50140941
+		} else {
+			v = float32(float32(math.Sqrt(float64(v))) - 3)
+			p = float32(float32(-0.000200214257)*v) + 0.000100950558
+			p = float32(p*v) + 0.00134934322
+			p = float32(p*v) + -0.00367342844
+			p = float32(p*v) + 0.00573950773
+			p = float32(p*v) + -0.0076224613
+			p = float32(p*v) + 0.00943887047
+			p = float32(p*v) + 1.00167406
+			p = float32(p*v) + 2.83297682
+		}
+		dst[i] = math.Float32frombits(math.Float32bits(float32(float32(p*x[i])*math.Sqrt2)) | words[i])
+	}
+	s.free()
 }

@@ -15,18 +15,26 @@ func TestRandomFunctionsAreThoseOfPackageRandom(t *testing.T) {
 			t.Fatalf("block %d under %#x is %v, want %v", n, key, got, want)
 		}
 	}
-	// Every seventh of the numbers that exist, and both ends.
-	check := func(n uint32) {
-		if got, want := normal32(n<<8), random.Normal32(n<<8); math.Float32bits(got) != math.Float32bits(want) {
-			t.Fatalf("normal32(%#x) = %v, want %v", n<<8, got, want)
-		}
-	}
+	// Every seventh of the numbers that exist, and both ends and the middle.
+	var ns []uint32
 	for n := uint32(0); n < 1<<24; n += 7 {
-		check(n)
+		ns = append(ns, n)
 	}
 	for n := range uint32(2000) {
-		check(n)
-		check(1<<24 - 1 - n)
-		check(1<<23 - 1000 + n)
+		ns = append(ns, n, 1<<24-1-n, 1<<23-1000+n)
+	}
+	words, got := make([]uint32, chunk), make([]float32, chunk)
+	for len(ns) > 0 {
+		k := min(chunk, len(ns))
+		for i, n := range ns[:k] {
+			words[i] = n<<8 | n&0xff
+		}
+		normals32(got[:k], words[:k])
+		for i, n := range ns[:k] {
+			if want := random.Normal32(n << 8); math.Float32bits(got[i]) != math.Float32bits(want) {
+				t.Fatalf("normal number of word %#x is %v, want %v", n<<8, got[i], want)
+			}
+		}
+		ns = ns[k:]
 	}
 }

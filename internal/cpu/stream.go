@@ -1,0 +1,30 @@
+package cpu
+
+import (
+	"github.com/locusml/locus/dtype"
+	"github.com/locusml/locus/internal/backend"
+	"github.com/locusml/locus/internal/cpu/vec"
+	"github.com/locusml/locus/internal/op"
+)
+
+// Results that do not fit the caches are written past them, which saves
+// reading the memory that is about to be overwritten.
+
+func registerBinaryStream(id op.ID, grain int, f32, stream loop2[float32, float32], f64 loop2[float64, float64]) {
+	registerBinary(id, grain, f32, f64)
+	table[id][dtype.Float32] = bySize(binary(grain, f32), binary(grain, stream))
+}
+
+func registerUnaryStream(id op.ID, grain int, f32, stream loop1[float32, float32], f64 loop1[float64, float64]) {
+	registerUnary(id, grain, f32, f64)
+	table[id][dtype.Float32] = bySize(unary(grain, f32), unary(grain, stream))
+}
+
+func bySize(small, large kernel) kernel {
+	return func(c *backend.Call) error {
+		if c.Out.Elements() < vec.StreamBytes/4 {
+			return small(c)
+		}
+		return large(c)
+	}
+}
