@@ -1,0 +1,280 @@
+package data
+
+import (
+	"fmt"
+	"iter"
+	"runtime/debug"
+	"slices"
+	"sync"
+
+	"github.com/locusml/locus"
+)
+
+// Options says how a [Loader] makes batches.
+type Options struct {
+	BatchSize int  // examples a batch
+	Shuffle   bool // another order each epoch, from Key
+	DropLast  bool // leave out a last batch that is smaller than the others
+
+	// Key is where all that is random comes from: the order, and what datasets
+	// draw, such as augmentations.
+	Key locus.Key
+
+	// Device is where batches are put: those made on the CPU are copied there
+	// ahead of time. Those of a dataset that lives on a GPU stay there.
+	Device locus.Device
+
+	// Workers is the number of goroutines that make batches; 0 means one. Batches
+	// come in the same order and with the same content whatever the number.
+	Workers int
+
+	// Prefetch is the number of batches that are made, and put on the device,
+	// ahead of the loop; 0 means two. With more workers it is their number.
+	Prefetch int
+}
+
+// Loader gives a dataset's examples in batches, epoch by epoch. It holds no
+// position: any number of loops may run at the same time.
+type Loader struct {
+	data Dataset
+	opt  Options
+}
+
+// Batch is what a loop gets.
+type Batch struct {
+	Fields []*locus.Tensor // the caller's own
+	Size   int             // examples
+	Epoch  int
+	Index  int // position in the epoch: [Loader.EpochFrom] goes on behind it with Index+1
+}
+
+// X is the first field: the input.
+func (b *Batch) X() *locus.Tensor { return b.Fields[0] }
+
+// Y is the last field: the target.
+func (b *Batch) Y() *locus.Tensor { return b.Fields[len(b.Fields)-1] }
+
+// Free gives the memory of the batch back at once.
+func (b *Batch) Free() { free(b.Fields) }
+
+func free(ts []*locus.Tensor) {
+	for _, t := range ts {
+		if t != nil {
+			t.Free()
+		}
+	}
+}
+
+// NewLoader makes a loader of d's examples.
+func NewLoader(d Dataset, opt Options) (*Loader, error) {
+	n := d.Len()
+	switch {
+	case n == 0:
+		return nil, fmt.Errorf("data: the dataset is empty: %w", locus.ErrArgument)
+	case opt.BatchSize < 1:
+		return nil, fmt.Errorf("data: a batch size of %d; set Options.BatchSize: %w", opt.BatchSize, locus.ErrArgument)
+	case opt.BatchSize > n:
+		return nil, fmt.Errorf("data: batches of %d from %d examples; use at most %d: %w", opt.BatchSize, n, n, locus.ErrArgument)
+	case opt.Workers < 0 || opt.Prefetch < 0:
+		return nil, fmt.Errorf("data: %d workers and %d batches ahead: %w", opt.Workers, opt.Prefetch, locus.ErrArgument)
+	case !opt.Device.Exists():
+		// To says what there is.
+		return nil, locus.Try(func() { locus.CPU().Zeros(1).To(opt.Device) })
+	}
+	if opt.Workers == 0 {
+		opt.Workers = 1
+	}
+	if opt.Prefetch == 0 {
+		opt.Prefetch = 2
+	}
+	opt.Prefetch = max(opt.Prefetch, opt.Workers)
+	return &Loader{d, opt}, nil
+}
+
+// Dataset is what the loader reads.
+func (l *Loader) Dataset() Dataset { return l.data }
+
+// Options gives the options, with defaults filled in.
+func (l *Loader) Options() Options { return l.opt }
+
+// With gives a loader that differs in its options.
+func (l *Loader) With(change func(*Options)) (*Loader, error) {
+	opt := l.opt
+	change(&opt)
+	return NewLoader(l.data, opt)
+}
+
+// Len is the number of batches of an epoch.
+func (l *Loader) Len() int {
+	n := l.data.Len()
+	if l.opt.DropLast {
+		return n / l.opt.BatchSize
+	}
+	return (n + l.opt.BatchSize - 1) / l.opt.BatchSize
+}
+
+// Order gives the positions of the examples in the order of an epoch.
+func (l *Loader) Order(epoch int) []int {
+	n := l.data.Len()
+	if l.opt.Shuffle {
+		return permutation(l.epochKey(epoch).Fold(0), n)
+	}
+	order := make([]int, n)
+	for i := range order {
+		order[i] = i
+	}
+	return order
+}
+
+func (l *Loader) epochKey(epoch int) locus.Key { return l.opt.Key.Fold(uint64(epoch)) }
+
+// Epoch gives the batches of an epoch in order. An error is the last that comes.
+// Goroutines that work ahead have ended when the loop has, also if it breaks.
+func (l *Loader) Epoch(epoch int) iter.Seq2[*Batch, error] { return l.EpochFrom(epoch, 0) }
+
+// EpochFrom is the rest of an epoch from the batch at position start on: what a
+// run that was interrupted goes on with.
+func (l *Loader) EpochFrom(epoch, start int) iter.Seq2[*Batch, error] {
+	return func(yield func(*Batch, error) bool) {
+		if epoch < 0 || start < 0 || start > l.Len() {
+			yield(nil, fmt.Errorf("data: there is no batch %d of %d in epoch %d: %w", start, l.Len(), epoch, locus.ErrIndex))
+			return
+		}
+		key := l.epochKey(epoch)
+		d := forEpoch(l.data, key.Fold(2))
+		if d.Len() != l.data.Len() {
+			yield(nil, fmt.Errorf("data: the dataset has %d examples, but %d in epoch %d: %w", l.data.Len(), d.Len(), epoch, locus.ErrArgument))
+			return
+		}
+		r := &run{loader: l, data: d, epoch: epoch, key: key.Fold(1), order: l.Order(epoch)}
+		r.start(start)
+		defer r.stop()
+		for done := range r.queue {
+			res := <-done
+			if res.panicked != nil {
+				panic(res.panicked)
+			}
+			if !yield(res.batch, res.err) || res.err != nil {
+				return
+			}
+		}
+	}
+}
+
+// run is one loop over an epoch.
+type run struct {
+	loader *Loader
+	data   Dataset
+	epoch  int
+	key    locus.Key
+	order  []int
+
+	queue chan chan result // one a batch, in order
+	quit  chan struct{}
+	wg    sync.WaitGroup
+}
+
+type result struct {
+	batch    *Batch
+	err      error
+	panicked any
+}
+
+type job struct {
+	index int
+	done  chan result
+}
+
+// start hands batches out to the workers. The queue's room is what bounds how
+// far they run ahead.
+func (r *run) start(first int) {
+	opt := &r.loader.opt
+	r.queue = make(chan chan result, opt.Prefetch)
+	r.quit = make(chan struct{})
+	jobs := make(chan job)
+	r.wg.Go(func() {
+		defer close(jobs)
+		defer close(r.queue)
+		for i := first; i < r.loader.Len(); i++ {
+			done := make(chan result, 1)
+			select {
+			case r.queue <- done:
+			case <-r.quit:
+				return
+			}
+			select {
+			case jobs <- job{i, done}:
+			case <-r.quit:
+				return
+			}
+		}
+	})
+	for range min(opt.Workers, r.loader.Len()-first) {
+		r.wg.Go(func() {
+			for j := range jobs {
+				r.work(j)
+			}
+		})
+	}
+}
+
+// stop ends the workers and frees what nobody will ask for.
+func (r *run) stop() {
+	close(r.quit)
+	r.wg.Wait()
+	for done := range r.queue {
+		select {
+		case res := <-done:
+			if res.batch != nil {
+				res.batch.Free()
+			}
+		default:
+		}
+	}
+}
+
+// work makes one batch. A panic that is not about tensors belongs to whoever
+// runs the loop, and goes there.
+func (r *run) work(j job) {
+	res := result{panicked: "data: a worker's goroutine ended while it made a batch"}
+	defer func() {
+		if p := recover(); p != nil {
+			res = result{panicked: fmt.Sprintf("%v\n\nin a worker of a data.Loader:\n%s", p, debug.Stack())}
+		}
+		j.done <- res
+	}()
+	var batch *Batch
+	var err error
+	tryErr := locus.Try(func() { batch, err = r.make(j.index) })
+	if tryErr != nil {
+		err = tryErr
+	}
+	if err != nil {
+		err = fmt.Errorf("data: batch %d of epoch %d: %w", j.index, r.epoch, err)
+	}
+	res = result{batch: batch, err: err}
+}
+
+func (r *run) make(index int) (*Batch, error) {
+	size := r.loader.opt.BatchSize
+	at := r.order[index*size : min((index+1)*size, len(r.order))]
+	fields, err := r.data.Batch(slices.Clone(at), r.key.Fold(uint64(index)))
+	if err != nil {
+		return nil, err
+	}
+	if len(fields) == 0 {
+		return nil, fmt.Errorf("the dataset gave no tensors: %w", locus.ErrArgument)
+	}
+	device := r.loader.opt.Device
+	for i, t := range fields {
+		if t.Device() == device || t.Device() != locus.CPU() && device == locus.CPU() {
+			continue
+		}
+		if t.Device() != locus.CPU() {
+			return nil, fmt.Errorf("the dataset is on %s, the loader's device is %s: %w", t.Device(), device, locus.ErrDevice)
+		}
+		fields[i] = t.To(device)
+		t.Free() // its memory stays until the copy is done
+	}
+	return &Batch{Fields: fields, Size: len(at), Epoch: r.epoch, Index: index}, nil
+}

@@ -1,0 +1,392 @@
+package data
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/locusml/locus"
+)
+
+// counting gives n examples: x is (i, -i), y is i.
+func counting(t testing.TB, d locus.Device, n int) *TensorDataset {
+	t.Helper()
+	x, y := make([]float32, 2*n), make([]int64, n)
+	for i := range n {
+		x[2*i], x[2*i+1], y[i] = float32(i), -float32(i), int64(i)
+	}
+	ds, err := NewTensorDataset(d.From(x, n, 2), d.From(y))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ds
+}
+
+// labels runs through an epoch and gives the labels of its batches, having made
+// sure that each input belongs to its label.
+func labels(t testing.TB, l *Loader, epoch, start int) [][]int64 {
+	t.Helper()
+	var all [][]int64
+	for b, err := range l.EpochFrom(epoch, start) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		y := locus.ToSlice[int64](b.Y())
+		x := locus.ToSlice[float32](b.X())
+		for i, v := range y {
+			if x[2*i] != float32(v) || x[2*i+1] != -float32(v) {
+				t.Fatalf("example %d has the input %v", v, x[2*i:2*i+2])
+			}
+		}
+		if b.Size != len(y) || b.Epoch != epoch || b.Index != start+len(all) {
+			t.Fatalf("%+v", b)
+		}
+		all = append(all, y)
+	}
+	return all
+}
+
+var virtualGPU = sync.OnceValue(func() locus.Device { return locus.AddVirtualGPUs(1, 256<<20)[0] })
+
+func mustLoad(t testing.TB, d Dataset, opt Options) *Loader {
+	t.Helper()
+	l, err := NewLoader(d, opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func TestLoaderInOrder(t *testing.T) {
+	d := counting(t, locus.CPU(), 10)
+	for _, c := range []struct {
+		drop bool
+		want [][]int64
+	}{
+		{false, [][]int64{{0, 1, 2, 3}, {4, 5, 6, 7}, {8, 9}}},
+		{true, [][]int64{{0, 1, 2, 3}, {4, 5, 6, 7}}},
+	} {
+		l := mustLoad(t, d, Options{BatchSize: 4, DropLast: c.drop})
+		if got := labels(t, l, 0, 0); fmt.Sprint(got) != fmt.Sprint(c.want) || l.Len() != len(c.want) {
+			t.Errorf("%v, want %v", got, c.want)
+		}
+	}
+}
+
+// The batches depend on the key and the epoch alone: not on the number of
+// workers, on the device, or on whether the epoch was run through from its start.
+func TestLoaderIsDeterministic(t *testing.T) {
+	key := locus.NewKey(1)
+	want := map[int]string{}
+	gpu := virtualGPU()
+	for _, opt := range []Options{{}, {Workers: 4}, {Workers: 3, Prefetch: 10}, {Device: gpu, Workers: 4}, {Prefetch: 1}} {
+		opt.BatchSize, opt.Shuffle, opt.Key = 7, true, key
+		l := mustLoad(t, counting(t, locus.CPU(), 100), opt)
+		for epoch := range 3 {
+			got := labels(t, l, epoch, 0)
+			var flat []int64
+			for _, b := range got {
+				flat = append(flat, b...)
+			}
+			if slices.Sort(flat); len(flat) != 100 || flat[0] != 0 || flat[99] != 99 || len(slices.Compact(flat)) != 100 {
+				t.Fatalf("not every example once: %v", flat)
+			}
+			text := fmt.Sprint(got)
+			if want[epoch] == "" {
+				want[epoch] = text
+			}
+			if text != want[epoch] {
+				t.Errorf("%+v, epoch %d: %s, want %s", opt, epoch, text, want[epoch])
+			}
+			for start := range l.Len() + 1 {
+				if rest := labels(t, l, epoch, start); fmt.Sprint(rest) != fmt.Sprint(got[start:]) {
+					t.Errorf("from batch %d on: %v, want %v", start, rest, got[start:])
+				}
+			}
+		}
+	}
+	if want[0] == want[1] || want[1] == want[2] || want[0] == fmt.Sprint(labels(t, mustLoad(t, counting(t, locus.CPU(), 100), Options{BatchSize: 7}), 0, 0)) {
+		t.Error("the order does not change")
+	}
+	other := mustLoad(t, counting(t, locus.CPU(), 100), Options{BatchSize: 7, Shuffle: true, Key: locus.NewKey(2)})
+	if fmt.Sprint(labels(t, other, 0, 0)) == want[0] {
+		t.Error("another key gives the same order")
+	}
+}
+
+// slow makes the batches end in another order than they were begun.
+func TestBatchesComeInOrder(t *testing.T) {
+	var running, most atomic.Int32
+	d := Map(counting(t, locus.CPU(), 64), func(b []*locus.Tensor, _ locus.Key) []*locus.Tensor {
+		now := running.Add(1)
+		for m := most.Load(); now > m && !most.CompareAndSwap(m, now); m = most.Load() {
+		}
+		if first := b[1].Narrow(0, 0, 1).Int(); first/4%2 == 0 {
+			time.Sleep(3 * time.Millisecond)
+		}
+		running.Add(-1)
+		return b
+	})
+	l := mustLoad(t, d, Options{BatchSize: 4, Workers: 4})
+	var flat []int64
+	for _, b := range labels(t, l, 0, 0) {
+		flat = append(flat, b...)
+	}
+	if !slices.IsSorted(flat) || len(flat) != 64 {
+		t.Error(flat)
+	}
+	if most.Load() < 2 {
+		t.Error("the workers did not work at the same time")
+	}
+}
+
+// Batches are made ahead of the loop, but not further than asked for.
+func TestPrefetchIsBounded(t *testing.T) {
+	var made atomic.Int32
+	d := Map(counting(t, locus.CPU(), 100), func(b []*locus.Tensor, _ locus.Key) []*locus.Tensor {
+		made.Add(1)
+		return b
+	})
+	l := mustLoad(t, d, Options{BatchSize: 1, Prefetch: 3})
+	for b, err := range l.Epoch(0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		deadline := time.Now().Add(time.Second)
+		for made.Load() < int32(b.Index+1+3) && time.Now().Before(deadline) {
+			runtime.Gosched()
+		}
+		time.Sleep(time.Millisecond)
+		if ahead := made.Load() - int32(b.Index+1); ahead < 3 || ahead > 4 {
+			t.Errorf("%d batches ahead at %d", ahead, b.Index)
+		}
+		if b.Index == 10 {
+			break
+		}
+	}
+}
+
+func TestLoaderDevices(t *testing.T) {
+	gpu := virtualGPU()
+	for b, err := range mustLoad(t, counting(t, locus.CPU(), 8), Options{BatchSize: 4, Device: gpu}).Epoch(0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b.X().Device() != gpu || b.Y().Device() != gpu {
+			t.Errorf("on %s and %s", b.X().Device(), b.Y().Device())
+		}
+	}
+	// A dataset on the GPU stays there: no transfer of examples at all, whatever
+	// the guard says of one from device to host.
+	defer locus.Guard(locus.Disallow, locus.DeviceToHost, locus.DeviceToDevice)()
+	for b, err := range mustLoad(t, counting(t, gpu, 8), Options{BatchSize: 4, Shuffle: true}).Epoch(0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b.X().Device() != gpu {
+			t.Errorf("on %s", b.X().Device())
+		}
+	}
+	other := locus.AddVirtualGPUs(1, 1<<20)[0]
+	for _, err := range mustLoad(t, counting(t, gpu, 8), Options{BatchSize: 4, Device: other}).Epoch(0) {
+		if !errors.Is(err, locus.ErrDevice) {
+			t.Errorf("%v", err)
+		}
+	}
+}
+
+func TestLoaderErrors(t *testing.T) {
+	empty, err := NewTensorDataset(locus.CPU().Zeros(0, 2))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := counting(t, locus.CPU(), 10)
+	for name, c := range map[string]struct {
+		d    Dataset
+		opt  Options
+		says string
+	}{
+		"empty":            {empty, Options{BatchSize: 1}, "empty"},
+		"no batch size":    {d, Options{}, "BatchSize"},
+		"batch too large":  {d, Options{BatchSize: 11}, "batches of 11 from 10 examples"},
+		"negative workers": {d, Options{BatchSize: 1, Workers: -1}, "workers"},
+		"no such device":   {d, Options{BatchSize: 1, Device: locus.GPU(1000)}, "gpu:1000"},
+	} {
+		if _, err := NewLoader(c.d, c.opt); err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	l := mustLoad(t, d, Options{BatchSize: 4})
+	for _, at := range [][2]int{{0, 4}, {0, -1}, {-1, 0}} {
+		n := 0
+		for _, err := range l.EpochFrom(at[0], at[1]) {
+			if !errors.Is(err, locus.ErrIndex) {
+				t.Errorf("%v: %v", at, err)
+			}
+			n++
+		}
+		if n != 1 {
+			t.Errorf("%v: %d times", at, n)
+		}
+	}
+}
+
+// An error ends the loop at its batch, with those before it delivered.
+func TestErrorsSurface(t *testing.T) {
+	bad := errors.New("no such file")
+	for name, fail := range map[string]func(b []*locus.Tensor) error{
+		"error": func([]*locus.Tensor) error { return bad },
+		"tensor misuse": func(b []*locus.Tensor) error {
+			b[0].Add(locus.CPU().Zeros(7, 7))
+			return nil
+		},
+	} {
+		d := &failing{counting(t, locus.CPU(), 40), 22, fail}
+		for _, workers := range []int{1, 4} {
+			n := 0
+			var last error
+			for b, err := range mustLoad(t, d, Options{BatchSize: 4, Workers: workers}).Epoch(2) {
+				if last = err; err == nil {
+					if b.Index != n {
+						t.Errorf("batch %d at %d", b.Index, n)
+					}
+					n++
+				}
+			}
+			if n != 5 || last == nil || !strings.Contains(last.Error(), "batch 5 of epoch 2") {
+				t.Errorf("%s: %d batches, then %v", name, n, last)
+			}
+			if !errors.Is(last, bad) && !errors.Is(last, locus.ErrShape) {
+				t.Errorf("%s: %v", name, last)
+			}
+		}
+	}
+}
+
+type failing struct {
+	Dataset
+	at   int
+	fail func([]*locus.Tensor) error
+}
+
+func (f *failing) Batch(at []int, key locus.Key) ([]*locus.Tensor, error) {
+	b, err := f.Dataset.Batch(at, key)
+	if err == nil && slices.Contains(at, f.at) {
+		err = f.fail(b)
+	}
+	return b, err
+}
+
+// A panic in a transform reaches the goroutine that runs the loop.
+func TestPanicsReachTheLoop(t *testing.T) {
+	d := Map(counting(t, locus.CPU(), 8), func([]*locus.Tensor, locus.Key) []*locus.Tensor { panic("a bug") })
+	defer func() {
+		if r := recover(); r == nil || !strings.Contains(fmt.Sprint(r), "a bug") || !strings.Contains(fmt.Sprint(r), "TestPanicsReachTheLoop") {
+			t.Errorf("recovered %v", r)
+		}
+	}()
+	for range mustLoad(t, d, Options{BatchSize: 4}).Epoch(0) {
+		t.Error("a batch came")
+	}
+	t.Error("the loop went on")
+}
+
+// No goroutine and no batch is left behind, however the loop ends.
+func TestNothingIsLeftBehind(t *testing.T) {
+	d := counting(t, locus.CPU(), 4096)
+	gpu := virtualGPU()
+	labels(t, mustLoad(t, d, Options{BatchSize: 64, Device: gpu, Shuffle: true}), 0, 0) // starts what stays
+	before := runtime.NumGoroutine()
+	for i := range 50 {
+		l := mustLoad(t, d, Options{BatchSize: 64, Workers: 4, Prefetch: 8, Device: gpu, Shuffle: true})
+		func() {
+			defer func() { recover() }()
+			for b, err := range l.Epoch(i) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if b.Index == i%10 {
+					if i%2 == 0 {
+						break
+					}
+					panic("in the loop")
+				}
+			}
+		}()
+	}
+	for range 100 {
+		if runtime.NumGoroutine() <= before {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Errorf("%d goroutines, %d before", runtime.NumGoroutine(), before)
+}
+
+func TestLoopsAtTheSameTime(t *testing.T) {
+	l := mustLoad(t, counting(t, locus.CPU(), 200), Options{BatchSize: 8, Workers: 2, Shuffle: true})
+	want := fmt.Sprint(labels(t, l, 3, 0))
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			if got := fmt.Sprint(labels(t, l, 3, 0)); got != want {
+				t.Error("the loops disturb each other")
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// Memory stays flat over a loop that frees its batches, and undelivered batches
+// are freed when the loop breaks.
+func TestLoaderMemory(t *testing.T) {
+	gpu := locus.AddVirtualGPUs(1, 8<<20)[0]
+	x := locus.CPU().Zeros(64, 16<<10) // 64 KiB an example
+	d, err := NewTensorDataset(x)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := mustLoad(t, d, Options{BatchSize: 8, Device: gpu, Workers: 2, Prefetch: 4, Shuffle: true})
+	for epoch := range 5 {
+		for b, err := range l.Epoch(epoch) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.Free()
+			if b.Index == 3+epoch%2 {
+				break
+			}
+		}
+		if s := gpu.MemoryStats(); s.InUse != 0 {
+			t.Fatalf("epoch %d: %v", epoch, s)
+		}
+	}
+}
+
+func BenchmarkLoader(b *testing.B) {
+	d, err := NewTensorDataset(locus.CPU().As(locus.Uint8).Zeros(60000, 1, 28, 28), locus.CPU().As(locus.Int64).Zeros(60000))
+	if err != nil {
+		b.Fatal(err)
+	}
+	l := mustLoad(b, Map(d, fromBytes), Options{BatchSize: 256, Shuffle: true})
+	n := 0
+	b.ResetTimer()
+	for epoch := 0; n < b.N; epoch++ {
+		for batch, err := range l.Epoch(epoch) {
+			if err != nil {
+				b.Fatal(err)
+			}
+			batch.Free()
+			if n++; n == b.N {
+				break
+			}
+		}
+	}
+	b.SetBytes(256 * 784)
+}

@@ -1,0 +1,186 @@
+package data
+
+import (
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/locusml/locus"
+)
+
+// Table is a table of texts with named columns, as CSV files hold them.
+// Wherever a column is asked for by name, its number, counted from 0, serves
+// too unless a column has that name.
+type Table struct {
+	names []string
+	rows  [][]string
+}
+
+// CSVOptions says how a file is read.
+type CSVOptions struct {
+	Comma    rune // 0 means a comma
+	Comment  rune // lines that start with it are passed over; 0 means none
+	NoHeader bool // the first line is data; columns are called "0", "1", …
+}
+
+// ReadCSV reads a file of comma-separated values.
+func ReadCSV(path string, opt CSVOptions) (*Table, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("data: %w", err)
+	}
+	defer file.Close()
+	t, err := ParseCSV(file, opt)
+	if err != nil {
+		return nil, fmt.Errorf("data: %s: %w", path, errors.Unwrap(err))
+	}
+	return t, nil
+}
+
+// ParseCSV reads comma-separated values.
+func ParseCSV(r io.Reader, opt CSVOptions) (*Table, error) {
+	c := csv.NewReader(r)
+	if opt.Comma != 0 {
+		c.Comma = opt.Comma
+	}
+	c.Comment = opt.Comment
+	c.TrimLeadingSpace = true
+	rows, err := c.ReadAll()
+	if err != nil {
+		return nil, fmt.Errorf("data: %w", malformed("%v", err))
+	}
+	t := &Table{rows: rows}
+	if len(rows) > 0 && !opt.NoHeader {
+		t.names, t.rows = rows[0], rows[1:]
+		t.names[0] = strings.TrimPrefix(t.names[0], "\ufeff") // a mark that some programs write
+		for i, name := range t.names {
+			if slices.Index(t.names, name) != i {
+				return nil, fmt.Errorf("data: %w", malformed("two columns are called %q; read it with NoHeader", name))
+			}
+		}
+	}
+	if len(t.rows) == 0 {
+		return nil, fmt.Errorf("data: %w", malformed("no rows"))
+	}
+	if opt.NoHeader {
+		for i := range rows[0] {
+			t.names = append(t.names, strconv.Itoa(i))
+		}
+	}
+	return t, nil
+}
+
+// Len is the number of rows.
+func (t *Table) Len() int { return len(t.rows) }
+
+// Names lists the columns.
+func (t *Table) Names() []string { return slices.Clone(t.names) }
+
+// Rows gives the table of some rows, in the given order: a part to learn from
+// and one to test with, say.
+func (t *Table) Rows(at []int) (*Table, error) {
+	rows := make([][]string, len(at))
+	for i, p := range at {
+		if p < 0 || p >= len(t.rows) {
+			return nil, fmt.Errorf("data: there is no row %d among %d: %w", p, len(t.rows), locus.ErrIndex)
+		}
+		rows[i] = t.rows[p]
+	}
+	return &Table{t.names, rows}, nil
+}
+
+func (t *Table) find(column string) (int, error) {
+	if i := slices.Index(t.names, column); i >= 0 {
+		return i, nil
+	}
+	if n, err := strconv.Atoi(column); err == nil && n >= 0 && n < len(t.names) {
+		return n, nil
+	}
+	return 0, fmt.Errorf("data: there is no column %q; there are %s: %w", column, strings.Join(t.names, ", "), locus.ErrArgument)
+}
+
+// Column gives the cells of a column.
+func (t *Table) Column(column string) ([]string, error) {
+	c, err := t.find(column)
+	if err != nil {
+		return nil, err
+	}
+	cells := make([]string, len(t.rows))
+	for i, row := range t.rows {
+		cells[i] = strings.TrimSpace(row[c])
+	}
+	return cells, nil
+}
+
+// missing are the cells that hold nothing.
+var missing = []string{"", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "?"}
+
+func isMissing(cell string) bool { return slices.Contains(missing, cell) }
+
+// Numbers gives a column as numbers; where there is none (an empty cell, NA,
+// NaN, null, None, ?) it is NaN. Anything else that is no number is an error.
+func (t *Table) Numbers(column string) ([]float64, error) {
+	cells, err := t.Column(column)
+	if err != nil {
+		return nil, err
+	}
+	numbers := make([]float64, len(cells))
+	for i, cell := range cells {
+		if isMissing(cell) {
+			numbers[i] = math.NaN()
+			continue
+		}
+		if numbers[i], err = strconv.ParseFloat(cell, 64); err != nil {
+			return nil, fmt.Errorf("data: column %q, row %d: %q is no number: %w", column, i, cell, ErrFormat)
+		}
+	}
+	return numbers, nil
+}
+
+// Targets gives a column of numbers as a tensor of shape (n, 1) on the CPU, for
+// regression. A missing number is an error.
+func (t *Table) Targets(column string) (*locus.Tensor, error) {
+	numbers, err := t.Numbers(column)
+	if err != nil {
+		return nil, err
+	}
+	if i := slices.IndexFunc(numbers, math.IsNaN); i >= 0 {
+		return nil, fmt.Errorf("data: column %q has no number in row %d: %w", column, i, ErrFormat)
+	}
+	var y *locus.Tensor
+	err = locus.Try(func() { y = locus.CPU().From(numbers, len(numbers), 1).Cast(locus.Float32) })
+	return y, err
+}
+
+// Labels gives a column as class numbers, a tensor of int64 on the CPU. Without
+// classes they are found and sorted; with them, anything else is an error.
+func (t *Table) Labels(column string, classes ...string) (*locus.Tensor, []string, error) {
+	cells, err := t.Column(column)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(classes) == 0 {
+		classes = slices.Compact(slices.Sorted(slices.Values(cells)))
+	}
+	number := map[string]int64{}
+	for i, c := range classes {
+		number[c] = int64(i)
+	}
+	labels := make([]int64, len(cells))
+	for i, cell := range cells {
+		n, ok := number[cell]
+		if !ok {
+			return nil, nil, fmt.Errorf("data: column %q, row %d: %q is none of the classes %s: %w", column, i, cell, strings.Join(classes, ", "), locus.ErrIndex)
+		}
+		labels[i] = n
+	}
+	var y *locus.Tensor
+	err = locus.Try(func() { y = locus.CPU().From(labels) })
+	return y, slices.Clone(classes), err
+}

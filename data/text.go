@@ -1,0 +1,155 @@
+package data
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/locusml/locus"
+)
+
+// ReadText reads a file of UTF-8 text.
+func ReadText(path string) (string, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return "", fmt.Errorf("data: %w", err)
+	}
+	if !utf8.Valid(b) {
+		return "", fmt.Errorf("data: %s is not UTF-8 text: %w", path, ErrFormat)
+	}
+	return strings.TrimPrefix(string(b), "\ufeff"), nil
+}
+
+// SimplifyText makes a small alphabet of a text: letters become lower case, and
+// whatever lies between them becomes one space. An apostrophe inside a word
+// counts as between.
+func SimplifyText(text string) string {
+	var b strings.Builder
+	b.Grow(len(text))
+	space := false
+	for _, r := range text {
+		if !unicode.IsLetter(r) {
+			space = b.Len() > 0
+			continue
+		}
+		if space {
+			b.WriteByte(' ')
+			space = false
+		}
+		b.WriteRune(unicode.ToLower(r))
+	}
+	return b.String()
+}
+
+// Chars cuts a text into characters.
+func Chars(text string) []string {
+	tokens := make([]string, 0, len(text))
+	for _, r := range text {
+		tokens = append(tokens, string(r))
+	}
+	return tokens
+}
+
+// Words cuts a text at white space.
+func Words(text string) []string { return strings.Fields(text) }
+
+// Vocab numbers the tokens of a text. The number 0 stands for all that it does
+// not know, "<unk>"; then come the reserved tokens, then the others, the most
+// frequent first and equally frequent ones in alphabetical order.
+type Vocab struct {
+	tokens  []string
+	counts  []int
+	numbers map[string]int64
+}
+
+// Unknown is the token that stands for all that a vocabulary does not know.
+const Unknown = "<unk>"
+
+// NewVocab makes the vocabulary of the tokens that come at least minFreq times,
+// and of reserved ones such as "<pad>" or "<bos>".
+func NewVocab(tokens []string, minFreq int, reserved ...string) *Vocab {
+	count := map[string]int{}
+	for _, t := range tokens {
+		count[t]++
+	}
+	v := &Vocab{numbers: map[string]int64{}}
+	add := func(token string) {
+		if _, known := v.numbers[token]; !known {
+			v.numbers[token] = int64(len(v.tokens))
+			v.tokens = append(v.tokens, token)
+			v.counts = append(v.counts, count[token])
+		}
+	}
+	add(Unknown)
+	for _, token := range reserved {
+		add(token)
+	}
+	rest := slices.Sorted(maps.Keys(count))
+	slices.SortStableFunc(rest, func(a, b string) int { return count[b] - count[a] })
+	for _, token := range rest {
+		if count[token] >= minFreq {
+			add(token)
+		}
+	}
+	return v
+}
+
+// Len is the number of tokens, the unknown one included.
+func (v *Vocab) Len() int { return len(v.tokens) }
+
+// Tokens lists the tokens by number. A vocabulary can be stored as this list:
+// [VocabOf] reads it back.
+func (v *Vocab) Tokens() []string { return slices.Clone(v.tokens) }
+
+// VocabOf gives the vocabulary of a list made by [Vocab.Tokens].
+func VocabOf(tokens []string) (*Vocab, error) {
+	v := &Vocab{tokens: slices.Clone(tokens), counts: make([]int, len(tokens)), numbers: map[string]int64{}}
+	for i, t := range tokens {
+		v.numbers[t] = int64(i)
+	}
+	if len(tokens) == 0 || tokens[0] != Unknown || len(v.numbers) != len(tokens) {
+		return nil, fmt.Errorf("data: a vocabulary starts with %s and has each token once: %w", Unknown, locus.ErrArgument)
+	}
+	return v, nil
+}
+
+// Number gives a token's number, 0 if it is not known.
+func (v *Vocab) Number(token string) int64 { return v.numbers[token] }
+
+// Token gives the token of a number.
+func (v *Vocab) Token(number int64) string {
+	if number < 0 || number >= int64(len(v.tokens)) {
+		return Unknown
+	}
+	return v.tokens[number]
+}
+
+// Count tells how often a token came in the text that the vocabulary was made of.
+func (v *Vocab) Count(token string) int {
+	if n, ok := v.numbers[token]; ok {
+		return v.counts[n]
+	}
+	return 0
+}
+
+// Encode gives the numbers of tokens.
+func (v *Vocab) Encode(tokens []string) []int64 {
+	numbers := make([]int64, len(tokens))
+	for i, t := range tokens {
+		numbers[i] = v.numbers[t]
+	}
+	return numbers
+}
+
+// Decode gives the tokens of numbers.
+func (v *Vocab) Decode(numbers []int64) []string {
+	tokens := make([]string, len(numbers))
+	for i, n := range numbers {
+		tokens[i] = v.Token(n)
+	}
+	return tokens
+}

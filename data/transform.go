@@ -1,0 +1,97 @@
+package data
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/locusml/locus"
+)
+
+// The transforms below change the first field of a batch, images of shape
+// (n, channels, height, width); the other fields pass.
+
+func onImages(f func(x *locus.Tensor, key locus.Key) *locus.Tensor) Transform {
+	return func(batch []*locus.Tensor, key locus.Key) []*locus.Tensor {
+		x := batch[0]
+		if x.Rank() != 4 {
+			panic(&locus.Error{Kind: locus.ErrShape, Op: "data transform", Operands: []locus.Operand{{Shape: x.Shape(), DType: x.DType(), Device: x.Device()}},
+				Msg: "images have 4 axes: examples, channels, height, width"})
+		}
+		return append([]*locus.Tensor{f(x, key)}, batch[1:]...)
+	}
+}
+
+// Normalize subtracts each channel's mean and divides by its standard deviation.
+func Normalize(mean, std []float32) Transform {
+	return onImages(func(x *locus.Tensor, _ locus.Key) *locus.Tensor {
+		d := x.Device()
+		return x.Sub(d.From(mean, len(mean), 1, 1)).Div(d.From(std, len(std), 1, 1))
+	})
+}
+
+// RandomFlip mirrors each image, left to right, with probability p.
+func RandomFlip(p float64) Transform {
+	return onImages(func(x *locus.Tensor, key locus.Key) *locus.Tensor {
+		s := newStream(key)
+		flip := make([]bool, x.Dim(0))
+		for i := range flip {
+			flip[i] = s.uniform() < p
+		}
+		return locus.Where(x.Device().From(flip, len(flip), 1, 1, 1), x.Flip(-1), x)
+	})
+}
+
+// RandomCrop puts a border of zeros of the given width around each image and
+// cuts a part of the old size out at a random place.
+func RandomCrop(border int) Transform {
+	return onImages(func(x *locus.Tensor, key locus.Key) *locus.Tensor {
+		s := newStream(key)
+		n, h, w := x.Dim(0), x.Dim(2), x.Dim(3)
+		wide := x.Pad(0, 0, 0, 0, 0, border, border, border, border)
+		parts := make([]*locus.Tensor, n)
+		for i := range parts {
+			top, left := s.below(2*border+1), s.below(2*border+1)
+			parts[i] = wide.Slice(locus.R(i, i+1), locus.All(), locus.R(top, top+h), locus.R(left, left+w))
+		}
+		return locus.Concat(0, parts...)
+	})
+}
+
+// Resize gives images another size, by linear interpolation; shrinking averages
+// over what becomes one pixel, so that nothing is lost between.
+func Resize(height, width int) Transform {
+	if height < 1 || width < 1 {
+		panic(&locus.Error{Kind: locus.ErrArgument, Op: "data.Resize", Msg: fmt.Sprintf("images of %d×%d pixels", height, width)})
+	}
+	return onImages(func(x *locus.Tensor, _ locus.Key) *locus.Tensor {
+		// Interpolation is linear: a matrix for the rows and one for the columns.
+		rows := x.Device().From(interpolation(x.Dim(2), height), height, x.Dim(2))
+		columns := x.Device().From(interpolation(x.Dim(3), width), width, x.Dim(3))
+		return rows.MatMul(x.MatMul(columns.T()))
+	})
+}
+
+// interpolation gives the weights of n old pixels in each of m new ones. Both
+// rows of pixels cover the same length; a new pixel's weights fall off linearly
+// with the distance from its centre, over one old pixel or one new one,
+// whichever is wider.
+func interpolation(n, m int) []float32 {
+	weights := make([]float32, m*n)
+	scale := float64(n) / float64(m)
+	reach := math.Max(scale, 1)
+	for i := range m {
+		centre := (float64(i) + 0.5) * scale
+		row := weights[i*n : (i+1)*n]
+		sum := 0.0
+		for j := range row {
+			if w := 1 - math.Abs(float64(j)+0.5-centre)/reach; w > 0 {
+				row[j] = float32(w)
+				sum += w
+			}
+		}
+		for j := range row {
+			row[j] /= float32(sum)
+		}
+	}
+	return weights
+}
