@@ -113,7 +113,9 @@ func TestAttentionErrors(t *testing.T) {
 		"with dropout":     {ErrDType, func() { Attention(q, k, v.Cast(Float64), AttentionOptions{Dropout: 0.5}) }},
 		"element types":    {ErrDType, func() { Attention(q, k.Cast(Float64), v, AttentionOptions{}) }},
 		"dropout":          {ErrArgument, func() { Attention(q, k, v, AttentionOptions{Dropout: 1.5}) }},
-		"groups":           {ErrShape, func() { Attention(q.Unsqueeze(0), Zeros(1, 3, 5, 4), Zeros(1, 3, 5, 6), AttentionOptions{Grouped: true}) }},
+		"groups": {ErrShape, func() {
+			Attention(q.Unsqueeze(0), Zeros(1, 3, 5, 4), Zeros(1, 3, 5, 6), AttentionOptions{Grouped: true})
+		}},
 	} {
 		if err := Try(c.f); !errors.Is(err, c.kind) {
 			t.Errorf("%s: %v; want %v", name, err, c.kind)
