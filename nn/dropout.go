@@ -11,12 +11,9 @@ import (
 type DropoutLayer struct {
 	P float64
 
-	// Counts the masks drawn so far: with the key it fixes the next one. Saved with
-	// a checkpoint, it lets a run go on with the same masks.
-	Drawn atomic.Uint64
-
-	key  locus.Key
-	idle atomic.Bool
+	key   locus.Key
+	drawn atomic.Uint64 // masks so far: with the key it fixes the next one
+	idle  atomic.Bool
 }
 
 // Dropout makes a layer that drops elements with probability p.
@@ -32,7 +29,7 @@ func (l *DropoutLayer) Forward(x *locus.Tensor) *locus.Tensor {
 	if l.idle.Load() || l.P == 0 {
 		return x
 	}
-	return locus.Dropout(x, l.P, l.key.Fold(l.Drawn.Add(1)))
+	return locus.Dropout(x, l.P, l.key.Fold(l.drawn.Add(1)))
 }
 
 // SetTraining turns dropping on or off.
@@ -44,6 +41,15 @@ func (l *DropoutLayer) cloneLayer() any {
 	c := &DropoutLayer{P: l.P, key: l.key.Fold(replicas.Add(1) | 1<<62)}
 	c.idle.Store(l.idle.Load())
 	return c
+}
+
+func (l *DropoutLayer) counters() map[string]uint64 {
+	return map[string]uint64{"key": l.key.Bits(), "drawn": l.drawn.Load()}
+}
+
+func (l *DropoutLayer) setCounters(c map[string]uint64) {
+	l.key = locus.KeyFromBits(c["key"])
+	l.drawn.Store(c["drawn"])
 }
 
 var replicas atomic.Uint64

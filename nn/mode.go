@@ -14,7 +14,7 @@ func Train[M any](m M) M { return setMode(m, true) }
 func Eval[M any](m M) M { return setMode(m, false) }
 
 func setMode[M any](m M, on bool) M {
-	eachLayer(m, func(l any) {
+	eachLayer(m, func(_ string, l any) {
 		if s, ok := l.(ModeSetter); ok {
 			s.SetTraining(on)
 		}
@@ -22,12 +22,12 @@ func setMode[M any](m M, on bool) M {
 	return m
 }
 
-// eachLayer calls f with a pointer to every struct of a network, in the order of
-// its fields.
-func eachLayer(m any, f func(layer any)) {
-	w := walker{seen: map[any]bool{}, visit: func(v reflect.Value) {
+// eachLayer calls f with the path and a pointer to every struct of a network, in
+// the order of its fields.
+func eachLayer(m any, f func(path string, layer any)) {
+	w := walker{seen: map[any]bool{}, visit: func(v reflect.Value, path string) {
 		if v.CanAddr() && v.Addr().CanInterface() {
-			f(v.Addr().Interface())
+			f(path, v.Addr().Interface())
 		}
 	}}
 	w.walk(reflect.ValueOf(m), "", "")

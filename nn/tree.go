@@ -61,7 +61,7 @@ func Init(m Module, key locus.Key, x *locus.Tensor) Tree {
 // rekey makes every layer draw its first values from keys below key.
 func rekey(m any, key locus.Key) {
 	i := uint64(0)
-	eachLayer(m, func(l any) {
+	eachLayer(m, func(_ string, l any) {
 		if r, ok := l.(interface{ reset(locus.Key) }); ok {
 			r.reset(key.Fold(i))
 			i++

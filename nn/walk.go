@@ -88,7 +88,7 @@ func Values(entries []Entry) []*locus.Tensor {
 type walker struct {
 	entries []Entry
 	seen    map[any]bool
-	visit   func(reflect.Value) // called for every struct that is passed
+	visit   func(v reflect.Value, path string) // called for every struct that is passed
 }
 
 var (
@@ -129,7 +129,7 @@ func (w *walker) walk(v reflect.Value, path, tag string) {
 		}
 	case reflect.Struct:
 		if w.visit != nil {
-			w.visit(v)
+			w.visit(v, path)
 		}
 		t := v.Type()
 		for i := range t.NumField() {

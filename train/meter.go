@@ -1,0 +1,95 @@
+package train
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+
+	"github.com/locusml/locus"
+)
+
+// meter adds metrics up on a device, weighted by the number of examples, and is
+// read all at once.
+type meter struct {
+	sums    map[string]*locus.Tensor // float32, one element, in no scope
+	weights map[string]float64
+}
+
+func newMeter() *meter { return &meter{map[string]*locus.Tensor{}, map[string]float64{}} }
+
+// add adds a batch's mean over n examples. Nothing waits.
+func (m *meter) add(name string, mean *locus.Tensor, n int) {
+	mean = mean.Detach()
+	if mean.Len() != 1 {
+		panic(&locus.Error{Kind: locus.ErrShape, Op: "train", Msg: fmt.Sprintf("the metric %q has %d elements; want one", name, mean.Len())})
+	}
+	old := m.sums[name]
+	sum := mean.Reshape().Cast(locus.Float32).Mul(float64(n))
+	if old != nil {
+		sum = old.Add(sum)
+	} else if sum.SharesMemory(mean) {
+		sum = sum.Copy()
+	}
+	if s := sum.Scope(); s != nil {
+		s.Keep(sum)
+	}
+	if old != nil {
+		old.Free()
+	}
+	m.sums[name] = sum
+	m.weights[name] += float64(n)
+}
+
+// read gives the means so far: one copy from the device for all of them.
+func (m *meter) read() map[string]float64 {
+	out := map[string]float64{}
+	if len(m.sums) == 0 {
+		return out
+	}
+	names := slices.Sorted(maps.Keys(m.sums))
+	sums := make([]*locus.Tensor, len(names))
+	for i, n := range names {
+		sums[i] = m.sums[n]
+	}
+	all := locus.Stack(0, sums...)
+	for i, v := range locus.ToSlice[float32](all) {
+		out[names[i]] = float64(v) / m.weights[names[i]]
+	}
+	all.Free()
+	return out
+}
+
+// reset forgets everything.
+func (m *meter) reset() {
+	for _, t := range m.sums {
+		t.Free()
+	}
+	clear(m.sums)
+	clear(m.weights)
+}
+
+// merge gives the means over several meters.
+func merge(meters []*meter) map[string]float64 {
+	sum, weight := map[string]float64{}, map[string]float64{}
+	for _, m := range meters {
+		for k, v := range m.read() {
+			sum[k] += v * m.weights[k]
+			weight[k] += m.weights[k]
+		}
+	}
+	for k := range sum {
+		sum[k] /= weight[k]
+	}
+	return sum
+}
+
+// finite reports the first metric that is not a finite number.
+func finite(values map[string]float64) (name string, ok bool) {
+	for _, k := range slices.Sorted(maps.Keys(values)) {
+		if v := values[k]; math.IsNaN(v) || math.IsInf(v, 0) {
+			return k, false
+		}
+	}
+	return "", true
+}

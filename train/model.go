@@ -1,0 +1,137 @@
+package train
+
+import (
+	"github.com/locusml/locus"
+	"github.com/locusml/locus/nn"
+	"github.com/locusml/locus/optim"
+)
+
+// Model is what a [Trainer] trains: a network and its loss. The interfaces below
+// are hooks; a model that lacks one gets the default.
+type Model interface {
+	nn.Module
+	// Loss gives the mean loss over a batch, one element.
+	Loss(output, target *locus.Tensor) *locus.Tensor
+}
+
+// TrainingStepper is a model that computes the loss of a batch itself. The default
+// is Loss(Forward(first field), last field).
+type TrainingStepper interface {
+	TrainingStep(fields []*locus.Tensor) *locus.Tensor
+}
+
+// ValidationStepper is a model that computes the validation metrics of a batch
+// itself, each a mean over the batch on the batch's device. The default is "loss",
+// and what [Metrics] gives.
+type ValidationStepper interface {
+	ValidationStep(fields []*locus.Tensor) map[string]*locus.Tensor
+}
+
+// Metrics is a model with more to measure than its loss: means over the batch, on
+// the batch's device.
+type Metrics interface {
+	Metrics(output, target *locus.Tensor) map[string]*locus.Tensor
+}
+
+// OptimizerConfigurer is a model that chooses its optimizer. The default is SGD
+// with the trainer's learning rate.
+type OptimizerConfigurer interface {
+	ConfigureOptimizer(params []nn.Entry) *optim.Optimizer
+}
+
+// Supervised is a model made of a network, a loss and metrics.
+type Supervised struct {
+	Net nn.Module
+
+	LossFunc    func(output, target *locus.Tensor) *locus.Tensor
+	MetricsFunc func(output, target *locus.Tensor) map[string]*locus.Tensor // may be nil
+	Optimizer   func(params []nn.Entry) *optim.Optimizer                    // nil: SGD
+}
+
+// Classifier makes a model of a network that gives one score a class: its loss is
+// cross-entropy, and it measures accuracy.
+func Classifier(net nn.Module) *Supervised {
+	return &Supervised{Net: net,
+		LossFunc: func(output, target *locus.Tensor) *locus.Tensor {
+			return locus.CrossEntropy(output, target, locus.CrossEntropyOptions{})
+		},
+		MetricsFunc: func(output, target *locus.Tensor) map[string]*locus.Tensor {
+			return map[string]*locus.Tensor{"accuracy": Accuracy(output, target)}
+		}}
+}
+
+// Regressor makes a model of a network that gives numbers: its loss is half the
+// mean squared error.
+func Regressor(net nn.Module) *Supervised {
+	return &Supervised{Net: net, LossFunc: func(output, target *locus.Tensor) *locus.Tensor {
+		return locus.MSELoss(output, target, locus.ReduceMean).Mul(0.5)
+	}}
+}
+
+// Accuracy gives the part of rows whose largest score is at the target's position.
+func Accuracy(output, target *locus.Tensor) *locus.Tensor {
+	return output.Detach().ArgMax(1).Eq(target.Cast(locus.Int64)).Cast(locus.Float32).Mean()
+}
+
+// Forward applies the network.
+func (m *Supervised) Forward(x *locus.Tensor) *locus.Tensor { return m.Net.Forward(x) }
+
+// Loss applies the loss.
+func (m *Supervised) Loss(output, target *locus.Tensor) *locus.Tensor {
+	return m.LossFunc(output, target)
+}
+
+// Metrics measures.
+func (m *Supervised) Metrics(output, target *locus.Tensor) map[string]*locus.Tensor {
+	if m.MetricsFunc == nil {
+		return nil
+	}
+	return m.MetricsFunc(output, target)
+}
+
+// ConfigureOptimizer makes the optimizer, nil for the default.
+func (m *Supervised) ConfigureOptimizer(params []nn.Entry) *optim.Optimizer {
+	if m.Optimizer == nil {
+		return nil
+	}
+	return m.Optimizer(params)
+}
+
+// trainingStep computes the loss of a batch, and metrics where they come for free.
+func trainingStep(m Model, fields []*locus.Tensor) (loss *locus.Tensor, metrics map[string]*locus.Tensor) {
+	if s, ok := m.(TrainingStepper); ok {
+		return s.TrainingStep(fields), nil
+	}
+	y := full(m.Forward(fields[0]))
+	target := fields[len(fields)-1]
+	loss = m.Loss(y, target)
+	if s, ok := m.(Metrics); ok {
+		locus.NoGrad(func() { metrics = s.Metrics(y.Detach(), target) })
+	}
+	return loss, metrics
+}
+
+// validationStep measures a batch.
+func validationStep(m Model, fields []*locus.Tensor) map[string]*locus.Tensor {
+	if s, ok := m.(ValidationStepper); ok {
+		return s.ValidationStep(fields)
+	}
+	y := full(m.Forward(fields[0]))
+	target := fields[len(fields)-1]
+	out := map[string]*locus.Tensor{}
+	if s, ok := m.(Metrics); ok {
+		for k, v := range s.Metrics(y, target) {
+			out[k] = v
+		}
+	}
+	out["loss"] = m.Loss(y, target)
+	return out
+}
+
+// full gives an output in at least float32, in which losses are computed.
+func full(y *locus.Tensor) *locus.Tensor {
+	if d := y.DType(); d == locus.BFloat16 || d == locus.Float16 {
+		return y.Cast(locus.Float32)
+	}
+	return y
+}
