@@ -3,9 +3,10 @@ PyTorch functions that define their results."""
 
 import math
 
+import numpy as np
 import torch
 
-from recorder import ANY, FINITE, FLOATS, INF, INTS, NUMBERS, SPECIAL, L, S, X, index, given, mask, op
+from recorder import ANY, FINITE, FLOATS, INF, INTS, NUMBERS, SPECIAL, Fixed, L, S, X, given, index, mask, op
 
 # ---- one operand --------------------------------------------------------
 
@@ -525,3 +526,122 @@ loss("CrossEntropy", cross_entropy, S(X(4, 3), index(4, below=3)), S(X(3), index
      S(X(4, 3), index(4, below=3), X(3, **FIXED)), S(X(4, 3), given("int64", [0, 1, 2, 1]), X(3, **FIXED), ignore=1, smoothing=0.25), S(X(4, 3), X(4, 3, **P), X(3, **FIXED)))
 loss("NLLLoss", lambda x, t, w=None, reduction="mean", ignore=-100: F.nll_loss(x, t.long(), w, ignore_index=ignore, reduction=reduction), S(X(4, 3), index(4, below=3)), S(X(3), index(below=3)),
      S(X(2, 4, 3), index(2, 3, below=4)), S(X(4, 3), given("int64", [0, 1, 2, 1]), ignore=1), S(X(4, 3), index(4, below=3), X(3, **FIXED)), dtypes=["float32", "float64", "bfloat16"])
+
+# ---- arranging and matrices ---------------------------------------------
+
+view("Tensor.Roll", lambda x, by, axis: torch.roll(x, by, axis), S(X(5), by=2, axis=0), S(X(2, 4), by=-1, axis=1), S(X(3, 2, 2), by=7, axis=-3), S(X(0, 2), by=1, axis=0), S(X(4), by=0, axis=0))
+
+
+def pad_with(x, mode, amounts):
+    for axis in range(len(amounts) // 2):
+        lo, hi, n = amounts[2 * axis], amounts[2 * axis + 1], x.shape[axis]
+        at = torch.arange(-lo, n + hi)
+        if mode == "reflect":
+            at = (n - 1) - ((at.abs()) - (n - 1)).abs() if n > 1 else at.abs() * 0
+        at = at.clamp(0, n - 1) if mode == "replicate" else at % n if mode == "circular" else at
+        x = x.index_select(axis, at)
+    return x
+
+
+view("Tensor.PadWith", pad_with, S(X(4), mode="reflect", amounts=[2, 3]), S(X(3, 4), mode="replicate", amounts=[1, 2, 0, 3]), S(X(3, 4), mode="circular", amounts=[0, 0, 2, 4]), S(X(2, 3, 2), mode="reflect", amounts=[1, 0, 2, 2]))
+view("Meshgrid", lambda *xs: torch.meshgrid(*xs, indexing="ij"), S(X(2), X(3)), S(X(4)), S(X(2), X(1), X(3)), S(X(0), X(2)))
+op("SegmentSum", lambda x, i, n: torch.zeros((n,) + x.shape[1:], dtype=x.dtype).index_add(0, i.long(), x), ["float32", "float64", "int64", "bfloat16"], S(X(5, 2), given("int64", [0, 2, 0, 3, 2]), n=4),
+   S(X(4), given("int32", [1, 1, 1, 0]), n=2), S(X(0, 2), given("int64", np.zeros(0, np.int64)), n=3), S(X(3, 2, 2), given("int64", [2, 1, 0]), n=3))
+
+
+def segment_mean(x, i, n):
+    count = torch.bincount(i.long(), minlength=n).clamp(min=1).to(x.dtype).reshape((-1,) + (1,) * (x.dim() - 1))
+    return torch.zeros((n,) + x.shape[1:], dtype=x.dtype).index_add(0, i.long(), x) / count
+
+
+op("SegmentMean", segment_mean, ["float32", "float64", "bfloat16"], S(X(5, 2), given("int64", [0, 2, 0, 3, 2]), n=4), S(X(4), given("int32", [1, 1, 1, 0]), n=2), S(X(3, 2, 2), given("int64", [2, 1, 0]), n=3))
+for n, f in ("Tril", torch.tril), ("Triu", torch.triu):
+    view("Tensor." + n, lambda x, offset, f=f: f(x, offset), S(X(3, 4), offset=0), S(X(3, 4), offset=1), S(X(2, 3, 3), offset=-1), S(X(4, 2), offset=5), S(X(0, 3), offset=0))
+op("Tensor.Trace", lambda x: torch.diagonal(x, 0, -2, -1).sum(-1), ["float32", "float64", "int64"], S(X(3, 3)), S(X(2, 3, 4)), S(X(0, 3)))
+op("Tensor.Diag", lambda x, offset: torch.diag(x, offset), ["float32", "float64", "int64", "bfloat16"], S(X(3), offset=0), S(X(3), offset=1), S(X(3, 4), offset=0), S(X(3, 4), offset=-1), S(X(0), offset=0))
+op("Tensor.DiagEmbed", lambda x, offset: torch.diag_embed(x, offset), ["float32", "float64", "int64", "bfloat16"], S(X(3), offset=0), S(X(2, 3), offset=-1), S(X(2, 1, 2), offset=2), S(X(2, 0), offset=1))
+op("Tensor.Outer", torch.outer, ["float32", "float64", "int64", "bfloat16"], S(X(3), X(4)), S(X(1), X(2)), S(X(0), X(2)))
+op("Tensor.Kron", torch.kron, ["float32", "float64", "int64", "bfloat16"], S(X(2, 3), X(3, 2)), S(X(2), X(2, 2)), S(X(2, 1, 2), X(3)), S(X(), X(2)))
+op("Tensor.Cross", lambda a, b, axis: torch.linalg.cross(*torch.broadcast_tensors(a, b), dim=axis), ["float32", "float64", "int64", "bfloat16"], S(X(3), X(3), axis=0), S(X(2, 3), X(2, 3), axis=1), S(X(3, 2), X(3, 1), axis=0), S(X(4, 1, 3), X(2, 3), axis=-1))
+
+
+def lerp(a, b, w=None, weight=None):
+    return torch.lerp(a, b, weight if w is None else w)
+
+
+op("Tensor.Lerp", lerp, FLOATS, S(X(2, 3), X(2, 3), weight=0.25), S(X(2, 3), X(3), X(2, 1)), S(X(4), X(), weight=2.0), S(X(0, 2), X(2), weight=0.5))
+op("Tensor.CumProd", lambda x, axis: torch.cumprod(x, axis).to(x.dtype), NUMBERS, S(X(5, lo=-2, hi=2), axis=0), S(X(2, 3), axis=1), S(X(3, 2, 2), axis=-3), S(X(0, 3), axis=0), S(L([[1.0, 0.0, 2.0, 3.0], [2.0, 0.0, 0.0, 2.0]]), axis=1))
+EINSUM = ["ij,jk->ik", "bhld,bhsd->bhls", "ii->i", "ii", "i,j->ij", "ij->ji", "...i,...i->...", "ij,kj,jl->ikl", "bij,bjk", "i,i", "ij->", "ij,j->i", "aij,ajk->aik"]
+SHAPES = [[(2, 3), (3, 4)], [(2, 2, 3, 2), (2, 2, 4, 2)], [(3, 3)], [(3, 3)], [(2,), (3,)], [(2, 3)], [(2, 3, 4), (3, 4)], [(2, 3), (4, 3), (3, 2)], [(2, 2, 3), (2, 3, 2)], [(4,), (4,)], [(2, 3)], [(2, 3), (3,)], [(1, 2, 3), (4, 3, 2)]]
+op("Einsum", lambda *xs, formula: torch.einsum(formula, *xs), ["float32", "float64", "bfloat16"], *[S(*[X(*s) for s in shapes], formula=f) for f, shapes in zip(EINSUM, SHAPES)])
+op("PixelShuffle", lambda x, r: F.pixel_shuffle(x, r), ["float32", "float64", "int64"], S(X(1, 4, 2, 3), r=2), S(X(9, 2, 2), r=3), S(X(2, 2, 8, 1, 2), r=2), S(X(0, 4, 2, 2), r=2, grad=False))
+op("PixelUnshuffle", lambda x, r: F.pixel_unshuffle(x, r), ["float32", "float64", "int64"], S(X(1, 2, 4, 6), r=2), S(X(1, 3, 3), r=3), S(X(2, 1, 2, 4), r=1))
+pairwise = pairs(lambda x, window, **a: F.unfold(x, window, **a))
+op("Unfold", pairwise, ["float32", "float64", "bfloat16"], S(X(2, 2, 4, 3), window=2), S(X(1, 2, 5, 6), window=[3, 2], stride=2, padding=1), S(X(1, 1, 6, 6), window=2, dilation=[2, 3]))
+op("Fold", pairs(lambda x, size, window, **a: F.fold(x, size, window, **a)), ["float32", "float64", "bfloat16"], S(X(2, 8, 6), size=[4, 3], window=2), S(X(1, 12, 12), size=[5, 6], window=[3, 2], stride=2, padding=1),
+   S(X(1, 4, 15), size=[7, 6], window=2, dilation=[2, 3]))
+op("Interpolate", lambda x, size, mode: F.interpolate(x, size, mode="bilinear" if mode == "corners" else mode, align_corners={"nearest": None, "bilinear": False, "corners": True}[mode]), ["float32", "float64"],
+   *[S(X(1, 2, 3, 4), size=[5, 2], mode=m) for m in ("nearest", "bilinear", "corners")], *[S(X(2, 1, 2, 2), size=4, mode=m) for m in ("nearest", "bilinear", "corners")], S(X(1, 1, 4, 4), size=[4, 4], mode="bilinear"))
+op("ClipByValue", lambda x, limit: x.clamp(-limit, limit), FLOATS + ["int64", "int32"], S(X(2, 3), limit=1), S(X(5), limit=2), S(X(0, 2), limit=1), S(X(), limit=0, smooth=False))
+
+
+def clip_norm(*xs, limit):
+    wide = [x.float() if x.dtype in (torch.float16, torch.bfloat16) else x for x in xs]
+    norm = torch.sqrt(sum((x * x).sum() for x in wide))
+    factor = (limit / (norm + 1e-6)).clamp(max=1.0)
+    return [x * factor.to(x.dtype) for x in xs]
+
+
+op("ClipByNorm", lambda x, limit: clip_norm(x, limit=limit)[0], FLOATS, S(X(2, 3), limit=1.0), S(X(5), limit=100.0), S(X(), limit=0.25))
+op("ClipGlobalNorm", clip_norm, FLOATS, S(X(2, 3), X(4), limit=1.0), S(X(5), X(2, 2), X(1), limit=100.0), S(X(3), limit=0.5))
+op("GlobalNorm", lambda *xs: torch.sqrt(sum((x.float() if x.dtype in (torch.float16, torch.bfloat16) else x).square().sum() for x in xs)).to(xs[0].dtype), FLOATS, S(X(2, 3), X(4)), S(X(5), X(2, 2), X(1)), S(X(3)))
+creation("Device.TriangularMask", lambda t, rows, columns, offset: torch.tril(torch.ones(rows, columns), offset).bool(), ["bool"], S(rows=3, columns=3, offset=0), S(rows=2, columns=4, offset=1), S(rows=4, columns=2, offset=-1),
+         S(rows=0, columns=2, offset=0))
+
+# ---- attention and recurrent cells --------------------------------------
+
+
+def attention(q, k, v, m=None, causal=False, scale=None, grouped=False):
+    return F.scaled_dot_product_attention(q, k, v, m, is_causal=causal, scale=scale, enable_gqa=grouped)
+
+
+ATT = ["float32", "float64", "bfloat16"]
+
+
+def visible(*shape):
+    """A mask in which every row sees something."""
+    def make(rng):
+        m = rng.integers(0, 2, size=shape) != 0
+        m[..., 0] = True
+        return m
+    return Fixed("bool", make)
+
+
+op("Attention", attention, ATT, S(X(2, 3, 4), X(2, 5, 4), X(2, 5, 3)), S(X(1, 2, 3, 4), X(1, 2, 3, 4), X(1, 2, 3, 4), causal=True), S(X(3, 2), X(4, 2), X(4, 2), scale=0.5), S(X(2, 3, 4), X(2, 5, 4), X(2, 5, 3), visible(3, 5)),
+   S(X(2, 2, 3, 4), X(2, 2, 5, 4), X(2, 2, 5, 3), visible(2, 1, 3, 5)), S(X(2, 3, 4), X(2, 5, 4), X(2, 5, 3), X(3, 5)), S(X(1, 4, 3, 2), X(1, 2, 5, 2), X(1, 2, 5, 3), grouped=True),
+   S(X(1, 2, 9, 8), X(1, 2, 9, 8), X(1, 2, 9, 8), causal=True))
+
+
+def cell(module, gates, two=False):
+    def f(x, h, *rest, relu=False):
+        rest = list(rest)
+        c = rest.pop(0) if two else None
+        w, u = rest[0], rest[1]
+        b1, b2 = (rest[2], rest[3]) if len(rest) > 2 else (None, None)
+        if module is torch.rnn_tanh_cell and relu:
+            return torch.rnn_relu_cell(x, h, w, u, b1, b2)
+        return module(x, (h, c) if two else h, w, u, b1, b2)
+    n, i, s = 2, 3, 4
+    W = dict(lo=-1, hi=1)
+    state = [X(n, s), X(n, s)] if two else [X(n, s)]
+    samples = [S(X(n, i), *state, X(gates * s, i, **W), X(gates * s, s, **W), X(gates * s, **W), X(gates * s, **W)), S(X(n, i), *state, X(gates * s, i, **W), X(gates * s, s, **W)),
+               S(X(1, 1), *[X(1, 2) for _ in state], X(gates * 2, 1, **W), X(gates * 2, 2, **W), X(gates * 2, **W), X(gates * 2, **W))]
+    return f, samples
+
+
+f, samples = cell(torch.rnn_tanh_cell, 1)
+op("RNNCell", f, ["float32", "float64"], *samples, S(*samples[0].inputs, relu=True))
+f, samples = cell(torch.lstm_cell, 4, True)
+op("LSTMCell", f, ["float32", "float64"], *samples)
+f, samples = cell(torch.gru_cell, 3)
+op("GRUCell", f, ["float32", "float64"], *samples)

@@ -109,6 +109,8 @@ func Missing(exported []Exported) []string {
 		switch {
 		case known[name] || elsewhere[name] != "":
 			continue
+		case known["Device."+name]:
+			continue
 		case strings.HasPrefix(name, "Device."): // the same as Maker's, with the defaults
 			name = "Maker." + strings.TrimPrefix(name, "Device.")
 		case !strings.Contains(name, "."):

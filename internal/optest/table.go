@@ -29,6 +29,8 @@ type Op struct {
 	Detached []int
 	// Optional is the first operand that may be nil; 0 if none may.
 	Optional int
+	// NilOperands says that every operand may be nil but one.
+	NilOperands bool
 	// Tolerance multiplies the allowed errors; 0 means 1.
 	Tolerance float64
 	// HalfTolerance does for float16 and bfloat16, whose compositions round at each step.
@@ -142,7 +144,7 @@ func toFloat(v any) float64 {
 // Table lists every public op.
 func Table() []*Op {
 	var l []*Op
-	for _, group := range []func() []*Op{unaryOps, binaryOps, reduceOps, viewOps, indexOps, activationOps, convOps, normOps, lossOps, createOps} {
+	for _, group := range []func() []*Op{unaryOps, binaryOps, reduceOps, viewOps, indexOps, activationOps, convOps, arrangeOps, sequenceOps, normOps, lossOps, createOps} {
 		l = append(l, group()...)
 	}
 	return l
