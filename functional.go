@@ -38,12 +38,21 @@ func ValueAndGrad(f func(args ...*Tensor) *Tensor) func(args ...*Tensor) (value 
 func requireAll(args []*Tensor) []*Tensor {
 	leaves := make([]*Tensor, len(args))
 	for i, a := range args {
-		leaves[i] = a
-		if a.node == nil {
-			leaves[i] = a.RequireGrad()
-		}
+		leaves[i] = a.separate()
 	}
 	return leaves
+}
+
+// separate gives a handle of t whose gradient can be asked for by itself: a
+// plain t might be another argument too, or have been computed from one, and
+// would then get its gradient as well. Gradients of gradients reach t through it.
+func (t *Tensor) separate() *Tensor {
+	if t.node == nil {
+		return t.RequireGrad()
+	}
+	v := t.alias()
+	v.node = &node{name: "argument", inputs: []*Tensor{t}, out: v, back: func(_ *node, g *Tensor) []*Tensor { return []*Tensor{g} }}
+	return v
 }
 
 // VJP computes f and gives a function that multiplies a vector of the shape of
@@ -147,9 +156,7 @@ func Checkpoint(f func(args ...*Tensor) *Tensor, args ...*Tensor) *Tensor {
 		for i, t := range n.inputs {
 			in[i] = t
 			if n.needs(i) && t.dtype.IsFloat() {
-				if t.node == nil {
-					in[i] = t.RequireGrad()
-				}
+				in[i] = t.separate()
 				wanted, at = append(wanted, in[i]), append(at, i)
 			}
 		}

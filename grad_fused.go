@@ -132,9 +132,7 @@ func throughComposition(n *node, g *Tensor) []*Tensor {
 	}
 	for i, t := range n.inputs {
 		if n.needs(i) && t.dtype.IsFloat() {
-			if t.node == nil {
-				in[i] = t.RequireGrad()
-			}
+			in[i] = t.separate()
 			wanted, at = append(wanted, in[i]), append(at, i)
 		}
 	}
