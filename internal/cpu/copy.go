@@ -81,50 +81,54 @@ func copyTransposed[W word](dst []W, it *iterator) bool {
 	}
 	rows, columns := it.shape[axis], it.shape[last]
 	from, rowTo := o.strides[last], to[axis]
-	rowTiles, matrices := (rows+tileRows-1)/tileRows, len(dst)/(rows*columns)
-	pool.For(matrices*rowTiles, max(1, grainCheap/(tileRows*columns)), func(lo, hi int) {
+	rowTiles, matrices := (rows+tileSide-1)/tileSide, len(dst)/(rows*columns)
+	pool.For(matrices*rowTiles, max(1, grainCheap/(tileSide*columns)), func(lo, hi int) {
 		var index [op.MaxRank]int
 		for t := lo; t < hi; t++ {
 			rest.at(t/rowTiles, &index)
-			r := t % rowTiles * tileRows
+			r := t % rowTiles * tileSide
 			f, d := o.first+dot(&index, &restFrom, rest.rank), dot(&index, &restTo, rest.rank)
-			transpose(dst[d+r*rowTo:], rowTo, src, f+r, from, min(tileRows, rows-r), columns)
+			transpose(dst[d+r*rowTo:], rowTo, src, f+r, from, min(tileSide, rows-r), columns)
 		}
 	})
 	return true
 }
 
-// Transposing goes in tiles of tileRows rows by tileColumns columns of the
-// result: some cache lines of either side, so that few pages are looked up.
-const tileRows, tileColumns = 32, 32
+// Transposing goes in square tiles: of float32, a row of a tile is a cache
+// line, and so is a column.
+const tileSide = 16
 
-// transpose sets dst[r·pitch + c] to src[at + r + c·from] for up to tileRows rows. A
+// transpose sets dst[r·pitch + c] to src[at + r + c·from] for up to tileSide rows. A
 // tile is read into a buffer by whole cache lines of the source and written from
 // there by whole ones of the result: where strides are powers of two, lines of
 // either side fight for the same places in the cache and do not last.
 func transpose[W any](dst []W, pitch int, src []W, at, from, rows, columns int) {
-	var buf [tileColumns][tileRows]W
-	for c0 := 0; c0 < columns; c0 += tileColumns {
-		n := min(tileColumns, columns-c0)
-		for c := range n {
-			f := at + (c0+c)*from
-			if rows == tileRows {
-				buf[c] = [tileRows]W(src[f : f+tileRows])
-			} else {
-				copy(buf[c][:rows], src[f:f+rows])
+	var buf [tileSide * tileSide]W
+	c0 := 0
+	if rows == tileSide {
+		for ; c0+tileSide <= columns; c0 += tileSide {
+			for c := range tileSide {
+				f := at + (c0+c)*from
+				*(*[tileSide]W)(buf[c*tileSide:]) = *(*[tileSide]W)(src[f : f+tileSide])
+			}
+			for r := range tileSide {
+				to := (*[tileSide]W)(dst[r*pitch+c0:])
+				to[0], to[1], to[2], to[3] = buf[r], buf[tileSide+r], buf[2*tileSide+r], buf[3*tileSide+r]
+				to[4], to[5], to[6], to[7] = buf[4*tileSide+r], buf[5*tileSide+r], buf[6*tileSide+r], buf[7*tileSide+r]
+				to[8], to[9], to[10], to[11] = buf[8*tileSide+r], buf[9*tileSide+r], buf[10*tileSide+r], buf[11*tileSide+r]
+				to[12], to[13], to[14], to[15] = buf[12*tileSide+r], buf[13*tileSide+r], buf[14*tileSide+r], buf[15*tileSide+r]
 			}
 		}
+	}
+	for ; c0 < columns; c0 += tileSide { // at the edges
+		n := min(tileSide, columns-c0)
+		for c := range n {
+			copy(buf[c*tileSide:][:rows], src[at+(c0+c)*from:])
+		}
 		for r := range rows {
-			line := dst[r*pitch+c0:]
-			if n == tileColumns {
-				full := (*[tileColumns]W)(line)
-				for c := range full {
-					full[c] = buf[c][r]
-				}
-				continue
-			}
-			for c := range n {
-				line[c] = buf[c][r]
+			to := dst[r*pitch+c0:][:n]
+			for c := range to {
+				to[c] = buf[c*tileSide+r]
 			}
 		}
 	}

@@ -186,8 +186,8 @@ func (l *lineView[S]) gather(dst []S, s *lineSpace, at, w int) {
 		}
 		step := l.neighbour(s)
 		if step == 1 {
-			for j := 0; j < w; j += tileRows {
-				transpose(dst[j*s.pitch+i:], s.pitch, l.data, from+j, stride, min(tileRows, w-j), n)
+			for j := 0; j < w; j += tileSide {
+				transpose(dst[j*s.pitch+i:], s.pitch, l.data, from+j, stride, min(tileSide, w-j), n)
 			}
 			return
 		}
@@ -209,8 +209,8 @@ func (l *lineView[S]) scatter(src []S, s *lineSpace, at, w int) {
 		}
 		step := l.neighbour(s)
 		if step == 1 && stride > 0 {
-			for k := 0; k < n; k += tileRows {
-				transpose(l.data[to+k*stride:], stride, src, i+k, s.pitch, min(tileRows, n-k), w)
+			for k := 0; k < n; k += tileSide {
+				transpose(l.data[to+k*stride:], stride, src, i+k, s.pitch, min(tileSide, n-k), w)
 			}
 			return
 		}

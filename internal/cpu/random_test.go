@@ -14,6 +14,13 @@ func TestRandomFunctionsAreThoseOfPackageRandom(t *testing.T) {
 		if got, want := [4]uint32{w0, w1, w2, w3}, random.Philox(key, n); got != want {
 			t.Fatalf("block %d under %#x is %v, want %v", n, key, got, want)
 		}
+		words := make([]uint32, i%20)
+		fillPhilox(words, key, int(i)*4)
+		for j, w := range words {
+			if want := random.Word32(key, i*4+uint64(j)); w != want {
+				t.Fatalf("word %d from %d on is %#x, want %#x", j, i*4, w, want)
+			}
+		}
 	}
 	// Every seventh of the numbers that exist, and both ends and the middle.
 	var ns []uint32
