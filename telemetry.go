@@ -1,0 +1,70 @@
+package locus
+
+import (
+	"fmt"
+
+	"github.com/locusml/locus/internal/cuda"
+	"github.com/locusml/locus/internal/op"
+	"github.com/locusml/locus/internal/virtual"
+)
+
+// Library is a file that does a part of a device's work.
+type Library struct {
+	Name   string `json:"name"` // "cuBLAS"
+	Path   string `json:"path"`
+	Serves string `json:"serves"` // what it is used for
+}
+
+// DeviceDetails is what is known of a device beyond its [DeviceInfo]. What a
+// device does not have is empty.
+type DeviceDetails struct {
+	Virtual           bool   // a GPU that lives in host memory
+	ComputeCapability string // "9.0"
+	Driver            string // the version of CUDA that the driver supports
+	PCI               string // where the card is plugged in
+	Multiprocessors   int
+	Libraries         []Library
+}
+
+// Details describes d further. A device that does not exist is an [ErrDevice].
+func (d Device) Details() DeviceDetails {
+	switch b := d.open("Details").backend.(type) {
+	case *virtual.Device:
+		return DeviceDetails{Virtual: true}
+	case *cuda.Device:
+		from := b.Details()
+		details := DeviceDetails{ComputeCapability: from.ComputeCapability, Driver: from.Driver, PCI: from.PCI, Multiprocessors: from.Multiprocessors}
+		for _, l := range from.Libraries {
+			details.Libraries = append(details.Libraries, Library{l.Name, l.Path, l.Serves})
+		}
+		return details
+	}
+	return DeviceDetails{}
+}
+
+// Telemetry is what a card reports of itself at a moment. A figure that it does
+// not measure is -1.
+type Telemetry struct {
+	Utilisation int     // percent of the time with a kernel running
+	Temperature int     // °C
+	Power       float64 // watts
+	MemoryUsed  int64   // bytes in use on the card, by all processes
+}
+
+// Telemetry asks the card. The error is an [ErrUnsupported] on devices that have
+// no sensors (the CPU and virtual GPUs), and says what is missing where NVML
+// cannot be used.
+func (d Device) Telemetry() (t Telemetry, err error) {
+	err = Try(func() {
+		b, ok := d.open("Telemetry").backend.(*cuda.Device)
+		if !ok {
+			fail("Telemetry", op.Problemf(ErrUnsupported, "%s has no sensors", d))
+		}
+		got, err := b.Telemetry()
+		if err != nil {
+			fail("Telemetry", fmt.Errorf("%s: %w: %w", d, ErrUnsupported, err))
+		}
+		t = Telemetry{got.Utilisation, got.Temperature, got.Power, got.MemoryUsed}
+	})
+	return t, err
+}
