@@ -37,7 +37,7 @@ func TestPadWith(t *testing.T) {
 		"more than a turn":             {ErrShape, func() { x.PadWith(PadCircular, 0, 4) }},
 		"nothing to repeat":            {ErrShape, func() { Zeros(0).PadWith(PadReplicate, 1, 0) }},
 		"a negative amount":            {ErrShape, func() { x.PadWith(PadReplicate, -1, 0) }},
-		"one amount":                   {ErrArgument, func() { x.PadWith(PadReflect, 1) }},
+		"one amount":                   {ErrArgument, func() { x.PadWith(PadReflect, []int{1}...) }},
 		"too many axes":                {ErrArgument, func() { x.PadWith(PadReflect, 0, 0, 1, 1) }},
 		"no such mode":                 {ErrArgument, func() { x.PadWith(9, 1, 1) }},
 		"roll, no such axis":           {ErrAxis, func() { x.Roll(1, 1) }},

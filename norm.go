@@ -170,10 +170,18 @@ func (t *Tensor) normKeep(name string, p float64, axes ...int) *Tensor {
 	case !(p > 0):
 		failf(name, ErrArgument, []*Tensor{t}, "p is %v; want p > 0 or an infinity", p)
 	}
-	// |x|ᵖ has no slope at 0 for p < 1; there, as in PyTorch, none flows.
-	w := t.wide()
-	zero := w.Eq(0)
-	return zero.Where(0, zero.Where(1, w.Abs()).Pow(p)).SumKeep(axes...).root(p).Cast(t.dtype)
+	return t.powers(p).SumKeep(axes...).root(p).Cast(t.dtype)
+}
+
+// powers gives |x|ᵖ. Where x is 0, a power below 1 has no slope; as in PyTorch
+// none flows.
+func (t *Tensor) powers(p float64) *Tensor {
+	x := t.wide()
+	if x.node == nil || p > 1 {
+		return x.Abs().Pow(p)
+	}
+	zero := x.Eq(0)
+	return zero.Where(0, zero.Where(1, x.Abs()).Pow(p))
 }
 
 // LocalResponseNorm gives x/(k + alpha·mean of x²)^beta, with the mean over size

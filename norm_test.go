@@ -99,7 +99,11 @@ func TestNormalize(t *testing.T) {
 		if g := Grad([]*Tensor{Normalize(leaf, p, 1, 0.1).Sum()}, []*Tensor{leaf})[0]; !ToSlice[bool](g.IsFinite().All().Flatten())[0] {
 			t.Errorf("p = %v: the gradient at zeros is %v", p, g)
 		}
+		if g := Grad([]*Tensor{leaf.NormP(p, 1).Sum()}, []*Tensor{leaf})[0]; !ToSlice[bool](g.IsFinite().All().Flatten())[0] {
+			t.Errorf("p = %v: the gradient of the norm at zeros is %v", p, g)
+		}
 	}
+	near(t, As(Float16).From([]float64{300, 400}).Norm(), []float64{500}, 1e-3)
 	in := randomly([]int{3, 4}, []int{3, 4})
 	for _, p := range []float64{0.5, 1, 2, 2.5, 3} {
 		gradCheck(t, func(in ...*Tensor) *Tensor { return Normalize(in[0], p, 1, 1e-12) }, in[0])

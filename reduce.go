@@ -136,7 +136,9 @@ func (t *Tensor) Std(axes ...int) *Tensor { return t.Var(axes...).root(2) }
 
 // Norm gives the Euclidean (Frobenius) norm. Its gradient at zero, where it has
 // none, is 0.
-func (t *Tensor) Norm(axes ...int) *Tensor { return t.Square().Sum(axes...).root(2) }
+func (t *Tensor) Norm(axes ...int) *Tensor {
+	return t.wide().Square().Sum(axes...).root(2).Cast(t.dtype)
+}
 
 // root gives t^(1/p) of numbers that are not negative, without a gradient at 0.
 func (t *Tensor) root(p float64) *Tensor {
@@ -171,7 +173,7 @@ func (t *Tensor) NormP(p float64, axes ...int) *Tensor {
 	case !(p > 0):
 		failf("NormP", ErrArgument, []*Tensor{t}, "p is %v; want p ≥ 0 or an infinity", p)
 	}
-	return t.Abs().Pow(p).Sum(axes...).root(p)
+	return t.powers(p).Sum(axes...).root(p).Cast(t.dtype)
 }
 
 func (t *Tensor) argument(id op.ID, axis int) *Tensor {
