@@ -1,0 +1,137 @@
+"""Locus and PyTorch on this machine's CPU, side by side in one run.
+
+    python bench/cpu.py [--threads 1,2] [--cases matmul_1024,...] [--rounds 3]
+
+Each case runs alternately in both, several rounds; the smallest median of each
+counts. A ratio above 1 means that Locus is faster.
+"""
+import argparse, json, os, platform, statistics, subprocess, sys, tempfile, time
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+N = 16 << 20
+
+
+def unary(f):
+    def make():
+        x = torch.rand(N)
+        return lambda: f(x)
+    return make
+
+
+def matmul(n, times):
+    def make():
+        a, b = torch.randn(n, n), torch.randn(n, n)
+        return lambda: [a @ b for _ in range(times)]
+    return make
+
+
+def conv(batch, cin, size, cout, kernel, pad, stride):
+    def make():
+        x, w = torch.randn(batch, cin, size, size), torch.randn(cout, cin, kernel, kernel)
+        return lambda: F.conv2d(x, w, padding=pad, stride=stride)
+    return make
+
+
+def lenet():
+    return nn.Sequential(nn.Conv2d(1, 6, 5, padding=2), nn.Sigmoid(), nn.AvgPool2d(2), nn.Conv2d(6, 16, 5), nn.Sigmoid(), nn.AvgPool2d(2),
+                         nn.Flatten(), nn.Linear(400, 120), nn.Sigmoid(), nn.Linear(120, 84), nn.Sigmoid(), nn.Linear(84, 10))
+
+
+def step(batch, shape, build):
+    def make():
+        net = build()
+        opt = torch.optim.SGD(net.parameters(), lr=0.01)
+        x, y = torch.rand(batch, *shape), torch.randint(0, 10, (batch,))
+
+        def run():
+            opt.zero_grad()
+            F.cross_entropy(net(x), y).backward()
+            opt.step()
+        return run
+    return make
+
+
+def add_small():
+    x, y = torch.rand(2, 3), torch.rand(2, 3)
+
+    def run():
+        for _ in range(1000):
+            x + y
+    return run
+
+
+def add_large():
+    x, y = torch.rand(N), torch.rand(N)
+    return lambda: x + y
+
+
+def matvec():
+    a, x = torch.rand(4096, 4096), torch.rand(4096)
+    return lambda: a @ x
+
+
+sq = lambda x: x.view(4096, 4096)
+CASES = {
+    "add_2x3": add_small, "add_16m": add_large, "mul_add_16m": unary(lambda x: x * 2 + 1), "exp_16m": unary(torch.exp),
+    "tanh_16m": unary(torch.tanh), "sigmoid_16m": unary(torch.sigmoid), "gelu_16m": unary(F.gelu), "log_16m": unary(torch.log),
+    "relu_16m": unary(torch.relu), "sum_16m": unary(torch.sum), "max_16m": unary(torch.max),
+    "row_sum_16m": unary(lambda x: sq(x).sum(1)), "col_sum_16m": unary(lambda x: sq(x).sum(0)),
+    "softmax_16m": unary(lambda x: F.softmax(sq(x), 1)), "layernorm_16m": unary(lambda x: F.layer_norm(sq(x), (4096,))),
+    "transpose_16m": unary(lambda x: sq(x).t().contiguous()),
+    "matmul_100": matmul(100, 100), "matmul_1024": matmul(1024, 1), "matmul_2048": matmul(2048, 1), "matvec_4096": matvec,
+    "conv_lenet1": conv(128, 1, 28, 6, 5, 2, 1), "conv_lenet2": conv(128, 6, 14, 16, 5, 0, 1),
+    "conv_resnet_a": conv(16, 64, 24, 64, 3, 1, 1), "conv_resnet_b": conv(16, 128, 12, 128, 3, 1, 1),
+    "conv_resnet_c": conv(16, 3, 96, 64, 7, 3, 2), "conv_1x1": conv(16, 64, 24, 128, 1, 0, 2),
+    "mlp_step": step(256, (784,), lambda: nn.Sequential(nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 10))),
+    "lenet_step": step(128, (1, 28, 28), lenet),
+}
+
+
+def time_torch(name, threads, seconds):
+    torch.set_num_threads(threads)
+    f = CASES[name]()
+    times, start = [], time.perf_counter()
+    with torch.set_grad_enabled(name.endswith("_step")):
+        while time.perf_counter() - start < seconds or len(times) < 7:
+            t = time.perf_counter()
+            f()
+            times.append(time.perf_counter() - t)
+    return statistics.median(times[len(times) // 5:])
+
+
+def time_locus(binary, name, threads, seconds):
+    out = subprocess.run([binary, "-case", name, "-threads", str(threads), "-seconds", str(seconds)], check=True, capture_output=True, text=True)
+    return json.loads(out.stdout)["seconds"]
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("--threads", default="1,2")
+    p.add_argument("--cases", default=",".join(CASES))
+    p.add_argument("--rounds", type=int, default=3)
+    p.add_argument("--seconds", type=float, default=0.7)
+    p.add_argument("--binary", help="a binary built from bench/cpu; built here if not given")
+    a = p.parse_args()
+    binary = a.binary
+    if not binary:
+        binary = os.path.join(tempfile.mkdtemp(), "cpu")
+        subprocess.run(["go", "build", "-o", binary, "./bench/cpu"], check=True, cwd=os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+    model = next((l.split(":")[1].strip() for l in open("/proc/cpuinfo") if l.startswith("model name")), platform.processor())
+    print(f"{time.strftime('%Y-%m-%d')}, {model}, {os.cpu_count()} cores, PyTorch {torch.__version__}, load {os.getloadavg()[0]:.1f}\n")
+    print("| case | threads | Locus | PyTorch | PyTorch's time / Locus' time |")
+    print("|---|---|---|---|---|")
+    for name in a.cases.split(","):
+        for threads in map(int, a.threads.split(",")):
+            ours, theirs = [], []
+            for _ in range(a.rounds):
+                ours.append(time_locus(binary, name, threads, a.seconds))
+                theirs.append(time_torch(name, threads, a.seconds))
+            x, y = min(ours), min(theirs)
+            print(f"| {name} | {threads} | {x*1e3:.3f} ms | {y*1e3:.3f} ms | {y/x:.2f} |", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

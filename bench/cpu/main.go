@@ -1,0 +1,152 @@
+// Command cpu times Locus on the CPU, case by case, for bench/cpu.py, which runs
+// the same cases in PyTorch beside it:
+//
+//	go run ./bench/cpu -case matmul_1024 -threads 2
+//
+// It prints one JSON line: the median seconds of one repetition.
+package main
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/locusml/locus"
+	"github.com/locusml/locus/internal/cpu/pool"
+	"github.com/locusml/locus/nn"
+	"github.com/locusml/locus/optim"
+)
+
+// A case prepares its data and gives what is timed.
+var cases = map[string]func() func(){
+	"add_2x3": func() func() {
+		x, y := locus.Rand(2, 3), locus.Rand(2, 3)
+		return func() {
+			for range 1000 {
+				x.Add(y)
+			}
+		}
+	},
+	"add_16m":     binary16m((*locus.Tensor).Add),
+	"mul_add_16m": unary16m(func(x *locus.Tensor) *locus.Tensor { return x.Mul(2).Add(1) }),
+	"exp_16m":     unary16m((*locus.Tensor).Exp),
+	"tanh_16m":    unary16m((*locus.Tensor).Tanh),
+	"sigmoid_16m": unary16m((*locus.Tensor).Sigmoid),
+	"gelu_16m":    unary16m((*locus.Tensor).Gelu),
+	"log_16m":     unary16m((*locus.Tensor).Log),
+	"relu_16m":    unary16m((*locus.Tensor).Relu),
+	"sum_16m":     unary16m(func(x *locus.Tensor) *locus.Tensor { return x.Sum() }),
+	"max_16m":     unary16m(func(x *locus.Tensor) *locus.Tensor { return x.Max() }),
+	"row_sum_16m": unary16m(func(x *locus.Tensor) *locus.Tensor { return x.Reshape(4096, 4096).Sum(1) }),
+	"col_sum_16m": unary16m(func(x *locus.Tensor) *locus.Tensor { return x.Reshape(4096, 4096).Sum(0) }),
+	"softmax_16m": unary16m(func(x *locus.Tensor) *locus.Tensor { return x.Reshape(4096, 4096).Softmax(1) }),
+	"layernorm_16m": unary16m(func(x *locus.Tensor) *locus.Tensor {
+		return locus.LayerNorm(x.Reshape(4096, 4096), []int{4096}, nil, nil, 1e-5)
+	}),
+	"transpose_16m": unary16m(func(x *locus.Tensor) *locus.Tensor { return x.Reshape(4096, 4096).T().Copy() }),
+	"matmul_100":    matmul(100, 100),
+	"matmul_1024":   matmul(1024, 1),
+	"matmul_2048":   matmul(2048, 1),
+	"matvec_4096": func() func() {
+		a, x := locus.Rand(4096, 4096), locus.Rand(4096)
+		return func() { a.MatMul(x).Free() }
+	},
+	"conv_lenet1":   conv(128, 1, 28, 6, 5, 2, 1),
+	"conv_lenet2":   conv(128, 6, 14, 16, 5, 0, 1),
+	"conv_resnet_a": conv(16, 64, 24, 64, 3, 1, 1),
+	"conv_resnet_b": conv(16, 128, 12, 128, 3, 1, 1),
+	"conv_resnet_c": conv(16, 3, 96, 64, 7, 3, 2),
+	"conv_1x1":      conv(16, 64, 24, 128, 1, 0, 2),
+	"mlp_step":      step(256, []int{784}, func() nn.Module { return nn.Sequential(nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 10)) }),
+	"lenet_step":    step(128, []int{1, 28, 28}, leNet),
+}
+
+func binary16m(f func(x *locus.Tensor, y any) *locus.Tensor) func() func() {
+	return func() func() {
+		x, y := locus.Rand(16<<20), locus.Rand(16<<20)
+		return func() { f(x, y).Free() }
+	}
+}
+
+func unary16m(f func(x *locus.Tensor) *locus.Tensor) func() func() {
+	return func() func() {
+		x := locus.Rand(16 << 20)
+		return func() { locus.Scoped(func(s *locus.Scope) { f(s.Use(x)) }) }
+	}
+}
+
+func matmul(n, times int) func() func() {
+	return func() func() {
+		a, b := locus.Randn(n, n), locus.Randn(n, n)
+		return func() {
+			for range times {
+				a.MatMul(b).Free()
+			}
+		}
+	}
+}
+
+func conv(batch, in, size, out, kernel, pad, stride int) func() func() {
+	return func() func() {
+		x, w := locus.Randn(batch, in, size, size), locus.Randn(out, in, kernel, kernel)
+		o := locus.ConvOptions{Padding: locus.Pair(pad), Stride: locus.Pair(stride)}
+		return func() { locus.Conv2D(x, w, nil, o).Free() }
+	}
+}
+
+func leNet() nn.Module {
+	pool := nn.AvgPool2D(2, locus.PoolOptions{})
+	return nn.Sequential(
+		nn.Conv2D(1, 6, 5, locus.ConvOptions{Padding: 2}), nn.Sigmoid(), pool,
+		nn.Conv2D(6, 16, 5, locus.ConvOptions{}), nn.Sigmoid(), pool,
+		nn.Flatten(), nn.Linear(400, 120), nn.Sigmoid(), nn.Linear(120, 84), nn.Sigmoid(), nn.Linear(84, 10))
+}
+
+// step is one eager training step: forward, cross-entropy, backward, SGD.
+func step(batch int, shape []int, build func() nn.Module) func() func() {
+	return func() func() {
+		net := build()
+		o := optim.SGD(nn.Parameters(net), 0.01, optim.SGDOptions{})
+		x, y := locus.Rand(append([]int{batch}, shape...)...), locus.Randint(0, 10, batch)
+		return func() {
+			locus.Scoped(func(s *locus.Scope) {
+				loss := locus.CrossEntropy(net.Forward(s.Use(x)), y, locus.CrossEntropyOptions{})
+				o.StepWith(locus.Grad([]*locus.Tensor{loss}, nn.Values(o.Params())))
+			})
+		}
+	}
+}
+
+func main() {
+	name := flag.String("case", "", "which case; without it, all are listed")
+	threads := flag.Int("threads", 0, "number of threads; 0 means all")
+	seconds := flag.Float64("seconds", 1, "how long to repeat")
+	flag.Parse()
+	make, ok := cases[*name]
+	if !ok {
+		var names []string
+		for n := range cases {
+			names = append(names, n)
+		}
+		slices.Sort(names)
+		fmt.Fprintln(os.Stderr, "cases:", strings.Join(names, " "))
+		os.Exit(2)
+	}
+	if *threads > 0 {
+		pool.SetThreads(*threads)
+	}
+	f := make()
+	var times []float64
+	for start := time.Now(); time.Since(start).Seconds() < *seconds || len(times) < 7; {
+		t := time.Now()
+		f()
+		times = append(times, time.Since(t).Seconds())
+	}
+	times = times[len(times)/5:] // warm-up
+	slices.Sort(times)
+	json.NewEncoder(os.Stdout).Encode(map[string]any{"case": *name, "seconds": times[len(times)/2], "repetitions": len(times)})
+}
