@@ -3,8 +3,10 @@
 package cuda
 
 import (
+	"bytes"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/locusml/locus/dtype"
 	"github.com/locusml/locus/internal/backend"
@@ -46,22 +48,31 @@ func (x *bench) random(t dtype.DType, shape ...int) backend.View {
 	return v
 }
 
-// time runs a call b.N times and reports its rate: amount per call in units of 1e9 or 1e12.
+// time runs a call in batches of about 20 ms and reports its rate: amount per
+// call in units of 1e9, or 1e12 for TFLOP/s.
 func (x *bench) time(c *backend.Call, amount float64, unit string) {
-	for range 3 {
-		x.ok(x.d.Run(c))
-	}
-	x.ok(x.d.Synchronize())
-	start := x.d.Record()
-	for x.b.Loop() {
-		if err := x.d.Run(c); err != nil {
-			x.b.Fatal(err)
+	batch := func(n int) time.Duration {
+		start := x.d.Record()
+		for range n {
+			if err := x.d.Run(c); err != nil {
+				x.b.Fatal(err)
+			}
 		}
+		end := x.d.Record()
+		x.ok(x.d.Synchronize())
+		return end.Since(start)
 	}
-	end := x.d.Record()
-	x.ok(x.d.Synchronize())
-	each := end.Since(start).Seconds() / float64(x.b.N)
-	x.b.ReportMetric(each*1e6, "gpu-µs/op")
+	batch(3)
+	reps := int(20*time.Millisecond/max(batch(1), time.Microsecond)) + 1
+	var gpu time.Duration
+	batches := 0
+	for x.b.Loop() {
+		gpu += batch(reps)
+		batches++
+	}
+	each := gpu.Seconds() / float64(batches*reps)
+	x.b.ReportMetric(0, "ns/op") // of a batch: no use
+	x.b.ReportMetric(each*1e6, "µs/call")
 	if unit != "" {
 		scale := 1e9
 		if unit == "TFLOP/s" {
@@ -176,7 +187,7 @@ func BenchmarkMatMul(b *testing.B) {
 					}
 					if own {
 						x.d = newDevice(x.d.card, 0, x.d.name)
-						x.d.blas = &blas{unavailable: true}
+						x.d.blas = &blas{unavailable: true} // as if there were none
 						x.pool = memory.NewPool(x.d)
 					}
 					x.time(&backend.Call{Op: op.MatMul, In: []backend.View{x.random(d, n, n), x.random(d, n, n)}, Out: x.empty(d, n, n)},
@@ -200,10 +211,19 @@ func BenchmarkConv(b *testing.B) {
 		y := []int{c.x[0], c.w[0], oh, ow}
 		flops := 2 * float64(op.Elements(y)) * float64(c.w[1]*c.w[2]*c.w[3])
 		a := op.Conv{Stride: [2]int{c.stride, c.stride}, Pad: [2]int{c.pad, c.pad}, Dilation: [2]int{1, 1}, Groups: 1}
-		for _, t := range []dtype.DType{dtype.Float32, dtype.BFloat16} {
+		for _, own := range []bool{false, true} {
+			t, name := dtype.Float32, "library"
+			if own {
+				name = "own"
+			}
 			for _, id := range []op.ID{op.Conv2D, op.ConvGradInput, op.ConvGradWeight} {
-				b.Run(fmt.Sprintf("%s/%s/%v", id, t, c.x), func(b *testing.B) {
+				b.Run(fmt.Sprintf("%s/%s/%v", name, id, c.x), func(b *testing.B) {
 					x := newBench(b)
+					if own {
+						x.d = newDevice(x.d.card, 0, x.d.name)
+						x.d.dnn = &dnn{unavailable: true} // as if there were none
+						x.pool = memory.NewPool(x.d)
+					}
 					if !x.d.Supports(id, t) {
 						b.Skip("no kernel")
 					}
@@ -230,7 +250,7 @@ func BenchmarkCopies(b *testing.B) {
 	for _, n := range []int{4, 4 << 10, 1 << 20, 256 << 20} {
 		b.Run(fmt.Sprintf("in/%d", n), func(b *testing.B) {
 			x := newBench(b)
-			v, host := x.empty(dtype.Uint8, n), make([]byte, n)
+			v, host := x.empty(dtype.Uint8, n), bytes.Repeat([]byte{1}, n)
 			b.SetBytes(int64(n))
 			for b.Loop() {
 				x.ok(x.d.CopyIn(v.Block, host, nil))
@@ -239,7 +259,7 @@ func BenchmarkCopies(b *testing.B) {
 		})
 		b.Run(fmt.Sprintf("out/%d", n), func(b *testing.B) {
 			x := newBench(b)
-			v, host := x.empty(dtype.Uint8, n), make([]byte, n)
+			v, host := x.empty(dtype.Uint8, n), bytes.Repeat([]byte{1}, n)
 			b.SetBytes(int64(n))
 			for b.Loop() {
 				x.ok(x.d.CopyOut(host, v.Block, 0))

@@ -40,6 +40,14 @@ type convParams struct {
 }
 
 func (d *Device) runConv(c *backend.Call) error {
+	if n := d.cudnn(); n != nil && c.In[0].Elements() > 0 && c.In[1].Elements() > 0 && n.run(d, c) {
+		return nil
+	}
+	return d.ownConv(c)
+}
+
+// ownConv queues a convolution by this package's kernels.
+func (d *Device) ownConv(c *backend.Call) error {
 	a, t := c.Attrs.(op.Conv), c.Out.DType
 	var x, w, y []int // the forward op's shapes
 	p := convParams{out: c.Out.Block.Addr, splits: 1}

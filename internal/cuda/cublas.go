@@ -97,6 +97,9 @@ func (d *Device) newBLAS() *blas {
 	b.handle = d.word
 	d.c.fn, d.c.a[0], d.c.a[1] = lib.setStream, b.handle, d.stream
 	b.unavailable = int32(d.c.do()) != 0
+	if !b.unavailable {
+		nowInUse(libBLAS.name)
+	}
 	return b
 }
 

@@ -2,4 +2,269 @@
 
 package cuda
 
-type dnn struct{}
+import (
+	"sync"
+	"unsafe"
+
+	"github.com/locusml/locus/dtype"
+	"github.com/locusml/locus/internal/backend"
+	"github.com/locusml/locus/internal/op"
+)
+
+// dnnLibrary is cuDNN, by the functions that versions 8 and 9 share.
+type dnnLibrary struct {
+	path                                       string
+	create, setStream                          uintptr
+	newTensor, setTensor, newFilter, setFilter uintptr
+	newConv, setConv, setGroups, setMath       uintptr
+	forward, backwardData, backwardFilter      uintptr
+	chooseForward, chooseData, chooseFilter    uintptr
+}
+
+var dnnOnce struct {
+	sync.Once
+	lib *dnnLibrary
+	err error
+}
+
+// loadDNN finds cuDNN.
+func loadDNN(drv *driver) (*dnnLibrary, error) {
+	o := &dnnOnce
+	o.Do(func() {
+		h, path, err := libDNN.open(drv.version / 1000)
+		if err != nil {
+			o.err = err
+			return
+		}
+		l := &dnnLibrary{path: path}
+		if o.err = symbols(h, path, map[string]*uintptr{
+			"cudnnCreate": &l.create, "cudnnSetStream": &l.setStream,
+			"cudnnCreateTensorDescriptor": &l.newTensor, "cudnnSetTensor4dDescriptorEx": &l.setTensor,
+			"cudnnCreateFilterDescriptor": &l.newFilter, "cudnnSetFilter4dDescriptor": &l.setFilter,
+			"cudnnCreateConvolutionDescriptor": &l.newConv, "cudnnSetConvolution2dDescriptor": &l.setConv,
+			"cudnnSetConvolutionGroupCount": &l.setGroups, "cudnnSetConvolutionMathType": &l.setMath,
+			"cudnnConvolutionForward": &l.forward, "cudnnConvolutionBackwardData": &l.backwardData, "cudnnConvolutionBackwardFilter": &l.backwardFilter,
+			"cudnnGetConvolutionForwardAlgorithm_v7":        &l.chooseForward,
+			"cudnnGetConvolutionBackwardDataAlgorithm_v7":   &l.chooseData,
+			"cudnnGetConvolutionBackwardFilterAlgorithm_v7": &l.chooseFilter,
+		}, nil); o.err == nil {
+			o.lib = l
+		}
+	})
+	return o.lib, o.err
+}
+
+// dnn is a device's handle of cuDNN and the plans it has made.
+type dnn struct {
+	lib         *dnnLibrary
+	handle      uintptr
+	unavailable bool
+	plans       map[convKey]*convPlan
+
+	// What calls point to.
+	one32, zero32 float32
+	one64, zero64 float64
+	count         int32
+	perf          [8]algorithmPerf
+}
+
+// algorithmPerf is cudnnConvolutionFwdAlgoPerf_t and its likes.
+type algorithmPerf struct {
+	algorithm, status int32
+	time              float32
+	_                 int32
+	memory            uint64
+	deterministic     int32
+	math              int32
+	_                 [4]int32
+}
+
+// convKey is what a plan depends on.
+type convKey struct {
+	id     op.ID
+	attrs  op.Conv
+	dtype  dtype.DType
+	tf32   bool
+	a, b   [4]int // shapes of the operands
+	as, bs [4]int // their strides
+}
+
+// convPlan is a convolution that cuDNN has agreed to; algorithm is -1 if it has not.
+type convPlan struct {
+	x, y, w, conv uintptr // descriptors
+	algorithm     int32
+	memory        uint64
+}
+
+// cuDNN's numbers for element types and for how it computes.
+var dnnTypes = map[dtype.DType]uintptr{dtype.Float32: 0, dtype.Float64: 1, dtype.Float16: 2, dtype.BFloat16: 9}
+
+const (
+	crossCorrelation = 1
+	mathDefault      = 0 // tensor cores for half types, TF32 for float32
+	mathFMA          = 3 // float32 is float32
+	dnnMemory        = 1 << 30
+)
+
+func (d *Device) cudnn() *dnn {
+	if d.dnn == nil {
+		d.dnn = d.newDNN()
+	}
+	if d.dnn.unavailable {
+		return nil
+	}
+	return d.dnn
+}
+
+func (d *Device) newDNN() *dnn {
+	n := &dnn{one32: 1, one64: 1, plans: map[convKey]*convPlan{}}
+	lib, err := loadDNN(d.card.drv)
+	if err != nil {
+		n.unavailable = true
+		return n
+	}
+	n.lib = lib
+	if !n.made(d, lib.create, &n.handle) || !n.try(d, lib.setStream, n.handle, d.stream) {
+		n.unavailable = true
+		return n
+	}
+	nowInUse(libDNN.name)
+	return n
+}
+
+// try calls a function and reports whether it succeeded.
+func (n *dnn) try(d *Device, fn uintptr, args ...uintptr) bool {
+	d.c.fn = fn
+	copy(d.c.a[:], args)
+	return int32(d.c.doWide()) == 0
+}
+
+// made calls a function that makes an object.
+func (n *dnn) made(d *Device, fn uintptr, object *uintptr) bool {
+	ok := n.try(d, fn, uintptr(unsafe.Pointer(&d.word)))
+	*object = d.word
+	return ok
+}
+
+func (n *dnn) tensor(d *Device, t dtype.DType, shape, strides []int, desc *uintptr) bool {
+	if !n.made(d, n.lib.newTensor, desc) {
+		return false
+	}
+	a := []uintptr{*desc, dnnTypes[t]}
+	for _, v := range [][]int{shape, strides} {
+		for _, x := range v {
+			a = append(a, uintptr(x))
+		}
+	}
+	return n.try(d, n.lib.setTensor, a...)
+}
+
+// plan finds how cuDNN would do a call, or that it would not.
+func (n *dnn) plan(d *Device, c *backend.Call) *convPlan {
+	k := convKey{id: c.Op, attrs: c.Attrs.(op.Conv), dtype: c.Out.DType, tf32: tf32.Load()}
+	for i, v := range c.In {
+		shape, strides := &k.a, &k.as
+		if i == 1 {
+			shape, strides = &k.b, &k.bs
+		}
+		copy(shape[:], v.Shape)
+		copy(strides[:], v.Strides)
+	}
+	if p := n.plans[k]; p != nil {
+		return p
+	}
+	p := &convPlan{algorithm: -1}
+	n.plans[k] = p
+	n.prepare(d, c, p)
+	return p
+}
+
+func (n *dnn) prepare(d *Device, c *backend.Call, p *convPlan) {
+	a, t, l := c.Attrs.(op.Conv), c.Out.DType, n.lib
+	x, w, y := &c.In[0], &c.In[1], &c.Out // of the forward op
+	switch c.Op {
+	case op.ConvGradInput:
+		x, w, y = &c.Out, &c.In[1], &c.In[0]
+	case op.ConvGradWeight:
+		x, w, y = &c.In[1], &c.Out, &c.In[0]
+	}
+	for _, v := range []*backend.View{x, w, y} {
+		for i, s := range v.Strides {
+			if s <= 0 && v.Shape[i] > 1 {
+				return // it knows no broadcasts and no reversed axes
+			}
+		}
+	}
+	if !w.Contiguous() {
+		return
+	}
+	compute := dnnTypes[dtype.Float32]
+	math := uintptr(mathDefault)
+	switch {
+	case t == dtype.Float64:
+		compute = dnnTypes[t]
+	case t == dtype.Float32 && !tf32.Load():
+		math = mathFMA
+	}
+	ok := n.tensor(d, t, x.Shape, x.Strides, &p.x) && n.tensor(d, t, y.Shape, y.Strides, &p.y) &&
+		n.made(d, l.newFilter, &p.w) &&
+		n.try(d, l.setFilter, p.w, dnnTypes[t], 0, uintptr(w.Shape[0]), uintptr(w.Shape[1]), uintptr(w.Shape[2]), uintptr(w.Shape[3])) &&
+		n.made(d, l.newConv, &p.conv) &&
+		n.try(d, l.setConv, p.conv, uintptr(a.Pad[0]), uintptr(a.Pad[1]), uintptr(a.Stride[0]), uintptr(a.Stride[1]),
+			uintptr(a.Dilation[0]), uintptr(a.Dilation[1]), crossCorrelation, compute) &&
+		n.try(d, l.setGroups, p.conv, uintptr(a.Groups)) && n.try(d, l.setMath, p.conv, math)
+	if !ok {
+		return
+	}
+	count, perf := uintptr(unsafe.Pointer(&n.count)), uintptr(unsafe.Pointer(&n.perf))
+	room := uintptr(len(n.perf))
+	switch c.Op {
+	case op.Conv2D:
+		ok = n.try(d, l.chooseForward, n.handle, p.x, p.w, p.conv, p.y, room, count, perf)
+	case op.ConvGradInput:
+		ok = n.try(d, l.chooseData, n.handle, p.w, p.y, p.conv, p.x, room, count, perf)
+	case op.ConvGradWeight:
+		ok = n.try(d, l.chooseFilter, n.handle, p.x, p.y, p.conv, p.w, room, count, perf)
+	}
+	if !ok {
+		return
+	}
+	for _, a := range n.perf[:min(int(n.count), len(n.perf))] { // best first
+		if a.status == 0 && a.deterministic == 1 && a.memory <= dnnMemory {
+			p.algorithm, p.memory = a.algorithm, a.memory
+			return
+		}
+	}
+}
+
+// run queues a convolution and reports whether cuDNN took it.
+func (n *dnn) run(d *Device, c *backend.Call) bool {
+	p := n.plan(d, c)
+	if p.algorithm < 0 {
+		return false
+	}
+	work, err := d.workspace(int(p.memory))
+	if err != nil {
+		p.algorithm = -1 // our own kernels need none
+		return false
+	}
+	one, zero := uintptr(unsafe.Pointer(&n.one32)), uintptr(unsafe.Pointer(&n.zero32))
+	if c.Out.DType == dtype.Float64 {
+		one, zero = uintptr(unsafe.Pointer(&n.one64)), uintptr(unsafe.Pointer(&n.zero64))
+	}
+	a, b, out := addr(&c.In[0]), addr(&c.In[1]), c.Out.Block.Addr
+	algorithm, memory := uintptr(p.algorithm), uintptr(p.memory)
+	var ok bool
+	switch c.Op {
+	case op.Conv2D:
+		ok = n.try(d, n.lib.forward, n.handle, one, p.x, a, p.w, b, p.conv, algorithm, work, memory, zero, p.y, out)
+	case op.ConvGradInput:
+		ok = n.try(d, n.lib.backwardData, n.handle, one, p.w, b, p.y, a, p.conv, algorithm, work, memory, zero, p.x, out)
+	case op.ConvGradWeight:
+		ok = n.try(d, n.lib.backwardFilter, n.handle, one, p.x, b, p.y, a, p.conv, algorithm, work, memory, zero, p.w, out)
+	}
+	if !ok {
+		p.algorithm = -1
+	}
+	return ok
+}

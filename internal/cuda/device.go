@@ -112,13 +112,13 @@ func (d *Device) Split(caps ...int64) ([]*Device, error) {
 	return shares, nil
 }
 
-// Info describes the device.
+// Info describes the device, with the libraries that it has used so far.
 func (d *Device) Info() backend.Info {
 	backing := fmt.Sprintf("CUDA %s driver, compute capability %d.%d", cudaVersion(d.card.drv.version), d.card.major, d.card.minor)
-	for _, l := range libraries(d.card.drv) {
-		if l.Name != libNVML.name {
-			backing += ", " + l.Name
-		}
+	inUse.Lock()
+	defer inUse.Unlock()
+	for _, name := range inUse.names {
+		backing += ", " + name
 	}
 	return backend.Info{Kind: backend.GPU, Name: d.name, Backing: backing}
 }

@@ -71,7 +71,7 @@ func (d *Device) runSoftmax(c *backend.Call) error {
 	case wide && n <= 32*v*keep:
 		return runKernel(d, "softmax", stem+"_held_warp"+suffix, &p, ceil(lines, 4), 1, 1, 128, 0)
 	case wide && n <= 1024*v*keep:
-		return runKernel(d, "softmax", stem+"_held_block"+suffix, &p, lines, 1, 1, threadsFor(n, v*keep/2), 0)
+		return runKernel(d, "softmax", stem+"_held_block"+suffix, &p, lines, 1, 1, threadsFor(n, v*keep), 0)
 	case p.stepOut != 1 && lines >= 32:
 		return runKernel(d, "softmax", stem+"_thread"+suffix, &p, ceil(lines, 128), 1, 1, 128, 0)
 	case n <= 1024:
@@ -120,7 +120,7 @@ func (d *Device) runNormalize(c *backend.Call) error {
 	r := &p.red
 	line := r.nd == 1 && r.stride[0][0] == 1 && r.stride[1][0] == 1 && r.stride[2][0] == 1
 	if line && n%v == 0 && n <= 1024*v*keep && p.kept.together(v) && (p.x|p.g|p.out)%16 == 0 {
-		return runKernel(d, "normalize", stem+"_held"+suffix, &p, groups, 1, 1, threadsFor(n, v*keep/2), 0)
+		return runKernel(d, "normalize", stem+"_held"+suffix, &p, groups, 1, 1, threadsFor(n, v*keep), 0)
 	}
 	// Chunks of one group share its statistics.
 	chunks := max(1, min(ceil(d.card.sms*8, groups), n/2048, 1024))

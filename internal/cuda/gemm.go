@@ -17,43 +17,75 @@ type productParams struct {
 
 // ownGemm queues a product by this package's kernels.
 func (d *Device) ownGemm(t dtype.DType, g *product) error {
-	tile := 64
-	if t.IsFloat() && t != dtype.Float64 && ceil(g.m, 128)*ceil(g.n, 128)*g.batch >= d.card.sms {
-		tile = 128
-	}
-	blocks := ceil(g.m, tile) * ceil(g.n, tile)
 	p := productParams{a: g.a.addr, b: g.b.addr, c: g.c, m: int64(g.m), n: int64(g.n), k: int64(g.k),
 		lda: int64(g.a.ld), ldb: int64(g.b.ld), stepA: int64(g.a.step), stepB: int64(g.b.step), batch: int64(g.batch), chunk: int64(g.k), splits: 1}
-	e := tile * 8 / 256 // elements of a load: E of kernels/gemm.cuh
-	p.wideA, p.wideB = g.a.wide(e, t.Size(), g.batch), g.b.wide(e, t.Size(), g.batch)
+	file, kernel, name := "gemm", "", typeName(t)
+	tileM, tileN, shared := 0, 0, 0
+	switch {
+	case t.IsFloat() && g.k <= 512 && ceil(g.m, 32)*ceil(g.n, 32)*g.batch <= 4*d.card.sms:
+		kernel, tileM, tileN = "gemm_small_", 32, 32
+	case d.canMMA(t, g):
+		file, kernel, tileM, tileN, shared = "gemm_sm80", "gemm_mma_", 128, 256, mmaShared(t, g)
+		if t == dtype.Float32 {
+			name = "tf32"
+		}
+	case t.IsFloat() && t != dtype.Float64 && ceil(g.m, 128)*ceil(g.n, 128)*g.batch >= d.card.sms:
+		kernel, tileM, tileN = "gemm128_", 128, 128
+	default:
+		kernel, tileM, tileN = "gemm64_", 64, 64
+	}
+	e := tileM * 8 / 256 // elements of a load: E of kernels/gemm.cuh
+	p.wideA, p.wideB = g.a.aligned(e, t.Size(), g.batch), g.b.aligned(e, t.Size(), g.batch)
+	blocks := ceil(g.m, tileM) * ceil(g.n, tileN)
 	// Few results with long sums: blocks share the sums.
-	if splits := min(ceil(d.card.sms, blocks*g.batch), g.k/256); splits > 1 {
-		p.chunk = int64(ceil(ceil(g.k, splits), 8) * 8)
+	if splits := min(ceil(d.card.sms, blocks*g.batch), g.k/256); splits > 1 && kernel != "gemm_small_" {
+		p.chunk = int64(ceil(ceil(g.k, splits), 32) * 32)
 		p.splits = int32(ceil(g.k, int(p.chunk)))
 		var err error
 		if p.partial, err = d.workspace(int(p.splits) * g.batch * g.m * g.n * max(4, t.Size())); err != nil {
 			return err
 		}
 	}
-	name := []byte{'n', 'n'}
+	layout := []byte("nn_")
 	if g.a.trans {
-		name[0] = 't'
+		layout[0] = 't'
 	}
 	if g.b.trans {
-		name[1] = 't'
+		layout[1] = 't'
 	}
-	kernel := "gemm64_"
-	if tile == 128 {
-		kernel = "gemm128_"
-	}
-	if err := runKernel(d, "gemm", kernel+string(name)+"_"+typeName(t), &p, blocks, min(g.batch, 65535), int(p.splits), 256, 0); err != nil || p.splits == 1 {
+	if err := runKernel(d, file, kernel+string(layout)+name, &p, blocks, min(g.batch, 65535), int(p.splits), 256, shared); err != nil || p.splits == 1 {
 		return err
 	}
 	return d.sumSplits(t, p.partial, g.c, int(p.splits), g.batch*g.m*g.n)
 }
 
-// wide reports whether e elements can be loaded at once everywhere.
-func (x *matrix) wide(e, size, batch int) int32 {
+// canMMA reports whether the matrix units can do a product: they read 16 bytes
+// at a time.
+func (d *Device) canMMA(t dtype.DType, g *product) bool {
+	if d.card.major < 8 || t == dtype.Float64 || !t.IsFloat() || t == dtype.Float32 && !tf32.Load() {
+		return false
+	}
+	v := 16 / t.Size()
+	return g.a.aligned(v, t.Size(), g.batch) == 1 && g.b.aligned(v, t.Size(), g.batch) == 1 && mmaShared(t, g) <= d.card.sharedMax
+}
+
+// mmaShared is the shared memory of a block of kernels/gemm_sm80.cu.
+func mmaShared(t dtype.DType, g *product) int {
+	const stages = 4
+	size := 128*64 + 256*64
+	if t == dtype.Float32 { // padded rows
+		if g.a.trans {
+			size += 16 * 32
+		}
+		if !g.b.trans {
+			size += 16 * 32
+		}
+	}
+	return stages * size
+}
+
+// aligned reports (1 or 0, as kernels want it) whether e elements can be loaded at once everywhere.
+func (x *matrix) aligned(e, size, batch int) int32 {
 	if x.addr%uintptr(e*size) == 0 && x.ld%e == 0 && (batch == 1 || x.step%e == 0) {
 		return 1
 	}

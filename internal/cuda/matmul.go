@@ -143,9 +143,13 @@ func (d *Device) contiguous(v *backend.View, to uintptr) (backend.View, error) {
 	return out, d.copyView(v, to)
 }
 
+// smallWork is how many multiplications a product may have that our own kernel
+// for small ones does faster than the library.
+const smallWork = 1 << 21
+
 // gemm queues a product, by cuBLAS if it is there.
 func (d *Device) gemm(t dtype.DType, g *product) error {
-	if t.IsFloat() {
+	if t.IsFloat() && g.m*g.n*g.k*g.batch > smallWork {
 		if b := d.cublas(); b != nil {
 			return b.gemm(d, t, g)
 		}

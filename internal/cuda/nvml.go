@@ -4,6 +4,7 @@ package cuda
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/ebitengine/purego"
@@ -86,12 +87,29 @@ func (d *Device) Telemetry() (Telemetry, error) {
 	return t, nil
 }
 
-// libraries lists NVIDIA's libraries that are in use or, where nothing has
-// needed them yet, that would be.
+// inUse are the libraries that a device has started to use.
+var inUse struct {
+	sync.Mutex
+	names []string
+}
+
+func nowInUse(name string) {
+	inUse.Lock()
+	defer inUse.Unlock()
+	if !slices.Contains(inUse.names, name) {
+		inUse.names = append(inUse.names, name)
+	}
+}
+
+// libraries lists NVIDIA's libraries that are found, whether or not something
+// has used them yet.
 func libraries(drv *driver) []Library {
 	var l []Library
 	if b, err := loadBLAS(drv); err == nil {
 		l = append(l, Library{libBLAS.name, b.path, "matrix products"})
+	}
+	if n, err := loadDNN(drv); err == nil {
+		l = append(l, Library{libDNN.name, n.path, "convolutions"})
 	}
 	if n, err := loadNVML(); err == nil {
 		l = append(l, Library{libNVML.name, n.path, "utilisation, temperature and power"})

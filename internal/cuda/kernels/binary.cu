@@ -75,8 +75,8 @@ template <class A> DEV A gelu_tanh_grad(A g, A x) {
 }
 
 template <class A> DEV A silu_grad(A g, A x) {
-  A e = m_exp(-m_fabs(x)), d = A(1) / (A(1) + e), ed = e * d; // the sigmoids of |x| and -|x|
-  return x > A(0) ? g * d * (A(1) + x * ed) : g * ed * (A(1) + x * d);
+  A h = m_exp(A(-0.5) * m_fabs(x)), e = h * h, d = A(1) / (A(1) + e); // e·d and d: the sigmoids of -|x| and |x|
+  return x > A(0) ? g * d * (A(1) + x * (e * d)) : g * d * (A(1) + x * d) * h * h; // e alone may be too small
 }
 
 FLOATS(add, WIDE, a + b) INTS(add, WRAP(a, +, b))

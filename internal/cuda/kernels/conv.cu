@@ -29,7 +29,7 @@ enum { FORWARD, INPUT, WEIGHT };
 
 // One element of a gathered operand: rows of threads along i, or along k.
 template <class T, int B, bool ALONG_K> struct Picked {
-  static const int E = B * BK / GEMM_THREADS;
+  enum { E = B * BK / GEMM_THREADS };
   METHOD int i(int e) const { return ALONG_K ? threadIdx.x / BK + e * (GEMM_THREADS / BK) : threadIdx.x % B; }
   METHOD int k(int e) const { return ALONG_K ? threadIdx.x % BK : threadIdx.x / B + e * (GEMM_THREADS / B); }
   template <class C> METHOD void keep(const T* r, C (*tile)[B + 4]) const {

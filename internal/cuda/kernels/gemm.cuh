@@ -19,7 +19,7 @@ template <> struct Total<i64> { typedef u64 type; };
 // Strided fetches one tile after the other of a matrix whose rows (or, if
 // ALONG_K is false, columns) are contiguous: element (i, k) is at i·ld + k (or k·ld + i).
 template <class T, int B, bool ALONG_K> struct Strided {
-  static const int E = B * BK / GEMM_THREADS; // elements a thread fetches
+  enum { E = B * BK / GEMM_THREADS }; // elements a thread fetches
   const T* p;
   i64 step;   // from one tile to the next
   i32 count;  // elements that exist across the tile

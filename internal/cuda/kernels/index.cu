@@ -203,7 +203,8 @@ template <class T> DEV void scan_block(const Scan& p) {
       if (lane < count) warps[lane] = w;
     }
     __syncthreads();
-    A before = carry + (run - sum) + (warp > 0 ? warps[warp - 1] : A(0));
+    A left = __shfl_up_sync(~0u, run, 1);
+    A before = carry + (warp > 0 ? warps[warp - 1] : A(0)) + (lane > 0 ? left : A(0));
 #pragma unroll
     for (int e = 0; e < E; e++) {
       u64 k = first + e;

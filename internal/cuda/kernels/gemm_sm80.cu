@@ -1,0 +1,235 @@
+// Matrix products on the matrix units (mma.sync): float16 and bfloat16 with
+// float32 sums, and float32 rounded to TF32.
+//
+// A block of 8 warps makes 128×256 results, each warp 64×64. Tiles of 64 bytes
+// along k arrive in shared memory by asynchronous copies, STAGES of them on their way at
+// once. Within a tile, 16-byte chunks are permuted so that neither the
+// copies nor ldmatrix meet in a bank.
+#include "locus.cuh"
+
+struct Product {
+  const void *a, *b;
+  void *c, *partial;
+  i64 m, n, k, lda, ldb, stepA, stepB;
+  i64 batch, chunk;
+  i32 splits, wideA, wideB, pad;
+};
+
+#define BM 128
+#define BN 256
+#define STAGES 4
+struct tf32 { f32 x; };
+
+DEV u32 shared_address(const void* p) { return (u32)__cvta_generic_to_shared(p); }
+
+// Copies 16 bytes, of which the first size exist; the others become zero.
+DEV void copy16(u32 to, const void* from, int size) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(size));
+}
+DEV void ldmatrix(u32* r, u32 at) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at));
+}
+DEV void ldmatrix_transposed(u32* r, u32 at) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at));
+}
+DEV u32 to_tf32(u32 x) {
+  u32 r;
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(r) : "f"(__uint_as_float(x)));
+  return r;
+}
+
+#define MMA(name, shape)                                                                                              \
+  asm volatile("mma.sync.aligned." shape " {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"                     \
+               : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]))
+DEV void mma(f32* c, const u32* a, const u32* b, f16*) { MMA(f16, "m16n8k16.row.col.f32.f16.f16.f32"); }
+DEV void mma(f32* c, const u32* a, const u32* b, bf16*) { MMA(bf16, "m16n8k16.row.col.f32.bf16.bf16.f32"); }
+DEV void mma(f32* c, const u32* a, const u32* b, tf32*) { MMA(tf32, "m16n8k8.row.col.f32.tf32.tf32.f32"); }
+
+DEV void put(tf32& r, f32 v) { r.x = v; }
+
+// A tile of R rows (of the result) by 64 bytes of k. If ALONG_K it lies in
+// shared memory as [R][64 bytes], otherwise as [KT][R elements], where for 4-byte
+// elements the rows are padded instead of permuted.
+template <class T, int R, bool ALONG_K> struct Tile {
+  enum { S = sizeof(T), KT = 64 / S, V = 16 / S, PITCH = ALONG_K ? 64 : R * S + (S == 4 ? 32 : 0), BYTES = ALONG_K ? R * 64 : KT * PITCH };
+
+  static __device__ __forceinline__ u32 at(int row, int chunk) { // row and 16-byte chunk as they lie
+    if (ALONG_K) return row * 64 + ((chunk ^ (row >> 1 & 3)) << 4);
+    return S == 4 ? row * PITCH + (chunk << 4) : row * PITCH + ((chunk ^ (row & 7)) << 4);
+  }
+};
+
+// Loader brings one tile after the other to shared memory. A thread copies the
+// same chunks of each.
+template <class T, int R, bool ALONG_K> struct Loader {
+  typedef Tile<T, R, ALONG_K> X;
+  enum { S = X::S, V = X::V, KT = X::KT, COPIES = R * 4 / 256, DOWN = ALONG_K ? 64 : 256 / (R / V) }; // DOWN: rows from one chunk to the next
+  const T* p;
+  i64 jump, step;
+  u32 to;
+  int k, across; // first k of the chunk; which rows exist, or how many bytes of the chunk
+
+  __device__ __forceinline__ void init(const T* matrix, i64 ld, i64 first, i64 rows, i64 k0) {
+    int row = ALONG_K ? threadIdx.x >> 2 : threadIdx.x / (R / V), chunk = ALONG_K ? threadIdx.x & 3 : threadIdx.x % (R / V);
+    to = X::at(row, chunk);
+    k = ALONG_K ? chunk * V : row;
+    i64 i = first + (ALONG_K ? row : chunk * V);
+    p = matrix + (ALONG_K ? i * ld + k0 + k : (k0 + k) * ld + i);
+    jump = DOWN * ld;
+    step = ALONG_K ? KT : KT * ld;
+    if (ALONG_K) {
+      across = 0;
+      for (int t = 0; t < COPIES; t++) across |= (i + t * DOWN < rows) << t;
+    } else {
+      i64 left = rows - i;
+      across = left >= V ? 16 : left > 0 ? (int)left * S : 0;
+    }
+  }
+  // load starts the copies of a tile of which left elements of k exist.
+  __device__ __forceinline__ void load(u32 tile, int left) {
+#pragma unroll
+    for (int t = 0; t < COPIES; t++) {
+      int n = left - k, size = ALONG_K ? (n >= V ? 16 : n > 0 ? n * S : 0) : across;
+      if (ALONG_K ? !(across >> t & 1) : k + t * DOWN >= left) size = 0;
+      copy16(tile + to + t * DOWN * X::PITCH, p + t * jump, size);
+    }
+    p += step;
+  }
+};
+
+// Fragments of 16 rows and 32 bytes of k (k = 16, or 8 of 4 bytes).
+template <class T, int R, bool ALONG_K> DEV void fragment_a(u32* r, u32 tile, int row, int step) {
+  typedef Tile<T, R, ALONG_K> X;
+  int l = threadIdx.x & 31, q = l >> 3;
+  if (ALONG_K) {
+    ldmatrix(r, tile + X::at(row + (l & 7) + (q & 1) * 8, step * 2 + (q >> 1)));
+  } else if (X::S == 2) {
+    ldmatrix_transposed(r, tile + X::at(step * 16 + (l & 7) + (q >> 1) * 8, (row >> 3) + (q & 1)));
+  } else {
+#pragma unroll
+    for (int e = 0; e < 4; e++) {
+      u32 at = tile + (step * 8 + (l & 3) + (e >> 1) * 4) * X::PITCH + (row + (l >> 2) + (e & 1) * 8) * 4;
+      asm volatile("ld.shared.u32 %0, [%1];" : "=r"(r[e]) : "r"(at));
+    }
+  }
+}
+// Two neighbouring fragments of 8 columns.
+template <class T, int R, bool ALONG_K> DEV void fragment_b(u32* r, u32 tile, int col, int step) {
+  typedef Tile<T, R, ALONG_K> X;
+  int l = threadIdx.x & 31, q = l >> 3;
+  if (ALONG_K) {
+    ldmatrix(r, tile + X::at(col + (l & 7) + (q >> 1) * 8, step * 2 + (q & 1)));
+  } else if (X::S == 2) {
+    ldmatrix_transposed(r, tile + X::at(step * 16 + (l & 7) + (q & 1) * 8, (col >> 3) + (q >> 1)));
+  } else {
+#pragma unroll
+    for (int e = 0; e < 4; e++) {
+      u32 at = tile + (step * 8 + (l & 3) + (e & 1) * 4) * X::PITCH + (col + (l >> 2) + (e >> 1) * 8) * 4;
+      asm volatile("ld.shared.u32 %0, [%1];" : "=r"(r[e]) : "r"(at));
+    }
+  }
+}
+
+extern __shared__ __align__(128) char room[];
+
+template <class T, bool TA, bool TB> DEV void gemm(const Product& p) {
+  typedef Tile<T, BM, !TA> A;
+  typedef Tile<T, BN, TB> B;
+  enum { KT = A::KT, STAGE = A::BYTES + B::BYTES };
+  u32 base = shared_address(room);
+  int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, wm = (warp & 1) * 64, wn = (warp >> 1) * 64;
+  // Blocks that run together work on neighbouring tiles, so that they share what is in the cache.
+  i64 tilesM = (p.m + BM - 1) / BM, tilesN = (p.n + BN - 1) / BN, group = 8 * tilesN, g = blockIdx.x / group;
+  i64 high = tilesM - g * 8 < 8 ? tilesM - g * 8 : 8, in = blockIdx.x % group;
+  i64 m0 = (g * 8 + in % high) * BM, n0 = in / high * BN;
+  i64 split = blockIdx.z, begin = split * p.chunk, end = begin + p.chunk < p.k ? begin + p.chunk : p.k;
+  for (i64 z = blockIdx.y; z < p.batch; z += gridDim.y) {
+    const T *a = (const T*)p.a + z * p.stepA, *b = (const T*)p.b + z * p.stepB;
+    f32 acc[4][8][4] = {};
+    Loader<T, BM, !TA> la;
+    Loader<T, BN, TB> lb;
+    la.init(a, p.lda, m0, p.m, begin);
+    lb.init(b, p.ldb, n0, p.n, begin);
+    int left = (int)(end - begin); // of k, not yet asked for
+#pragma unroll
+    for (int s = 0; s < STAGES - 1; s++) {
+      if (left > 0) {
+        la.load(base + s * STAGE, left);
+        lb.load(base + s * STAGE + A::BYTES, left);
+      }
+      left -= KT;
+      asm volatile("cp.async.commit_group;");
+    }
+    int stage = 0, fill = STAGES - 1;
+#pragma unroll 1
+    for (int steps = (int)((end - begin + KT - 1) / KT); steps > 0; steps--) {
+      asm volatile("cp.async.wait_group %0;" ::"n"(STAGES - 2));
+      __syncthreads();
+      if (left > 0) {
+        la.load(base + fill * STAGE, left);
+        lb.load(base + fill * STAGE + A::BYTES, left);
+      }
+      left -= KT;
+      asm volatile("cp.async.commit_group;");
+      u32 ta = base + stage * STAGE, tb = ta + A::BYTES;
+#pragma unroll
+      for (int step = 0; step < 2; step++) {
+        u32 fa[4][4], fb[4][4];
+#pragma unroll
+        for (int i = 0; i < 4; i++) fragment_a<T, BM, !TA>(fa[i], ta, wm + i * 16, step);
+#pragma unroll
+        for (int j = 0; j < 4; j++) fragment_b<T, BN, TB>(fb[j], tb, wn + j * 16, step);
+        if (sizeof(T) == 4) {
+#pragma unroll
+          for (int i = 0; i < 4; i++)
+#pragma unroll
+            for (int e = 0; e < 4; e++) {
+              fa[i][e] = to_tf32(fa[i][e]);
+              fb[i][e] = to_tf32(fb[i][e]);
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+#pragma unroll
+          for (int j = 0; j < 8; j++) mma(acc[i][j], fa[i], fb[j >> 1] + (j & 1) * 2, (T*)0);
+      }
+      stage = stage + 1 == STAGES ? 0 : stage + 1;
+      fill = fill + 1 == STAGES ? 0 : fill + 1;
+    }
+    asm volatile("cp.async.wait_group 0;");
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+#pragma unroll
+      for (int h = 0; h < 2; h++) {
+        i64 m = m0 + wm + i * 16 + h * 8 + (lane >> 2);
+        if (m >= p.m) continue;
+#pragma unroll
+        for (int j = 0; j < 8; j++) {
+          i64 n = n0 + wn + j * 8 + (lane & 3) * 2;
+          i64 at = (z * p.m + m) * p.n + n;
+          f32 v0 = acc[i][j][h * 2], v1 = acc[i][j][h * 2 + 1];
+          if (p.splits > 1) {
+            f32* out = (f32*)p.partial + split * p.batch * p.m * p.n + at;
+            if (n < p.n) out[0] = v0;
+            if (n + 1 < p.n) out[1] = v1;
+          } else if (n + 1 < p.n && (p.n & 1) == 0) {
+            Vec<T, 2> v;
+            put(v.v[0], v0);
+            put(v.v[1], v1);
+            *(Vec<T, 2>*)((T*)p.c + at) = v;
+          } else {
+            if (n < p.n) put(((T*)p.c)[at], v0);
+            if (n + 1 < p.n) put(((T*)p.c)[at + 1], v1);
+          }
+        }
+      }
+  }
+}
+
+#define GEMM(T)                                                                                                        \
+  KERNEL __launch_bounds__(256, 1) gemm_mma_nn_##T(const __grid_constant__ Product p) { gemm<T, false, false>(p); }    \
+  KERNEL __launch_bounds__(256, 1) gemm_mma_nt_##T(const __grid_constant__ Product p) { gemm<T, false, true>(p); }     \
+  KERNEL __launch_bounds__(256, 1) gemm_mma_tn_##T(const __grid_constant__ Product p) { gemm<T, true, false>(p); }     \
+  KERNEL __launch_bounds__(256, 1) gemm_mma_tt_##T(const __grid_constant__ Product p) { gemm<T, true, true>(p); }
+GEMM(f16) GEMM(bf16) GEMM(tf32)
