@@ -25,11 +25,8 @@ func Conv2D(in, out int, kernel locus.Pair, geo locus.ConvOptions, opts ...Optio
 // LazyConv2D makes a convolution to out channels that learns the number of its
 // input channels from the first input.
 func LazyConv2D(out int, kernel locus.Pair, geo locus.ConvOptions, opts ...Option) *ConvLayer {
-	l := &ConvLayer{Weight: new(Parameter), out: out, kernel: kernel, geo: geo, opts: gather(opts)}
-	if !l.opts.noBias {
-		l.Bias = new(Parameter)
-	}
-	return l
+	o := gather(opts)
+	return &ConvLayer{Weight: o.lazy(out, -1, kernel.Height(), kernel.Width()), Bias: o.lazyBias(out), out: out, kernel: kernel, geo: geo, opts: o}
 }
 
 // Conv1D makes a convolution of sequences from in to out channels.
@@ -44,6 +41,7 @@ func Conv1D(in, out, kernel int, geo locus.ConvOptions, opts ...Option) *ConvLay
 func LazyConv1D(out, kernel int, geo locus.ConvOptions, opts ...Option) *ConvLayer {
 	l := LazyConv2D(out, locus.Pair(kernel), geo, opts...)
 	l.oneD = true
+	l.Weight = l.opts.lazy(out, -1, kernel)
 	return l
 }
 
@@ -66,7 +64,7 @@ func (l *ConvLayer) Forward(x *locus.Tensor) *locus.Tensor {
 	if l.oneD {
 		rank = 3
 	}
-	if l.Weight.Value() == nil {
+	if unmade(l.Weight, l.Bias) {
 		if x.Rank() != rank {
 			panic(&locus.Error{Kind: locus.ErrShape, Op: "nn.Conv", Msg: "a lazy convolution's first input must have a batch, channels and positions"})
 		}
@@ -82,21 +80,3 @@ func (l *ConvLayer) reset(key locus.Key) {
 	l.opts.key = key
 	l.Weight, l.Bias = l.Weight.unmade(), l.Bias.unmade()
 }
-
-// MaxPool2D takes the largest element of each window.
-func MaxPool2D(window locus.Pair, o locus.PoolOptions) Module {
-	return named("MaxPool2D", func(x *locus.Tensor) *locus.Tensor { return locus.MaxPool2D(x, window, o) })
-}
-
-// AvgPool2D takes the mean of each window.
-func AvgPool2D(window locus.Pair, o locus.PoolOptions) Module {
-	return named("AvgPool2D", func(x *locus.Tensor) *locus.Tensor { return locus.AvgPool2D(x, window, o) })
-}
-
-// AdaptiveAvgPool2D takes means of windows that leave the given size.
-func AdaptiveAvgPool2D(size locus.Pair) Module {
-	return named("AdaptiveAvgPool2D", func(x *locus.Tensor) *locus.Tensor { return locus.AdaptiveAvgPool2D(x, size) })
-}
-
-// GlobalAvgPool takes the mean of each channel.
-func GlobalAvgPool() Module { return named("GlobalAvgPool", locus.GlobalAvgPool) }

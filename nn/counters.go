@@ -1,7 +1,9 @@
 package nn
 
 import (
-	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	"github.com/locusml/locus"
 )
@@ -14,7 +16,7 @@ type counted interface {
 
 // Counters gives the part of a network's state that is not tensors, by name: the
 // keys of dropout layers and how often they were used. Saved beside the tensors,
-// it lets a run go on with the same masks.
+// it lets a run go on with the same masks. Replicas have counters of their own.
 func Counters(m any) map[string]uint64 {
 	out := map[string]uint64{}
 	eachLayer(m, func(path string, layer any) {
@@ -27,24 +29,32 @@ func Counters(m any) map[string]uint64 {
 	return out
 }
 
-// SetCounters puts back what Counters gave.
+// SetCounters puts back what [Counters] gave. Where the names are not those of
+// the network, it changes nothing and returns an error that lists them all.
 func SetCounters(m any, counters map[string]uint64) error {
-	var missing error
+	have := Counters(m)
+	var wrong []string
+	for _, n := range slices.Sorted(maps.Keys(have)) {
+		if _, ok := counters[n]; !ok {
+			wrong = append(wrong, n+" is missing")
+		}
+	}
+	for _, n := range slices.Sorted(maps.Keys(counters)) {
+		if _, ok := have[n]; !ok {
+			wrong = append(wrong, n+" is unexpected")
+		}
+	}
+	if len(wrong) > 0 {
+		return &locus.Error{Kind: locus.ErrArgument, Op: "nn.SetCounters", Msg: "the counters are those of another network: " + strings.Join(wrong, ", ")}
+	}
 	eachLayer(m, func(path string, layer any) {
-		c, ok := layer.(counted)
-		if !ok {
-			return
-		}
-		own := c.counters()
-		for k := range own {
-			v, ok := counters[join(path, k)]
-			if !ok {
-				missing = fmt.Errorf("nn: there is no counter %q: %w", join(path, k), locus.ErrArgument)
-				return
+		if c, ok := layer.(counted); ok {
+			own := c.counters()
+			for k := range own {
+				own[k] = counters[join(path, k)]
 			}
-			own[k] = v
+			c.setCounters(own)
 		}
-		c.setCounters(own)
 	})
-	return missing
+	return nil
 }

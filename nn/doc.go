@@ -5,6 +5,10 @@
 // *[Parameter], those of the layers it is made of, and *locus.Tensor fields
 // marked with the tag `nn:"param"`; they are found by walking fields, slices,
 // arrays and maps, and named by the path to them: "hidden.weight", "layers.0.bias".
+// Layers of this package have the names and layouts of PyTorch's, so that a
+// checkpoint written there loads with [Load]. A field with the tag `nn:"inline"`
+// adds no name of its own to the path, `nn:"buffer"` marks a tensor that is kept
+// but not trained, and `nn:"-"` a field that is no part of the network.
 //
 //	type Net struct {
 //		Hidden, Out *nn.LinearLayer

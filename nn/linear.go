@@ -23,11 +23,8 @@ func Linear(in, out int, opts ...Option) *LinearLayer {
 // from the first of them, and is made where it was moved to, else where that
 // input is.
 func LazyLinear(out int, opts ...Option) *LinearLayer {
-	l := &LinearLayer{Weight: new(Parameter), out: out, opts: gather(opts)}
-	if !l.opts.noBias {
-		l.Bias = new(Parameter)
-	}
-	return l
+	o := gather(opts)
+	return &LinearLayer{Weight: o.lazy(out, -1), Bias: o.lazyBias(out), out: out, opts: o}
 }
 
 func (l *LinearLayer) make(d locus.Device, in int) {
@@ -36,7 +33,7 @@ func (l *LinearLayer) make(d locus.Device, in int) {
 
 // Forward applies the layer to x (…, in).
 func (l *LinearLayer) Forward(x *locus.Tensor) *locus.Tensor {
-	if l.Weight.Value() == nil {
+	if unmade(l.Weight, l.Bias) {
 		if x.Rank() == 0 {
 			panic(&locus.Error{Kind: locus.ErrShape, Op: "nn.Linear", Msg: "the input has no axes; want (…, in)"})
 		}

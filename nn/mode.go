@@ -25,10 +25,19 @@ func setMode[M any](m M, on bool) M {
 // eachLayer calls f with the path and a pointer to every struct of a network, in
 // the order of its fields.
 func eachLayer(m any, f func(path string, layer any)) {
-	w := walker{seen: map[any]bool{}, visit: func(v reflect.Value, path string) {
-		if v.CanAddr() && v.Addr().CanInterface() {
-			f(path, v.Addr().Interface())
+	w := newWalker()
+	w.visit = func(v reflect.Value, path string) {
+		if l := addressed(v); l != nil {
+			f(path, l)
 		}
-	}}
+	}
 	w.walk(reflect.ValueOf(m), "", "")
+}
+
+// addressed gives a pointer to a struct, or nil where there is none.
+func addressed(v reflect.Value) any {
+	if v.CanAddr() && v.Addr().CanInterface() {
+		return v.Addr().Interface()
+	}
+	return nil
 }

@@ -76,7 +76,7 @@ func (b *block) Forward(x *locus.Tensor) *locus.Tensor {
 }
 
 func TestWalkingFindsParameters(t *testing.T) {
-	want := []string{"hidden.weight", "hidden.bias", "layers.0.weight", "layers.2.layers.0.weight", "layers.2.layers.0.bias",
+	want := []string{"hidden.weight", "hidden.bias", "layers.0.weight", "layers.2.0.weight", "layers.2.0.bias",
 		"by_name.a.weight", "by_name.a.bias", "by_name.b.weight", "by_name.b.bias", "scale"}
 	b := newBlock()
 	if got := names(nn.Parameters(b)); !slices.Equal(got, want) {
@@ -140,7 +140,7 @@ func TestFunctionalUse(t *testing.T) {
 	key := locus.NewKey(3)
 	x := locus.Rand(5, 2)
 	params := nn.Init(net, key, x)
-	if !slices.Equal(params.Names(), []string{"layers.0.bias", "layers.0.weight", "layers.2.bias", "layers.2.weight"}) {
+	if !slices.Equal(params.Names(), []string{"0.bias", "0.weight", "2.bias", "2.weight"}) {
 		t.Error(params.Names())
 	}
 	if net.At(0).(*nn.LinearLayer).Weight.Value() != nil {
@@ -154,18 +154,18 @@ func TestFunctionalUse(t *testing.T) {
 	}
 	y := nn.Apply(net, params, x)
 	moved := params.Map(func(_ string, p *locus.Tensor) *locus.Tensor { return p.To(gpus[0]) })
-	if d := moved.Devices()["layers.0.bias"]; d != gpus[0] {
+	if d := moved.Devices()["0.bias"]; d != gpus[0] {
 		t.Error(d)
 	}
 	if !slices.Equal(values(nn.Apply(net, moved, x.To(gpus[0]))), values(y)) {
 		t.Error("another result on another device")
 	}
 	leaf := params.Map(func(_ string, p *locus.Tensor) *locus.Tensor { return p.RequireGrad() })
-	g := locus.Grad([]*locus.Tensor{nn.Apply(net, leaf, x).Sum()}, []*locus.Tensor{leaf["layers.0.weight"]})[0]
+	g := locus.Grad([]*locus.Tensor{nn.Apply(net, leaf, x).Sum()}, []*locus.Tensor{leaf["0.weight"]})[0]
 	if !slices.Equal(g.Shape(), []int{4, 2}) {
 		t.Error(g)
 	}
-	delete(moved, "layers.0.bias")
+	delete(moved, "0.bias")
 	if err := locus.Try(func() { nn.Apply(net, moved, x) }); !errors.Is(err, locus.ErrArgument) {
 		t.Error(err)
 	}

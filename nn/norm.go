@@ -13,15 +13,18 @@ type BatchNormLayer struct {
 	Weight, Bias            *Parameter
 	RunningMean, RunningVar *locus.Tensor `nn:"buffer"`
 
-	eps, momentum float64
-	idle          atomic.Bool
-	opts          options
+	Eps      float64 // added to the variance: 1e-5
+	Momentum float64 // how far a batch moves the running statistics: 0.1
+
+	idle atomic.Bool
+	opts options
 }
 
 // BatchNorm makes a layer for the given number of channels; 0 learns it from
 // the first input.
 func BatchNorm(channels int, opts ...Option) *BatchNormLayer {
-	l := &BatchNormLayer{Weight: new(Parameter), Bias: new(Parameter), eps: 1e-5, momentum: 0.1, opts: gather(opts)}
+	o := gather(opts)
+	l := &BatchNormLayer{Weight: o.lazy(-1), Bias: o.lazy(-1), Eps: 1e-5, Momentum: 0.1, opts: o}
 	if channels > 0 {
 		l.make(locus.DefaultDevice(), channels)
 	}
@@ -31,12 +34,17 @@ func BatchNorm(channels int, opts ...Option) *BatchNormLayer {
 func (l *BatchNormLayer) make(d locus.Device, channels int) {
 	l.opts.make(d, l.Weight, Constant(1), l.Bias, Constant(0), channels)
 	at := l.Weight.Device().As(l.opts.dtype)
-	l.RunningMean, l.RunningVar = at.Zeros(channels), at.Ones(channels)
+	if l.RunningMean == nil {
+		l.RunningMean = at.Zeros(channels)
+	}
+	if l.RunningVar == nil {
+		l.RunningVar = at.Ones(channels)
+	}
 }
 
 // Forward normalises x and in training updates the running statistics.
 func (l *BatchNormLayer) Forward(x *locus.Tensor) *locus.Tensor {
-	if l.Weight.Value() == nil {
+	if unmade(l.Weight, l.Bias) || l.RunningMean == nil || l.RunningVar == nil {
 		if x.Rank() < 2 {
 			panic(&locus.Error{Kind: locus.ErrShape, Op: "nn.BatchNorm", Msg: "the input must have a batch and channels"})
 		}
@@ -44,9 +52,9 @@ func (l *BatchNormLayer) Forward(x *locus.Tensor) *locus.Tensor {
 	}
 	w, b := l.Weight.Value(), l.Bias.Value()
 	if l.idle.Load() {
-		return locus.BatchNormWith(x, l.RunningMean, l.RunningVar, w, b, l.eps)
+		return locus.BatchNormWith(x, l.RunningMean, l.RunningVar, w, b, l.Eps)
 	}
-	y, mean, variance := locus.BatchNorm(x, w, b, l.eps)
+	y, mean, variance := locus.BatchNorm(x, w, b, l.Eps)
 	locus.NoGrad(func() {
 		l.RunningMean = l.blend(l.RunningMean, mean)
 		l.RunningVar = l.blend(l.RunningVar, variance)
@@ -56,7 +64,7 @@ func (l *BatchNormLayer) Forward(x *locus.Tensor) *locus.Tensor {
 
 // blend moves a running statistic towards the batch's; it outlives the step.
 func (l *BatchNormLayer) blend(old, batch *locus.Tensor) *locus.Tensor {
-	t := old.Mul(1 - l.momentum).Add(batch.Mul(l.momentum))
+	t := old.Mul(1 - l.Momentum).Add(batch.Mul(l.Momentum))
 	if s := t.Scope(); s != nil {
 		s.Keep(t)
 	}
@@ -76,36 +84,42 @@ func (l *BatchNormLayer) reset(key locus.Key) {
 type LayerNormLayer struct {
 	Weight, Bias *Parameter
 
+	Eps float64 // added to the variance: 1e-5
+
 	shape []int
-	eps   float64
 }
 
 // LayerNorm makes a layer that normalises the last axes, of the given shape.
 func LayerNorm(shape ...int) *LayerNormLayer {
-	d := locus.DefaultDevice()
-	return &LayerNormLayer{Weight: NewParameter(d.Ones(shape...)), Bias: NewParameter(d.Zeros(shape...)), shape: shape, eps: 1e-5}
+	return layerNorm(locus.Float32, shape...)
+}
+
+func layerNorm(dt locus.DType, shape ...int) *LayerNormLayer {
+	m := locus.DefaultDevice().As(dt)
+	return &LayerNormLayer{Weight: NewParameter(m.Ones(shape...)), Bias: NewParameter(m.Zeros(shape...)), Eps: 1e-5, shape: shape}
 }
 
 // Forward normalises x.
 func (l *LayerNormLayer) Forward(x *locus.Tensor) *locus.Tensor {
-	return locus.LayerNorm(x, l.shape, l.Weight.Value(), l.Bias.Value(), l.eps)
+	return locus.LayerNorm(x, l.shape, l.Weight.Value(), l.Bias.Value(), l.Eps)
 }
 
 // GroupNormLayer normalises groups of channels of each element of a batch.
 type GroupNormLayer struct {
 	Weight, Bias *Parameter
 
+	Eps float64 // added to the variance: 1e-5
+
 	groups int
-	eps    float64
 }
 
 // GroupNorm makes a layer that normalises so many groups of the channels.
 func GroupNorm(groups, channels int) *GroupNormLayer {
 	d := locus.DefaultDevice()
-	return &GroupNormLayer{Weight: NewParameter(d.Ones(channels)), Bias: NewParameter(d.Zeros(channels)), groups: groups, eps: 1e-5}
+	return &GroupNormLayer{Weight: NewParameter(d.Ones(channels)), Bias: NewParameter(d.Zeros(channels)), Eps: 1e-5, groups: groups}
 }
 
 // Forward normalises x.
 func (l *GroupNormLayer) Forward(x *locus.Tensor) *locus.Tensor {
-	return locus.GroupNorm(x, l.groups, l.Weight.Value(), l.Bias.Value(), l.eps)
+	return locus.GroupNorm(x, l.groups, l.Weight.Value(), l.Bias.Value(), l.Eps)
 }

@@ -11,6 +11,7 @@ type options struct {
 	weight, bias Initializer
 	key          locus.Key
 	keyed        bool
+	padding      *int
 }
 
 // NoBias leaves the bias out.
@@ -29,6 +30,10 @@ func WithKey(k locus.Key) Option { return func(o *options) { o.key, o.keyed = k,
 // WithDType sets the element type of the parameters, which is float32 otherwise.
 func WithDType(d locus.DType) Option { return func(o *options) { o.dtype = d } }
 
+// PaddingIndex names the row of an [Embedding] that stands for padding: it is
+// zero at first, and training leaves it as it is.
+func PaddingIndex(i int) Option { return func(o *options) { o.padding = &i } }
+
 func gather(opts []Option) options {
 	o := options{dtype: locus.Float32}
 	for _, f := range opts {
@@ -38,6 +43,19 @@ func gather(opts []Option) options {
 		o.key = locus.NextKey()
 	}
 	return o
+}
+
+// lazy makes a parameter without a value; -1 is a size that is not known yet.
+func (o options) lazy(shape ...int) *Parameter {
+	return &Parameter{known: known{o.dtype, shape}}
+}
+
+// lazyBias is lazy for a bias, nil if there is to be none.
+func (o options) lazyBias(shape ...int) *Parameter {
+	if o.noBias {
+		return nil
+	}
+	return o.lazy(shape...)
 }
 
 // make gives a layer's weight and bias (which may be nil) their first values,

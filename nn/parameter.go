@@ -19,7 +19,14 @@ type Parameter struct {
 	value  atomic.Pointer[locus.Tensor]
 	device locus.Device // where a parameter without a value yet is to be made
 	placed bool         // whether device was asked for
+	known  known        // what is known before there is a value
 	frozen atomic.Bool
+}
+
+// known is what a lazy layer can say of a parameter before its first input.
+type known struct {
+	dtype locus.DType // invalid: nothing
+	shape []int       // -1 for a size that is not known; nil: nothing
 }
 
 // NewParameter makes a parameter with t as its first value.
@@ -95,8 +102,22 @@ func (p *Parameter) valueOrNil() *locus.Tensor {
 	return p.Value()
 }
 
-// make gives p a first value: where it was asked to be, else on d.
+// unmade reports whether one of the parameters, which may be nil, has no value yet.
+func unmade(ps ...*Parameter) bool {
+	for _, p := range ps {
+		if p != nil && p.Value() == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// make gives p, unless it has one, a first value: where it was asked to be, else
+// on d.
 func (p *Parameter) make(d locus.Device, dt locus.DType, key locus.Key, init Initializer, shape ...int) {
+	if p.Value() != nil {
+		return
+	}
 	if p.placed {
 		d = p.device
 	}
@@ -108,7 +129,7 @@ func (p *Parameter) unmade() *Parameter {
 	if p == nil {
 		return nil
 	}
-	q := &Parameter{device: p.device, placed: p.placed}
+	q := &Parameter{device: p.device, placed: p.placed, known: p.known}
 	q.frozen.Store(p.frozen.Load())
 	return q
 }

@@ -57,7 +57,9 @@ func Device(m any) (locus.Device, error) {
 	}
 	if first == nil {
 		for _, e := range State(m) {
-			return e.param.Device(), nil
+			if e.param != nil {
+				return e.param.Device(), nil
+			}
 		}
 		return locus.CPU(), nil
 	}
@@ -67,13 +69,13 @@ func Device(m any) (locus.Device, error) {
 // cloneWith makes a network of m's structure with tensor applied to each of its
 // tensors.
 func cloneWith[M any](m M, tensor func(*locus.Tensor) *locus.Tensor) M {
-	c := cloner{done: map[uintptr]reflect.Value{}, tensor: tensor}
+	c := cloner{done: map[place]reflect.Value{}, tensor: tensor}
 	return c.clone(reflect.ValueOf(&m).Elem()).Interface().(M)
 }
 
 // cloner copies the structure of a network.
 type cloner struct {
-	done   map[uintptr]reflect.Value // pointers that were copied: what is shared stays shared
+	done   map[place]reflect.Value // pointers that were copied: what is shared stays shared
 	tensor func(*locus.Tensor) *locus.Tensor
 }
 
@@ -129,35 +131,35 @@ func (c *cloner) pointer(v reflect.Value) reflect.Value {
 	if v.IsNil() {
 		return v
 	}
-	if done, ok := c.done[v.Pointer()]; ok {
+	here := place{v.Type(), v.Pointer()}
+	if done, ok := c.done[here]; ok {
 		return done
 	}
 	switch p := v.Interface().(type) {
 	case *Parameter:
-		q := &Parameter{device: p.device, placed: p.placed}
-		q.frozen.Store(p.frozen.Load())
+		q := p.unmade()
 		if t := p.Value(); t != nil {
 			q.Set(c.tensor(t))
 		}
-		c.done[v.Pointer()] = reflect.ValueOf(q)
-		return c.done[v.Pointer()]
+		c.done[here] = reflect.ValueOf(q)
+		return c.done[here]
 	case *locus.Tensor:
 		t := c.tensor(p)
 		if p.RequiresGrad() {
 			t = t.RequireGrad()
 		}
-		c.done[v.Pointer()] = reflect.ValueOf(t)
-		return c.done[v.Pointer()]
+		c.done[here] = reflect.ValueOf(t)
+		return c.done[here]
 	case cloneable:
 		out := reflect.ValueOf(p.cloneLayer())
-		c.done[v.Pointer()] = out
+		c.done[here] = out
 		return out
 	}
 	if v.Elem().Kind() != reflect.Struct {
 		return v
 	}
 	out := reflect.New(v.Type().Elem())
-	c.done[v.Pointer()] = out
+	c.done[here] = out
 	out.Elem().Set(c.clone(v.Elem()))
 	return out
 }

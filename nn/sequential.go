@@ -4,7 +4,7 @@ import "github.com/locusml/locus"
 
 // SequentialLayer applies its layers one after the other.
 type SequentialLayer struct {
-	Layers []Module
+	Layers []Module `nn:"inline"` // their parameters are called "0.weight", "1.bias", …
 }
 
 // Sequential makes a network of layers that are applied one after the other.
@@ -47,29 +47,6 @@ func (l funcLayer) Forward(x *locus.Tensor) *locus.Tensor { return l.f(x) }
 
 // String gives the layer's name.
 func (l funcLayer) String() string { return l.name }
-
-// Layers without parameters.
-func named(name string, f func(x *locus.Tensor) *locus.Tensor) Module { return funcLayer{name, f} }
-
-// ReLU is max(x, 0).
-func ReLU() Module { return named("ReLU", (*locus.Tensor).Relu) }
-
-// Sigmoid is 1/(1+e⁻ˣ).
-func Sigmoid() Module { return named("Sigmoid", (*locus.Tensor).Sigmoid) }
-
-// Tanh is the hyperbolic tangent.
-func Tanh() Module { return named("Tanh", (*locus.Tensor).Tanh) }
-
-// GELU is x·Φ(x).
-func GELU() Module { return named("GELU", (*locus.Tensor).Gelu) }
-
-// SiLU is x·sigmoid(x).
-func SiLU() Module { return named("SiLU", (*locus.Tensor).Silu) }
-
-// Softmax turns scores along an axis into probabilities.
-func Softmax(axis int) Module {
-	return named("Softmax", func(x *locus.Tensor) *locus.Tensor { return x.Softmax(axis) })
-}
 
 // Flatten makes one axis of all but the first, which counts the batch.
 func Flatten() Module {

@@ -53,7 +53,7 @@ func (t Tree) Devices() map[string]locus.Device {
 // inputs like x, on x's device. The network itself is left as it is.
 func Init(m Module, key locus.Key, x *locus.Tensor) Tree {
 	c := CopyTo(m, x.Device())
-	rekey(c, key)
+	rekey(Eval(c), key) // the running statistics are to stay as they begin
 	locus.NoGrad(func() { c.Forward(x) })
 	return TreeOf(c)
 }

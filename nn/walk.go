@@ -65,7 +65,7 @@ func (e Entry) Frozen() bool { return e.Kind == Kept || e.param != nil && e.para
 // parameters and buffers, in the order of its fields. A tensor that is reached
 // twice is listed once, under its first name.
 func State(m any) []Entry {
-	w := walker{seen: map[any]bool{}}
+	w := newWalker()
 	w.walk(reflect.ValueOf(m), "", "")
 	return w.entries
 }
@@ -87,14 +87,33 @@ func Values(entries []Entry) []*locus.Tensor {
 // walker finds tensors below a value.
 type walker struct {
 	entries []Entry
-	seen    map[any]bool
+	seen    map[place]bool
 	visit   func(v reflect.Value, path string) // called for every struct that is passed
+}
+
+// place is where a pointer points. The type belongs to it: a struct and its
+// first field have the same address.
+type place struct {
+	of reflect.Type
+	at uintptr
+}
+
+func newWalker() *walker { return &walker{seen: map[place]bool{}} }
+
+// first reports whether p has not been passed before.
+func (w *walker) first(p place) bool {
+	old := w.seen[p]
+	w.seen[p] = true
+	return !old
 }
 
 var (
 	parameterType = reflect.TypeFor[*Parameter]()
 	tensorType    = reflect.TypeFor[*locus.Tensor]()
 )
+
+// stateNamer is a layer whose tensors have other names than the paths to them.
+type stateNamer interface{ stateName(path string) string }
 
 func (w *walker) walk(v reflect.Value, path, tag string) {
 	switch v.Kind() {
@@ -111,25 +130,31 @@ func (w *walker) walk(v reflect.Value, path, tag string) {
 		}
 		switch v.Type() {
 		case parameterType:
-			if p := v.Interface().(*Parameter); !w.seen[p] {
-				w.seen[p] = true
-				w.add(Entry{Name: path, param: p, Kind: kindOf(tag)})
+			if w.first(place{v.Type(), v.Pointer()}) {
+				w.add(Entry{Name: path, param: v.Interface().(*Parameter), Kind: kindOf(tag)})
 			}
 			return
 		case tensorType:
-			if tag != "" && v.CanSet() && !w.seen[v.Addr().Pointer()] {
-				w.seen[v.Addr().Pointer()] = true
+			if tag != "" && v.CanSet() && w.first(place{v.Type(), v.Addr().Pointer()}) {
 				w.add(Entry{Name: path, Kind: kindOf(tag), field: v})
 			}
 			return
 		}
-		if !w.seen[v.Pointer()] {
-			w.seen[v.Pointer()] = true
+		if w.first(place{v.Type(), v.Pointer()}) {
 			w.walk(v.Elem(), path, tag)
 		}
 	case reflect.Struct:
 		if w.visit != nil {
 			w.visit(v, path)
+		}
+		if n, ok := addressed(v).(stateNamer); ok {
+			before := len(w.entries)
+			defer func() {
+				for i := range w.entries[before:] {
+					e := &w.entries[before+i]
+					e.Name = join(path, n.stateName(strings.TrimPrefix(e.Name[len(path):], ".")))
+				}
+			}()
 		}
 		t := v.Type()
 		for i := range t.NumField() {
@@ -137,11 +162,14 @@ func (w *walker) walk(v reflect.Value, path, tag string) {
 			if !f.IsExported() || f.Tag.Get("nn") == "-" {
 				continue
 			}
-			name := lowerFirst(f.Name)
+			name, tag := lowerFirst(f.Name), f.Tag.Get("nn")
+			if tag == "inline" {
+				name, tag = "", ""
+			}
 			if f.Anonymous {
 				name = ""
 			}
-			w.walk(v.Field(i), join(path, name), f.Tag.Get("nn"))
+			w.walk(v.Field(i), join(path, name), tag)
 		}
 	case reflect.Slice, reflect.Array:
 		if k := v.Type().Elem().Kind(); k != reflect.Pointer && k != reflect.Interface && k != reflect.Struct && k != reflect.Slice && k != reflect.Map && k != reflect.Array {
