@@ -122,8 +122,8 @@ const (
 	relTolerance = 1e-3
 )
 
-// smooth gives the float64 cases that are fit for finite differences.
-func smooth(t *testing.T, f func(c *Case, o *Op)) {
+// eachSmooth gives f the float64 cases that are fit for finite differences.
+func eachSmooth(t *testing.T, f func(c *Case, o *Op)) {
 	for i, c := range records(t) {
 		o := lookup(t, c)
 		if c.DType == locus.Float64 && c.Smooth && o.Differentiable() && i%every(7) == 0 {
@@ -137,7 +137,7 @@ func smooth(t *testing.T, f func(c *Case, o *Op)) {
 func TestFiniteDifferences(t *testing.T) {
 	onDevices(t, func(t *testing.T, d locus.Device) {
 		elements := 0
-		smooth(t, func(c *Case, o *Op) {
+		eachSmooth(t, func(c *Case, o *Op) {
 			if err := guarded(func() {
 				in := c.Inputs(d, locus.Float64)
 				grads := gradients(c, o, d, in)
@@ -196,7 +196,7 @@ func differences(c *Case, o *Op, d locus.Device, in []*locus.Tensor, i int) []fl
 func TestSecondOrder(t *testing.T) {
 	onDevices(t, func(t *testing.T, d locus.Device) {
 		n := 0
-		smooth(t, func(c *Case, o *Op) {
+		eachSmooth(t, func(c *Case, o *Op) {
 			if o.NoSecond != "" {
 				return
 			}
