@@ -54,6 +54,7 @@ func gemmKernels(ctx *build.Context, bits int) {
 			}
 		}
 		(&kernel{ctx: ctx, bits: bits, double: double, h: mr, nv: 2, packed: true}).emit()
+		rowKernel(ctx, bits, double, consts)
 		for h := 1; h <= 3; h++ {
 			dotKernel(ctx, bits, double, h, consts)
 		}

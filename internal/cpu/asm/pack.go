@@ -55,6 +55,9 @@ func packCopy(ctx *build.Context, n int) {
 		parts = append(parts, p)
 		o += p.n
 	}
+	// The next panel begins where this one's columns end: fetch it ahead, since
+	// the jump from column to column hides the pattern from the prefetcher.
+	ctx.PREFETCHT0(Mem{Base: s, Disp: n})
 	for _, p := range parts {
 		if p.n == 8 {
 			ctx.VMOVSD(p.v, Mem{Base: d, Disp: p.off})

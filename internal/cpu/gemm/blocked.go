@@ -83,13 +83,14 @@ func (p *problem[T]) block(t *tile, a, b []T, i0, i1, jc, nc, q0, q1, pc, kc int
 	}
 }
 
-// rowBlock picks how many rows of A a task takes: at most mc, and such that
-// the threads get equal shares.
+// rowBlock picks how many rows of A a task takes: at most mc, few enough that
+// the threads get equal shares, and enough to use a panel of B several times
+// while it is in L1.
 func (p *problem[T]) rowBlock() int {
 	ks := p.ks
 	blocks := (p.m + ks.mc - 1) / ks.mc
 	if p.threads > 1 {
-		blocks = (max(blocks, 3*p.threads) + p.threads - 1) / p.threads * p.threads
+		blocks = (max(blocks, 6*p.threads) + p.threads - 1) / p.threads * p.threads
 	}
-	return max(((p.m+blocks-1)/blocks+ks.mr-1)/ks.mr*ks.mr, 4*ks.mr)
+	return max(((p.m+blocks-1)/blocks+ks.mr-1)/ks.mr*ks.mr, 8*ks.mr)
 }

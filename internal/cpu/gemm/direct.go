@@ -10,7 +10,7 @@ import (
 // read A through broadcasts, which take any strides, but B by vectors.
 func (p *problem[T]) small() bool {
 	return p.a.format == 0 && p.b.format == 0 && (p.b.col == 1 || p.n == 1) &&
-		(p.m <= 4*p.ks.mr || p.m*p.n*p.k <= 160*160*160)
+		(p.m <= p.ks.mr || p.m*p.n*p.k <= 160*160*160)
 }
 
 // directK is the depth of one pass of the direct path. It keeps the panel of B

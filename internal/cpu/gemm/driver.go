@@ -112,9 +112,17 @@ func run[T Float](ks *kernels[T], m, n, k int, a, b source[T], c []T, ldc int, e
 	case p.n == 1 && ldc == 1 && a.row == 1 && a.format == 0 && b.format == 0:
 		// A column of C from a column-major A is a row of the transpose.
 		p.flip()
-		p.direct()
+		if p.single() {
+			p.row()
+		} else {
+			p.direct()
+		}
+	case p.single():
+		p.row()
 	case p.small():
 		p.direct()
+	case p.wide():
+		p.wideBlocked()
 	default:
 		p.blocked()
 	}

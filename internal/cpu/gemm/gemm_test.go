@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+	"time"
 	"unsafe"
 
 	"github.com/locusml/locus/internal/cpu/pool"
@@ -264,10 +265,13 @@ func benchF32(b *testing.B, m, n, k int, ta, tb bool) {
 		y = RowMajor(vector[float32](r, k*n), k).T()
 	}
 	c := make([]float32, m*n)
+	best := time.Hour
 	for b.Loop() {
+		t := time.Now()
 		F32(m, n, k, x, y, c, n, nil)
+		best = min(best, time.Since(t))
 	}
-	b.ReportMetric(2*float64(m)*float64(n)*float64(k)*float64(b.N)/float64(b.Elapsed().Nanoseconds()), "GFLOP/s")
+	b.ReportMetric(2*float64(m)*float64(n)*float64(k)/float64(best.Nanoseconds()), "best-GFLOP/s")
 }
 
 func BenchmarkF32(b *testing.B) {

@@ -28,7 +28,7 @@ func pickF64(l vec.Level) *kernels[float64] {
 }
 
 var avx2F32 = kernels[float32]{
-	name: "avx2", lanes: 8, mr: 6, mc: 168, kc: 256, nc: 4096,
+	name: "avx2", lanes: 8, mr: 6, mc: 336, kc: 256, nc: 4096,
 	full: [][2]func(*byte){
 		{kernF32R1V1AVX2, kernF32R1V2AVX2},
 		{kernF32R2V1AVX2, kernF32R2V2AVX2},
@@ -46,11 +46,12 @@ var avx2F32 = kernels[float32]{
 		{kernF32R6V1EdgeAVX2, kernF32R6V2EdgeAVX2},
 	},
 	packed: kernF32R6V2PackedAVX2,
+	row:    rowF32AVX2,
 	dots:   []func(*byte){dotF32R1AVX2, dotF32R2AVX2, dotF32R3AVX2},
 }
 
 var avx2F64 = kernels[float64]{
-	name: "avx2", lanes: 4, mr: 6, mc: 96, kc: 256, nc: 2048,
+	name: "avx2", lanes: 4, mr: 6, mc: 168, kc: 256, nc: 2048,
 	full: [][2]func(*byte){
 		{kernF64R1V1AVX2, kernF64R1V2AVX2},
 		{kernF64R2V1AVX2, kernF64R2V2AVX2},
@@ -68,6 +69,7 @@ var avx2F64 = kernels[float64]{
 		{kernF64R6V1EdgeAVX2, kernF64R6V2EdgeAVX2},
 	},
 	packed: kernF64R6V2PackedAVX2,
+	row:    rowF64AVX2,
 	dots:   []func(*byte){dotF64R1AVX2, dotF64R2AVX2, dotF64R3AVX2},
 }
 
@@ -77,6 +79,7 @@ var avx512F32 = kernels[float32]{
 	name: "avx512", lanes: 16, mr: 12, mc: 240, kc: 320, nc: 4096,
 	full: avx512TilesF32[:], edge: avx512TilesF32[:],
 	packed: kernF32R12V2PackedAVX512,
+	row:    rowF32AVX512,
 	dots:   []func(*byte){dotF32R1AVX512, dotF32R2AVX512, dotF32R3AVX512},
 }
 
@@ -84,6 +87,7 @@ var avx512F64 = kernels[float64]{
 	name: "avx512", lanes: 8, mr: 12, mc: 144, kc: 256, nc: 2048,
 	full: avx512TilesF64[:], edge: avx512TilesF64[:],
 	packed: kernF64R12V2PackedAVX512,
+	row:    rowF64AVX512,
 	dots:   []func(*byte){dotF64R1AVX512, dotF64R2AVX512, dotF64R3AVX512},
 }
 

@@ -40,8 +40,6 @@ func packFast[T Float](d []T, s source[T], l0, h, p0, k, width int) bool {
 	return false
 }
 
-func bytePtr[T any](d []T) *byte { return (*byte)(unsafe.Pointer(&d[0])) }
-
 // packTransposed packs lines that each lie adjacent in memory, a group of
 // lines at a time. A group of 5 to 8 32-bit lines is written 8 wide: what that
 // puts past the group is overwritten by the next column's values, or by the
@@ -49,7 +47,6 @@ func bytePtr[T any](d []T) *byte { return (*byte)(unsafe.Pointer(&d[0])) }
 func packTransposed[T Float](d []T, s source[T], l0, h, p0, k, width int) {
 	es := int(unsafe.Sizeof(d[0]))
 	var rows [8]uintptr
-	_ = d[min(width*k+packSlack, cap(d)):cap(d)] // room for the overhang
 	step := 16 / es
 	body := k / step * step
 	for g := 0; g < h; {
@@ -60,6 +57,7 @@ func packTransposed[T Float](d []T, s source[T], l0, h, p0, k, width int) {
 		switch {
 		case es == 4 && room > 4:
 			size = 8
+			_ = d[width*k+max(0, 8-room)-1] // room for the overhang
 			lines(rows[:8], s, l0+g, left, p0)
 			packTranspose8(p, &rows[0], width*es, body)
 		case es == 4:

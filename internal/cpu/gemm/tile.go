@@ -45,7 +45,8 @@ type kernels[T Float] struct {
 	// panels laid out by packA and packB.
 	full, edge [][2]func(*byte)
 	packed     func(*byte)
-	dots       []func(*byte) // by rows of X less one; nil if there are none
+	row        func(c, x, b *byte, stride, n int) // or nil
+	dots       []func(*byte)                      // by rows of X less one; nil if there are none
 
 	mc, kc, nc int // block sizes: A block in L2, B panel in L1, B block in L3
 }

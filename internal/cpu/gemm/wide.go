@@ -1,0 +1,52 @@
+package gemm
+
+import "unsafe"
+
+// wide reports whether A fits one block of rows and the columns alone are work
+// enough for the threads.
+func (p *problem[T]) wide() bool {
+	return p.m <= p.ks.mc && (p.threads == 1 || (p.n+p.ks.nr()-1)/p.ks.nr() >= 3*p.threads)
+}
+
+// wideBlocked is blocked for such products: since a panel of B meets only one
+// block of A, the thread that packs it uses it at once, from its L1 cache.
+func (p *problem[T]) wideBlocked() {
+	ks := p.ks
+	nr, mr := ks.nr(), ks.mr
+	bt := p.b.transposed()
+	ap := buffers[T]().Get().(*[]T)
+	kc := min(ks.kc, p.k)
+	stride := mr*kc + packSlack // panels of A are packed by several threads
+	tiles := (p.m + mr - 1) / mr
+	abuf := grow(ap, tiles*stride)
+	panels := (p.n + nr - 1) / nr
+	for pc := 0; pc < p.k; pc += ks.kc {
+		kc := min(ks.kc, p.k-pc)
+		p.loop(tiles, max(1, 16384/(mr*kc)), func(lo, hi int) {
+			for q := lo; q < hi; q++ {
+				pack(abuf[q*stride:][:stride], p.a, q*mr, min(mr, p.m-q*mr), pc, kc, mr)
+			}
+		})
+		grain := 1
+		if work := 2 * p.m * nr * kc; work < flopsPerTask {
+			grain = flopsPerTask/work + 1
+		}
+		p.loop(panels, grain, func(lo, hi int) {
+			s := scratches[T]().Get().(*scratch[T])
+			es := int(unsafe.Sizeof(T(0)))
+			b := grow(&s.a, nr*kc+packSlack)
+			p.begin(&s.t, pc, kc)
+			for q := lo; q < hi; q++ {
+				j, w := q*nr, min(nr, p.n-q*nr)
+				pack(b, bt, j, w, pc, kc, nr)
+				p.column(&s.t, unsafe.Pointer(&abuf[0]), unsafe.Pointer(&b[0]), es, mr*es, stride*es, nr*es,
+					true, 0, p.m, j, w, pc, kc)
+			}
+			if pc+kc == p.k {
+				p.activate(0, p.m, lo*nr, min(hi*nr, p.n))
+			}
+			scratches[T]().Put(s)
+		})
+	}
+	buffers[T]().Put(ap)
+}
