@@ -123,7 +123,7 @@ func (a *attention[T]) block(b, i0 int, buf []T) {
 		n := min(keyBlock, keys-j0)
 		kj, vj := k, v
 		kj.Data, vj.Data = sub0(k.Data, j0*k.ColStride), sub0(v.Data, j0*v.RowStride)
-		product(rows, n, a.depth, q, kj, scores, n, 0)
+		product(rows, n, a.depth, q, kj, scores, n, false)
 		for r := range rows {
 			s := scores[r*n : (r+1)*n]
 			scale(s, s, T(a.Scale))
@@ -142,7 +142,7 @@ func (a *attention[T]) block(b, i0 int, buf []T) {
 			}
 			l[r] += sum
 		}
-		product(rows, a.width, n, gemm.RowMajor(scores, n), vj, dst, a.width, 1)
+		product(rows, a.width, n, gemm.RowMajor(scores, n), vj, dst, a.width, true)
 	}
 	for r := range rows {
 		row := dst[r*a.width : (r+1)*a.width]

@@ -55,6 +55,7 @@ func BenchmarkKernels(b *testing.B) {
 		flops float64
 	}{
 		{"add/2x3", op.Add, nil, views{v(2, 3), v(2, 3)}, v(2, 3), 0},
+		{"addconst/6", op.Add, nil, views{v(small), k}, v(small), 0},
 		{"sum/6", op.Sum, op.Reduce{Axes: 1}, views{v(small)}, v(1), 0},
 		{"matmul/2x3x2", op.MatMul, nil, views{v(2, 3), v(3, 2)}, v(2, 2), 24},
 		{"colsum/128x256", op.Sum, op.Reduce{Axes: 1}, views{v(128, 256)}, v(1, 256), 0},

@@ -142,7 +142,7 @@ func conv2D[T float](c *backend.Call, dst []T, in [2][]T) {
 		image, w := group(v, x, n, g, v.cg*v.h*v.w), gemm.RowMajor(weight[g*v.og*v.k:], v.k)
 		out := group(v, dst, n, g, v.og*v.p)
 		if v.pointwise {
-			product(v.og, v.p, v.k, w, gemm.RowMajor(image, v.p), out, v.p, 0)
+			product(v.og, v.p, v.k, w, gemm.RowMajor(image, v.p), out, v.p, false)
 			return
 		}
 		s, buf := scratchOf[T](v.k * v.rows * v.ow)
@@ -150,7 +150,7 @@ func conv2D[T float](c *backend.Call, dst []T, in [2][]T) {
 			y1 := min(y+v.rows, v.oh)
 			width := (y1 - y) * v.ow
 			patches(v, buf, image, y, y1)
-			product(v.og, width, v.k, w, gemm.RowMajor(buf, width), out[y*v.ow:], v.p, 0)
+			product(v.og, width, v.k, w, gemm.RowMajor(buf, width), out[y*v.ow:], v.p, false)
 		}
 		s.free()
 	})
@@ -168,7 +168,7 @@ func convGradInput[T float](c *backend.Call, dst []T, in [2][]T) {
 		image, w := group(v, dst, n, g, v.cg*v.h*v.w), gemm.RowMajor(sub0(weight, g*v.og*v.k), v.k).T()
 		out := group(v, grad, n, g, v.og*v.p)
 		if v.pointwise {
-			product(v.k, v.p, v.og, w, gemm.RowMajor(out, v.p), image, v.p, 0)
+			product(v.k, v.p, v.og, w, gemm.RowMajor(out, v.p), image, v.p, false)
 			return
 		}
 		clear(image)
@@ -176,7 +176,7 @@ func convGradInput[T float](c *backend.Call, dst []T, in [2][]T) {
 		for y := 0; y < v.oh; y += v.rows {
 			y1 := min(y+v.rows, v.oh)
 			width := (y1 - y) * v.ow
-			product(v.k, width, v.og, w, gemm.RowMajor(sub0(out, y*v.ow), v.p), buf, width, 0)
+			product(v.k, width, v.og, w, gemm.RowMajor(sub0(out, y*v.ow), v.p), buf, width, false)
 			addPatches(v, image, buf, y, y1)
 		}
 		s.free()
@@ -227,7 +227,7 @@ func gradWeightImage[T float](v *convolution, to, grad, x []T, n int) {
 		image, out := group(v, x, n, g, v.cg*v.h*v.w), group(v, grad, n, g, v.og*v.p)
 		w := to[g*v.og*v.k:][:v.og*v.k]
 		if v.pointwise {
-			product(v.og, v.k, v.p, gemm.RowMajor(out, v.p), gemm.RowMajor(image, v.p).T(), w, v.k, 1)
+			product(v.og, v.k, v.p, gemm.RowMajor(out, v.p), gemm.RowMajor(image, v.p).T(), w, v.k, true)
 			continue
 		}
 		s, buf := scratchOf[T](v.k * v.rows * v.ow)
@@ -235,7 +235,7 @@ func gradWeightImage[T float](v *convolution, to, grad, x []T, n int) {
 			y1 := min(y+v.rows, v.oh)
 			width := (y1 - y) * v.ow
 			patches(v, buf, image, y, y1)
-			product(v.og, v.k, width, gemm.RowMajor(sub0(out, y*v.ow), v.p), gemm.RowMajor(buf, width).T(), w, v.k, 1)
+			product(v.og, v.k, width, gemm.RowMajor(sub0(out, y*v.ow), v.p), gemm.RowMajor(buf, width).T(), w, v.k, true)
 		}
 		s.free()
 	}

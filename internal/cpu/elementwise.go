@@ -460,7 +460,36 @@ func binary[R, A any](grain int, loop loop2[R, A]) kernel {
 	}
 }
 
+// binaryConst serves a contiguous operand and a constant, n elements: the
+// commonest of the small calls. It reports false for others.
+func binaryConst[R, A any](c *backend.Call, n int, loop loop2[R, A]) bool {
+	x, y := &c.In[0], &c.In[1]
+	if x.Const() == y.Const() || !(x.Const() || x.Contiguous()) || !(y.Const() || y.Contiguous()) {
+		return false
+	}
+	dst := elements[R](&c.Out, n)
+	s, konst := scratchOf[A](min(n, chunk))
+	v := x
+	if y.Const() {
+		v = y
+	}
+	fillWords(konst, *(*A)(unsafe.Pointer(&v.Bits)))
+	for lo := 0; lo < n; lo += chunk {
+		m := min(chunk, n-lo)
+		if x.Const() {
+			loop(dst[lo:lo+m], konst[:m], elements[A](y, n)[lo:lo+m])
+		} else {
+			loop(dst[lo:lo+m], elements[A](x, n)[lo:lo+m], konst[:m])
+		}
+	}
+	s.free()
+	return true
+}
+
 func binaryStrided[R, A any](c *backend.Call, n, grain int, loop loop2[R, A]) {
+	if n <= grain && binaryConst(c, n, loop) {
+		return
+	}
 	dst := elements[R](&c.Out, n)
 	it := newIterator(c)
 	if n <= grain && !it.transposed() { // apart, because a function that other threads may run is allocated

@@ -224,7 +224,7 @@ func reduceRows[S, T, A, R any](s *space, r *reducer[T, A, R], x source[S, T], d
 			var index [op.MaxRank]int
 			s.kept.at(lo, &index)
 			for range hi - lo {
-				acc := reduceRange(w, s, r, x, s.first+dot(&index, &s.keptIn, s.kept.rank), 0, s.each)
+				acc := reduceRange(&w, s, r, x, s.first+dot(&index, &s.keptIn, s.kept.rank), 0, s.each)
 				dst[dot(&index, &s.keptOut, s.kept.rank)] = r.finish(acc)
 				s.kept.step(&index, 0)
 			}
@@ -240,7 +240,7 @@ func reduceRows[S, T, A, R any](s *space, r *reducer[T, A, R], x source[S, T], d
 		for i := lo; i < hi; i++ {
 			s.kept.at(i/parts, &index)
 			p := i % parts * part
-			partial[i] = reduceRange(w, s, r, x, s.first+dot(&index, &s.keptIn, s.kept.rank), p, min(p+part, s.each))
+			partial[i] = reduceRange(&w, s, r, x, s.first+dot(&index, &s.keptIn, s.kept.rank), p, min(p+part, s.each))
 		}
 		w.free()
 	})
@@ -262,8 +262,8 @@ type rowWalk[S, T any] struct {
 	buf    []T
 }
 
-func newRowWalk[S, T any](s *space, x *source[S, T]) *rowWalk[S, T] {
-	w := &rowWalk[S, T]{}
+func newRowWalk[S, T any](s *space, x *source[S, T]) rowWalk[S, T] {
+	w := rowWalk[S, T]{}
 	if s.red[s.reduced.rank-1] != 1 {
 		w.s1, w.raw = scratchOf[S](segment)
 	}
@@ -321,7 +321,7 @@ func reduceColumns[S, T, A, R any](s *space, r *reducer[T, A, R], x source[S, T]
 			w := newColumnWalk(s, r, &x)
 			for t := lo; t < hi; t++ {
 				at, to, n := s.block(t, blocks)
-				reduceBlock(w, s, r, x, at, 0, s.each, w.acc[:n])
+				reduceBlock(&w, s, r, x, at, 0, s.each, w.acc[:n])
 				finishBlock(s, r, dst, to, w.acc[:n])
 			}
 			w.free()
@@ -336,7 +336,7 @@ func reduceColumns[S, T, A, R any](s *space, r *reducer[T, A, R], x source[S, T]
 		for i := lo; i < hi; i++ {
 			at, _, n := s.block(i/parts, blocks)
 			p := i % parts * step
-			reduceBlock(w, s, r, x, at, p, min(p+step, s.each), partial[i*width:i*width+n])
+			reduceBlock(&w, s, r, x, at, p, min(p+step, s.each), partial[i*width:i*width+n])
 		}
 		w.free()
 	})
@@ -370,8 +370,8 @@ type columnWalk[S, T, A any] struct {
 	acc       []A
 }
 
-func newColumnWalk[S, T, A, R any](s *space, r *reducer[T, A, R], x *source[S, T]) *columnWalk[S, T, A] {
-	w := &columnWalk[S, T, A]{}
+func newColumnWalk[S, T, A, R any](s *space, r *reducer[T, A, R], x *source[S, T]) columnWalk[S, T, A] {
+	w := columnWalk[S, T, A]{}
 	w.scratches[0], w.acc = scratchOf[A](columns)
 	if s.keptIn[s.kept.rank-1] != 1 {
 		w.scratches[1], w.raw = scratchOf[S](columns)

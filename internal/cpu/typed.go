@@ -16,15 +16,28 @@ func widthOf[T float]() int {
 	return 8
 }
 
-// product is C = A·B + beta·C.
-func product[T float](m, n, k int, a, b gemm.Mat[T], c []T, ldc int, beta T) {
+// product is C = A·B, added to the old C if accumulate is set.
+func product[T float](m, n, k int, a, b gemm.Mat[T], c []T, ldc int, accumulate bool) {
 	switch c := any(c).(type) {
 	case []float32:
-		gemm.F32(m, n, k, any(a).(gemm.Mat[float32]), any(b).(gemm.Mat[float32]), c, ldc, &gemm.Epilogue[float32]{Beta: float32(beta)})
+		ep := &overwrite32
+		if accumulate {
+			ep = &accumulate32
+		}
+		gemm.F32(m, n, k, any(a).(gemm.Mat[float32]), any(b).(gemm.Mat[float32]), c, ldc, ep)
 	case []float64:
-		gemm.F64(m, n, k, any(a).(gemm.Mat[float64]), any(b).(gemm.Mat[float64]), c, ldc, &gemm.Epilogue[float64]{Beta: float64(beta)})
+		ep := &overwrite64
+		if accumulate {
+			ep = &accumulate64
+		}
+		gemm.F64(m, n, k, any(a).(gemm.Mat[float64]), any(b).(gemm.Mat[float64]), c, ldc, ep)
 	}
 }
+
+var (
+	overwrite32, accumulate32 = gemm.Epilogue[float32]{}, gemm.Epilogue[float32]{Beta: 1}
+	overwrite64, accumulate64 = gemm.Epilogue[float64]{}, gemm.Epilogue[float64]{Beta: 1}
+)
 
 func addTo[T number](dst, x []T) {
 	switch to := any(dst).(type) {
