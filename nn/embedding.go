@@ -1,39 +1,49 @@
 package nn
 
-import "github.com/locusml/locus"
+import (
+	"fmt"
+
+	"github.com/locusml/locus"
+)
 
 // EmbeddingLayer looks rows of a table up.
 type EmbeddingLayer struct {
 	Weight *Parameter // (n, features)
+
+	n, features int
+	padding     []int // the row that stands for padding, if any
+	opts        options
 }
 
 // Embedding makes a table of n rows of the given number of features, drawn from
-// the standard normal distribution.
+// the standard normal distribution. With [PaddingIndex] one row stays zero.
 func Embedding(n, features int, opts ...Option) *EmbeddingLayer {
-	l := &EmbeddingLayer{Weight: new(Parameter)}
-	gather(opts).make(locus.DefaultDevice(), l.Weight, Normal(0, 1), nil, nil, n, features)
+	o := gather(opts)
+	l := &EmbeddingLayer{Weight: o.lazy(n, features), n: n, features: features, opts: o}
+	if o.padding != nil {
+		l.padding = []int{*o.padding}
+		if *o.padding < 0 || *o.padding >= n {
+			panic(&locus.Error{Kind: locus.ErrIndex, Op: "nn.Embedding", Msg: fmt.Sprintf("the padding index is %d; the table has %d rows", *o.padding, n)})
+		}
+	}
+	l.make()
 	return l
+}
+
+func (l *EmbeddingLayer) make() {
+	l.opts.make(locus.DefaultDevice(), l.Weight, Normal(0, 1), nil, nil, l.n, l.features)
+	if len(l.padding) > 0 {
+		w := l.Weight.Value().Detach()
+		l.Weight.Set(w.Device().Arange(float64(l.n)).Eq(l.padding[0]).Unsqueeze(1).Where(0, w))
+	}
 }
 
 // Forward looks up the rows that x, whole numbers of any shape, names.
 func (l *EmbeddingLayer) Forward(x *locus.Tensor) *locus.Tensor {
-	return locus.Embedding(l.Weight.Value(), x)
+	return locus.Embedding(l.Weight.Value(), x, l.padding...)
 }
 
-// ResidualLayer adds its input to what its body makes of it.
-type ResidualLayer struct {
-	Body     Module
-	Shortcut Module // applied to the input where the body changes its shape; may be nil
-}
-
-// Residual makes a layer x + body(x); shortcut may be nil.
-func Residual(body, shortcut Module) *ResidualLayer { return &ResidualLayer{body, shortcut} }
-
-// Forward gives body(x) + shortcut(x).
-func (l *ResidualLayer) Forward(x *locus.Tensor) *locus.Tensor {
-	y := l.Body.Forward(x)
-	if l.Shortcut != nil {
-		x = l.Shortcut.Forward(x)
-	}
-	return y.Add(x)
+func (l *EmbeddingLayer) reset(key locus.Key) {
+	l.opts.key, l.Weight = key, l.Weight.unmade()
+	l.make()
 }

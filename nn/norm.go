@@ -123,3 +123,41 @@ func GroupNorm(groups, channels int) *GroupNormLayer {
 func (l *GroupNormLayer) Forward(x *locus.Tensor) *locus.Tensor {
 	return locus.GroupNorm(x, l.groups, l.Weight.Value(), l.Bias.Value(), l.Eps)
 }
+
+// RMSNormLayer divides the last axes of each element of a batch by the root of
+// their mean square.
+type RMSNormLayer struct {
+	Weight *Parameter
+
+	Eps float64 // added to the mean square: 1e-6
+
+	shape []int
+}
+
+// RMSNorm makes a layer that normalises the last axes, of the given shape.
+func RMSNorm(shape ...int) *RMSNormLayer {
+	return &RMSNormLayer{Weight: NewParameter(locus.DefaultDevice().Ones(shape...)), Eps: 1e-6, shape: shape}
+}
+
+// Forward normalises x.
+func (l *RMSNormLayer) Forward(x *locus.Tensor) *locus.Tensor {
+	return locus.RMSNorm(x, l.shape, l.Weight.Value(), l.Eps)
+}
+
+// InstanceNormLayer normalises each channel of each element of a batch (N, C, …).
+type InstanceNormLayer struct {
+	Weight, Bias *Parameter
+
+	Eps float64 // added to the variance: 1e-5
+}
+
+// InstanceNorm makes a layer for the given number of channels.
+func InstanceNorm(channels int) *InstanceNormLayer {
+	d := locus.DefaultDevice()
+	return &InstanceNormLayer{Weight: NewParameter(d.Ones(channels)), Bias: NewParameter(d.Zeros(channels)), Eps: 1e-5}
+}
+
+// Forward normalises x.
+func (l *InstanceNormLayer) Forward(x *locus.Tensor) *locus.Tensor {
+	return locus.InstanceNorm(x, l.Weight.Value(), l.Bias.Value(), l.Eps)
+}

@@ -1,6 +1,10 @@
 package nn
 
-import "github.com/locusml/locus"
+import (
+	"slices"
+
+	"github.com/locusml/locus"
+)
 
 // Option changes how a layer is made.
 type Option func(*options)
@@ -45,6 +49,16 @@ func gather(opts []Option) options {
 	return o
 }
 
+// parts gives the options for one layer after the other of those that a larger
+// one is made of: the same, but for keys of their own.
+func parts(opts []Option) func() []Option {
+	key, n := gather(opts).key, uint64(0)
+	return func() []Option {
+		n++
+		return append(slices.Clone(opts), WithKey(key.Fold(n)))
+	}
+}
+
 // lazy makes a parameter without a value; -1 is a size that is not known yet.
 func (o options) lazy(shape ...int) *Parameter {
 	return &Parameter{known: known{o.dtype, shape}}
@@ -64,11 +78,17 @@ func (o options) make(d locus.Device, weight *Parameter, wInit Initializer, bias
 	if o.weight != nil {
 		wInit = o.weight
 	}
-	if o.bias != nil {
-		bInit = o.bias
-	}
 	weight.make(d, o.dtype, o.key.Fold(0), wInit, shape...)
-	if bias != nil {
-		bias.make(d, o.dtype, o.key.Fold(1), bInit, shape[0])
+	o.makeBias(d, bias, bInit, shape[0])
+}
+
+// makeBias is make for the bias alone.
+func (o options) makeBias(d locus.Device, bias *Parameter, init Initializer, n int) {
+	if bias == nil {
+		return
 	}
+	if o.bias != nil {
+		init = o.bias
+	}
+	bias.make(d, o.dtype, o.key.Fold(1), init, n)
 }

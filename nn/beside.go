@@ -1,0 +1,16 @@
+package nn
+
+import "github.com/locusml/locus"
+
+// beside puts a tensor that was just made into x's scope: it is needed no longer
+// than what is computed from x.
+func beside(x, made *locus.Tensor) *locus.Tensor {
+	if s := x.Scope(); s != nil {
+		s.Adopt(made)
+	}
+	return made
+}
+
+func fail(kind error, op, msg, fix string) {
+	panic(&locus.Error{Kind: kind, Op: op, Msg: msg, Fix: fix})
+}

@@ -1,0 +1,239 @@
+package nn
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/locusml/locus"
+)
+
+// RecurrentOptions are the options of [RNN], [LSTM] and [GRU]. The zero value is
+// one layer, forwards.
+type RecurrentOptions struct {
+	Layers        int     // one on top of the other; 0 means 1
+	Bidirectional bool    // a second pass from the end; the results of both lie side by side
+	Dropout       float64 // of what each layer but the last passes on, in training
+	ReLU          bool    // RNN only: max(x, 0) in the place of tanh
+}
+
+// RecurrentLayer reads sequences (N, L, in), the batch first, and keeps a state on
+// the way. Make one with [RNN], [LSTM] or [GRU].
+//
+// Weights have PyTorch's layouts, with the gates one after the other (LSTM:
+// input, forget, cell, output; GRU: reset, update, new), and its names:
+// weight_ih_l0, weight_hh_l0, bias_ih_l0, bias_hh_l0, and with the ending
+// _reverse for the second direction.
+type RecurrentLayer struct {
+	Cells   []*RecurrentCell // layer by layer, in each first the forward direction
+	Dropout *DropoutLayer
+
+	kind   recurrence
+	in     int // 0 until the first input
+	hidden int
+	o      RecurrentOptions
+	opts   options
+}
+
+// RecurrentCell holds the weights of one layer in one direction.
+type RecurrentCell struct {
+	WeightIH *Parameter // (gates·hidden, in)
+	WeightHH *Parameter // (gates·hidden, hidden)
+	BiasIH   *Parameter // (gates·hidden); nil without
+	BiasHH   *Parameter // (gates·hidden); nil without
+}
+
+// RecurrentState is what a recurrent layer remembers between two pieces of a
+// sequence: one entry for each cell.
+type RecurrentState struct {
+	H *locus.Tensor // (layers·directions, N, hidden)
+	C *locus.Tensor // the same, LSTM only; nil otherwise
+}
+
+// Detach gives the state without its history, so that gradients end there: for
+// sequences that are read in pieces.
+func (s RecurrentState) Detach() RecurrentState {
+	if s.H != nil {
+		s.H = s.H.Detach()
+	}
+	if s.C != nil {
+		s.C = s.C.Detach()
+	}
+	return s
+}
+
+// RNN makes a simple recurrent network: h = tanh(W·x + b + U·h + c).
+func RNN(in, hidden int, o RecurrentOptions, opts ...Option) *RecurrentLayer {
+	return newRecurrent(simpleRecurrence{o.ReLU}, in, hidden, o, opts)
+}
+
+// LazyRNN is [RNN] that learns the number of its inputs from the first of them.
+func LazyRNN(hidden int, o RecurrentOptions, opts ...Option) *RecurrentLayer {
+	return newRecurrent(simpleRecurrence{o.ReLU}, 0, hidden, o, opts)
+}
+
+// LSTM makes a long short-term memory.
+func LSTM(in, hidden int, o RecurrentOptions, opts ...Option) *RecurrentLayer {
+	return newRecurrent(lstmRecurrence{}, in, hidden, o, opts)
+}
+
+// LazyLSTM is [LSTM] that learns the number of its inputs from the first of them.
+func LazyLSTM(hidden int, o RecurrentOptions, opts ...Option) *RecurrentLayer {
+	return newRecurrent(lstmRecurrence{}, 0, hidden, o, opts)
+}
+
+// GRU makes a network of gated recurrent units.
+func GRU(in, hidden int, o RecurrentOptions, opts ...Option) *RecurrentLayer {
+	return newRecurrent(gruRecurrence{}, in, hidden, o, opts)
+}
+
+// LazyGRU is [GRU] that learns the number of its inputs from the first of them.
+func LazyGRU(hidden int, o RecurrentOptions, opts ...Option) *RecurrentLayer {
+	return newRecurrent(gruRecurrence{}, 0, hidden, o, opts)
+}
+
+func newRecurrent(kind recurrence, in, hidden int, o RecurrentOptions, opts []Option) *RecurrentLayer {
+	if hidden < 1 || in < 0 || o.Layers < 0 {
+		fail(locus.ErrArgument, "nn."+kind.name(), fmt.Sprintf("%d inputs, a state of %d and %d layers: there must be some of each", in, hidden, o.Layers), "")
+	}
+	o.Layers = max(o.Layers, 1)
+	l := &RecurrentLayer{kind: kind, in: in, hidden: hidden, o: o, opts: gather(opts)}
+	l.Dropout = newDropout("Dropout", o.Dropout, locus.Dropout, l.opts.key.Fold(1<<32))
+	l.Cells = make([]*RecurrentCell, o.Layers*l.directions())
+	rows := kind.gates() * hidden
+	for i := range l.Cells {
+		from := -1
+		if i >= l.directions() {
+			from = hidden * l.directions()
+		}
+		l.Cells[i] = &RecurrentCell{WeightIH: l.opts.lazy(rows, from), WeightHH: l.opts.lazy(rows, hidden), BiasIH: l.opts.lazyBias(rows), BiasHH: l.opts.lazyBias(rows)}
+	}
+	if in > 0 {
+		l.make(locus.DefaultDevice())
+	}
+	return l
+}
+
+func (l *RecurrentLayer) directions() int {
+	if l.o.Bidirectional {
+		return 2
+	}
+	return 1
+}
+
+// make gives the cells first values as PyTorch does: everything uniform in
+// ±1/√hidden.
+func (l *RecurrentLayer) make(d locus.Device) {
+	rows := l.kind.gates() * l.hidden
+	for i, c := range l.Cells {
+		in := l.in
+		if i >= l.directions() {
+			in = l.hidden * l.directions()
+		}
+		o := l.opts
+		o.key = l.opts.key.Fold(uint64(2 * i))
+		o.make(d, c.WeightIH, FanIn(l.hidden), c.BiasIH, FanIn(l.hidden), rows, in)
+		o.key = l.opts.key.Fold(uint64(2*i + 1))
+		o.make(d, c.WeightHH, FanIn(l.hidden), c.BiasHH, FanIn(l.hidden), rows, l.hidden)
+	}
+}
+
+func (l *RecurrentLayer) reset(key locus.Key) {
+	l.opts.key = key
+	for _, c := range l.Cells {
+		c.WeightIH, c.WeightHH, c.BiasIH, c.BiasHH = c.WeightIH.unmade(), c.WeightHH.unmade(), c.BiasIH.unmade(), c.BiasHH.unmade()
+	}
+}
+
+// stateName turns "cells.3.weight_ih" into "weight_ih_l1_reverse".
+func (l *RecurrentLayer) stateName(path string) string {
+	number, name, _ := strings.Cut(strings.TrimPrefix(path, "cells."), ".")
+	i, err := strconv.Atoi(number)
+	if err != nil {
+		return path
+	}
+	name += "_l" + strconv.Itoa(i/l.directions())
+	if i%l.directions() == 1 {
+		name += "_reverse"
+	}
+	return name
+}
+
+// String gives the kind of network.
+func (l *RecurrentLayer) String() string { return l.kind.name() }
+
+// Forward reads sequences x (N, L, in) from a state of zeros and gives the last
+// layer's states at all steps (N, L, directions·hidden).
+func (l *RecurrentLayer) Forward(x *locus.Tensor) *locus.Tensor {
+	y, _ := l.Run(x, RecurrentState{})
+	return y
+}
+
+// Run reads sequences x (N, L, in), beginning with a state, whose tensors may be
+// nil for zeros, and gives the last layer's states at all steps (N, L,
+// directions·hidden) and the state at the end.
+func (l *RecurrentLayer) Run(x *locus.Tensor, s RecurrentState) (*locus.Tensor, RecurrentState) {
+	name := "nn." + l.kind.name()
+	if x.Rank() != 3 || x.Dim(1) == 0 {
+		fail(locus.ErrShape, name, fmt.Sprintf("the input has shape %v; want (N, L, in) with at least one step", x.Shape()), "")
+	}
+	for _, c := range l.Cells {
+		if unmade(c.WeightIH, c.WeightHH, c.BiasIH, c.BiasHH) {
+			l.in = x.Dim(2)
+			l.make(x.Device())
+			break
+		}
+	}
+	n := x.Dim(0)
+	first := func(t *locus.Tensor, what string) *locus.Tensor {
+		want := []int{len(l.Cells), n, l.hidden}
+		if t == nil {
+			return beside(x, x.Device().As(x.DType()).Zeros(want...))
+		}
+		if fmt.Sprint(t.Shape()) != fmt.Sprint(want) {
+			fail(locus.ErrShape, name, fmt.Sprintf("the first %s has shape %v; want (layers·directions, N, hidden) = %v", what, t.Shape(), want), "")
+		}
+		return t
+	}
+	h0 := first(s.H, "state")
+	var c0 *locus.Tensor
+	if l.kind.hasCell() {
+		c0 = first(s.C, "cell")
+	} else if s.C != nil {
+		fail(locus.ErrArgument, name, "only an LSTM has cells; leave C nil", "")
+	}
+
+	var lastH, lastC []*locus.Tensor
+	x = x.Transpose(0, 1).Contiguous() // steps first: each is one piece of memory
+	for layer := range l.o.Layers {
+		if layer > 0 {
+			x = l.Dropout.Forward(x)
+		}
+		var out []*locus.Tensor
+		for direction := range l.directions() {
+			i := layer*l.directions() + direction
+			in := x
+			if direction == 1 {
+				in = x.Flip(0)
+			}
+			var c *locus.Tensor
+			if c0 != nil {
+				c = c0.Index(i)
+			}
+			y, h, c := l.kind.scan(l.Cells[i], in, h0.Index(i), c)
+			if direction == 1 {
+				y = y.Flip(0)
+			}
+			out, lastH = append(out, y), append(lastH, h)
+			if c != nil {
+				lastC = append(lastC, c)
+			}
+		}
+		x = locus.Concat(2, out...)
+	}
+	end := RecurrentState{H: locus.Stack(0, lastH...)}
+	if lastC != nil {
+		end.C = locus.Stack(0, lastC...)
+	}
+	return x.Transpose(0, 1), end
+}

@@ -1,0 +1,57 @@
+package nn
+
+import "github.com/locusml/locus"
+
+// ResidualLayer adds its input to what its body makes of it.
+type ResidualLayer struct {
+	Body     Module
+	Shortcut Module // applied to the input where the body changes its shape; may be nil
+}
+
+// Residual makes a layer x + body(x); shortcut may be nil.
+func Residual(body, shortcut Module) *ResidualLayer { return &ResidualLayer{body, shortcut} }
+
+// Forward gives body(x) + shortcut(x).
+func (l *ResidualLayer) Forward(x *locus.Tensor) *locus.Tensor {
+	y := l.Body.Forward(x)
+	if l.Shortcut != nil {
+		x = l.Shortcut.Forward(x)
+	}
+	return y.Add(x)
+}
+
+// ResNetBlockLayer is the basic block of residual networks (He et al., 2016): two
+// 3×3 convolutions with batch normalisation, beside a shortcut. Its parameters
+// have the names of torchvision's.
+type ResNetBlockLayer struct {
+	Conv1      *ConvLayer
+	BN1        *BatchNormLayer
+	Conv2      *ConvLayer
+	BN2        *BatchNormLayer
+	Downsample *SequentialLayer // a 1×1 convolution and a normalisation of the shortcut; nil where it is the input itself
+}
+
+// ResNetBlock makes a block from in to out channels whose first convolution has
+// the given stride. The shortcut is the input itself where that fits.
+func ResNetBlock(in, out, stride int, opts ...Option) *ResNetBlockLayer {
+	part := parts(opts)
+	conv := func(from, size, stride int) *ConvLayer {
+		geo := locus.ConvOptions{Stride: locus.Pair(stride), Padding: locus.Pair(size / 2)}
+		return Conv2D(from, out, locus.Pair(size), geo, append(part(), NoBias())...)
+	}
+	b := &ResNetBlockLayer{Conv1: conv(in, 3, stride), BN1: BatchNorm(out, part()...), Conv2: conv(out, 3, 1), BN2: BatchNorm(out, part()...)}
+	if in != out || stride != 1 {
+		b.Downsample = Sequential(conv(in, 1, stride), BatchNorm(out, part()...))
+	}
+	return b
+}
+
+// Forward applies the block to x (N, in, H, W).
+func (b *ResNetBlockLayer) Forward(x *locus.Tensor) *locus.Tensor {
+	y := b.BN1.Forward(b.Conv1.Forward(x)).Relu()
+	y = b.BN2.Forward(b.Conv2.Forward(y))
+	if b.Downsample != nil {
+		x = b.Downsample.Forward(x)
+	}
+	return y.Add(x).Relu()
+}

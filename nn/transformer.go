@@ -1,0 +1,169 @@
+package nn
+
+import "github.com/locusml/locus"
+
+// TransformerOptions are the options of transformer layers. The zero value is
+// PyTorch's, but without dropout.
+type TransformerOptions struct {
+	Hidden     int                                 // features between the two linear layers; 0 means 2048
+	Dropout    float64                             // everywhere, in training
+	PreNorm    bool                                // normalise what goes into each part, not what comes out
+	Activation func(x *locus.Tensor) *locus.Tensor // nil means max(x, 0)
+	Causal     bool                                // encoders: position i sees only positions up to i; decoders always do that
+	Rotary     bool                                // self-attention knows positions by rotation: see [Rotary]
+	FinalNorm  bool                                // stacks: normalise the last layer's result
+}
+
+func (o TransformerOptions) withDefaults() TransformerOptions {
+	if o.Hidden == 0 {
+		o.Hidden = 2048
+	}
+	if o.Activation == nil {
+		o.Activation = (*locus.Tensor).Relu
+	}
+	return o
+}
+
+// EncoderLayer is a transformer's encoder layer: self-attention, then two linear
+// layers at each position, each part beside a shortcut. Its parameters have
+// PyTorch's names and layouts.
+type EncoderLayer struct {
+	SelfAttn         *MultiHeadAttentionLayer
+	Linear1, Linear2 *LinearLayer
+	Norm1, Norm2     *LayerNormLayer
+	Dropout          *DropoutLayer // of all but the attention weights
+
+	o TransformerOptions
+}
+
+// TransformerEncoderLayer makes a layer for sequences (N, L, features), the batch
+// first.
+func TransformerEncoderLayer(features, heads int, o TransformerOptions, opts ...Option) *EncoderLayer {
+	o = o.withDefaults()
+	part, g := parts(opts), gather(opts)
+	return &EncoderLayer{o: o,
+		SelfAttn: MultiHeadAttention(features, heads, MultiHeadOptions{Dropout: o.Dropout, Causal: o.Causal, Rotary: o.Rotary}, part()...),
+		Linear1:  Linear(features, o.Hidden, part()...), Linear2: Linear(o.Hidden, features, part()...),
+		Norm1: layerNorm(g.dtype, features), Norm2: layerNorm(g.dtype, features),
+		Dropout: Dropout(o.Dropout, part()...)}
+}
+
+// Forward applies the layer to x (N, L, features).
+func (l *EncoderLayer) Forward(x *locus.Tensor) *locus.Tensor { return l.Encode(x, nil) }
+
+// Encode is Forward with a mask, as [MultiHeadAttentionLayer.Attend] takes it.
+func (l *EncoderLayer) Encode(x, mask *locus.Tensor) *locus.Tensor {
+	x = shortcut(x, l.Norm1, l.o.PreNorm, l.Dropout, func(x *locus.Tensor) *locus.Tensor { return l.SelfAttn.Attend(x, x, x, mask) })
+	return shortcut(x, l.Norm2, l.o.PreNorm, l.Dropout, func(x *locus.Tensor) *locus.Tensor {
+		return l.Linear2.Forward(l.Dropout.Forward(l.o.Activation(l.Linear1.Forward(x))))
+	})
+}
+
+// shortcut adds what f makes of x to x, with the normalisation before f or after
+// the sum.
+func shortcut(x *locus.Tensor, norm Module, pre bool, dropout *DropoutLayer, f func(*locus.Tensor) *locus.Tensor) *locus.Tensor {
+	if pre {
+		return x.Add(dropout.Forward(f(norm.Forward(x))))
+	}
+	return norm.Forward(x.Add(dropout.Forward(f(x))))
+}
+
+// DecoderLayer is a transformer's decoder layer: causal self-attention, attention
+// to what an encoder made, then two linear layers at each position, each part
+// beside a shortcut. Its parameters have PyTorch's names and layouts.
+type DecoderLayer struct {
+	SelfAttn            *MultiHeadAttentionLayer
+	MultiheadAttn       *MultiHeadAttentionLayer // to the encoder's result
+	Linear1, Linear2    *LinearLayer
+	Norm1, Norm2, Norm3 *LayerNormLayer
+	Dropout             *DropoutLayer // of all but the attention weights
+
+	o TransformerOptions
+}
+
+// TransformerDecoderLayer makes a layer for sequences (N, L, features), the batch
+// first.
+func TransformerDecoderLayer(features, heads int, o TransformerOptions, opts ...Option) *DecoderLayer {
+	o = o.withDefaults()
+	part, g := parts(opts), gather(opts)
+	return &DecoderLayer{o: o,
+		SelfAttn:      MultiHeadAttention(features, heads, MultiHeadOptions{Dropout: o.Dropout, Causal: true, Rotary: o.Rotary}, part()...),
+		MultiheadAttn: MultiHeadAttention(features, heads, MultiHeadOptions{Dropout: o.Dropout}, part()...),
+		Linear1:       Linear(features, o.Hidden, part()...), Linear2: Linear(o.Hidden, features, part()...),
+		Norm1: layerNorm(g.dtype, features), Norm2: layerNorm(g.dtype, features), Norm3: layerNorm(g.dtype, features),
+		Dropout: Dropout(o.Dropout, part()...)}
+}
+
+// Decode applies the layer to x (N, L, features) beside an encoder's result
+// memory (N, S, features). The masks, of x's positions and of memory's, may be
+// nil; see [MultiHeadAttentionLayer.Attend].
+func (l *DecoderLayer) Decode(x, memory, mask, memoryMask *locus.Tensor) *locus.Tensor {
+	x = shortcut(x, l.Norm1, l.o.PreNorm, l.Dropout, func(x *locus.Tensor) *locus.Tensor { return l.SelfAttn.Attend(x, x, x, mask) })
+	x = shortcut(x, l.Norm2, l.o.PreNorm, l.Dropout, func(x *locus.Tensor) *locus.Tensor {
+		return l.MultiheadAttn.Attend(x, memory, memory, memoryMask)
+	})
+	return shortcut(x, l.Norm3, l.o.PreNorm, l.Dropout, func(x *locus.Tensor) *locus.Tensor {
+		return l.Linear2.Forward(l.Dropout.Forward(l.o.Activation(l.Linear1.Forward(x))))
+	})
+}
+
+// Encoder is a stack of encoder layers.
+type Encoder struct {
+	Layers []*EncoderLayer
+	Norm   *LayerNormLayer // nil without
+}
+
+// TransformerEncoder makes a stack of n layers.
+func TransformerEncoder(n, features, heads int, o TransformerOptions, opts ...Option) *Encoder {
+	e, part := new(Encoder), parts(opts)
+	for range n {
+		e.Layers = append(e.Layers, TransformerEncoderLayer(features, heads, o, part()...))
+	}
+	if o.FinalNorm {
+		e.Norm = layerNorm(gather(opts).dtype, features)
+	}
+	return e
+}
+
+// Forward applies the layers to x (N, L, features).
+func (e *Encoder) Forward(x *locus.Tensor) *locus.Tensor { return e.Encode(x, nil) }
+
+// Encode is Forward with a mask, as [MultiHeadAttentionLayer.Attend] takes it.
+func (e *Encoder) Encode(x, mask *locus.Tensor) *locus.Tensor {
+	for _, l := range e.Layers {
+		x = l.Encode(x, mask)
+	}
+	if e.Norm != nil {
+		x = e.Norm.Forward(x)
+	}
+	return x
+}
+
+// Decoder is a stack of decoder layers.
+type Decoder struct {
+	Layers []*DecoderLayer
+	Norm   *LayerNormLayer // nil without
+}
+
+// TransformerDecoder makes a stack of n layers.
+func TransformerDecoder(n, features, heads int, o TransformerOptions, opts ...Option) *Decoder {
+	d, part := new(Decoder), parts(opts)
+	for range n {
+		d.Layers = append(d.Layers, TransformerDecoderLayer(features, heads, o, part()...))
+	}
+	if o.FinalNorm {
+		d.Norm = layerNorm(gather(opts).dtype, features)
+	}
+	return d
+}
+
+// Decode applies the layers; see [DecoderLayer.Decode].
+func (d *Decoder) Decode(x, memory, mask, memoryMask *locus.Tensor) *locus.Tensor {
+	for _, l := range d.Layers {
+		x = l.Decode(x, memory, mask, memoryMask)
+	}
+	if d.Norm != nil {
+		x = d.Norm.Forward(x)
+	}
+	return x
+}
