@@ -12,8 +12,9 @@ func (p *problem[T]) blocked() {
 	ks := p.ks
 	nr, mr := ks.nr(), ks.mr
 	bt := p.b.transposed()
+	depth := p.depth()
 	bp := buffers[T]().Get().(*[]T)
-	buf := grow(bp, (min(ks.nc, p.n)+nr-1)/nr*nr*min(ks.kc, p.k)+packSlack)
+	buf := grow(bp, (min(ks.nc, p.n)+nr-1)/nr*nr*depth+packSlack)
 	mc := p.rowBlock()
 	gi := (p.m + mc - 1) / mc
 	var ap *[]T // the packed A shared by column groups
@@ -26,8 +27,8 @@ func (p *problem[T]) blocked() {
 		}
 		group := (panels + gj - 1) / gj
 		gj = (panels + group - 1) / group
-		for pc := 0; pc < p.k; pc += ks.kc {
-			kc := min(ks.kc, p.k-pc)
+		for pc := 0; pc < p.k; pc += depth {
+			kc := min(depth, p.k-pc)
 			p.loop(panels, max(1, 8192/(nr*kc)), func(lo, hi int) {
 				pack(buf[lo*nr*kc:], bt, jc+lo*nr, min(hi*nr, nc)-lo*nr, pc, kc, nr)
 			})

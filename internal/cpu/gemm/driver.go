@@ -193,6 +193,14 @@ func activateRow[T Float](act Activation, row []T) {
 	}
 }
 
+// depth is how much of k one pass over packed panels takes: k in equal parts
+// of at most kc, rounded to the kernels' unrolling. It must not depend on
+// anything but k, or results would.
+func (p *problem[T]) depth() int {
+	parts := (p.k + p.ks.kc - 1) / p.ks.kc
+	return min(p.k, ((p.k+parts-1)/parts+3)&^3)
+}
+
 // begin fills in what all tiles of a k-block share.
 func (p *problem[T]) begin(t *tile, pc, kc int) {
 	t.k = kc

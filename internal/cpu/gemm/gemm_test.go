@@ -183,6 +183,9 @@ func testShapes[T Float](t *testing.T) {
 			r := rand.New(rand.NewPCG(1, 2))
 			for m := 0; m <= 14; m++ {
 				for n := 0; n <= 34; n++ {
+					if raceEnabled && r.IntN(8) > 0 {
+						continue
+					}
 					k := r.IntN(20)
 					testOne(t, ks, r, m, n, k, r.IntN(5), r.IntN(5), Epilogue[T]{}, r.IntN(3))
 				}
@@ -207,6 +210,9 @@ func testShapes[T Float](t *testing.T) {
 			}
 			for la := range 5 {
 				for lb := range 5 {
+					if raceEnabled && la != lb {
+						continue
+					}
 					// Deeper than kc, and too large for the direct path.
 					testOne(t, ks, r, 111, 101, 390, la, lb, Epilogue[T]{Beta: 0.5, Act: ReLU, Bias: vector[T](r, 101), RowBias: vector[T](r, 111)}, 1)
 				}

@@ -15,13 +15,13 @@ func (p *problem[T]) wideBlocked() {
 	nr, mr := ks.nr(), ks.mr
 	bt := p.b.transposed()
 	ap := buffers[T]().Get().(*[]T)
-	kc := min(ks.kc, p.k)
-	stride := mr*kc + packSlack // panels of A are packed by several threads
+	depth := p.depth()
+	stride := mr*depth + packSlack // panels of A are packed by several threads
 	tiles := (p.m + mr - 1) / mr
 	abuf := grow(ap, tiles*stride)
 	panels := (p.n + nr - 1) / nr
-	for pc := 0; pc < p.k; pc += ks.kc {
-		kc := min(ks.kc, p.k-pc)
+	for pc := 0; pc < p.k; pc += depth {
+		kc := min(depth, p.k-pc)
 		p.loop(tiles, max(1, 16384/(mr*kc)), func(lo, hi int) {
 			for q := lo; q < hi; q++ {
 				pack(abuf[q*stride:][:stride], p.a, q*mr, min(mr, p.m-q*mr), pc, kc, mr)

@@ -14,6 +14,9 @@ import (
 
 // lengths covers every tail of every unrolling, and some more.
 func lengths() (out []int) {
+	if raceEnabled {
+		return []int{0, 1, 7, 16, 33, 70, 1000}
+	}
 	for n := range 70 {
 		out = append(out, n)
 	}
