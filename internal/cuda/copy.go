@@ -5,7 +5,6 @@ package cuda
 import (
 	"bytes"
 	"runtime"
-	"sync"
 	"unsafe"
 
 	"github.com/locusml/locus/internal/backend"
@@ -97,111 +96,130 @@ func (d *Device) CopyIn(dst *memory.Block, src []byte, release func()) error {
 	if release != nil {
 		defer release()
 	}
-	for off := 0; off < len(src); {
-		s := d.stageFor(len(src) - off)
+	s := d.stageFor(len(src))
+	crew := newCrew(len(src), s.size)
+	defer crew.dismiss()
+	var slots []*slot // whose contents are being filled, oldest first
+	queued := 0       // pieces on their way to the device
+	flush := func() error {
+		x, off := slots[0], queued*s.size
 		n := min(s.size, len(src)-off)
+		crew.wait(queued)
+		slots = slots[1:]
+		queued++
 		if err := d.begin(); err != nil {
 			return err
 		}
-		x, err := d.slot(s)
-		d.end()
-		if err != nil {
-			return err
-		}
-		parallelCopy(x.bytes(n), src[off:off+n])
-		if err := d.begin(); err != nil {
-			return err
-		}
-		if err = d.queueIn(dst.Addr+uintptr(off), x.host, n); err == nil {
-			err = d.record(x.event)
-		}
-		if err == nil {
-			s.queued = append(s.queued, x)
-		} else {
+		defer d.end()
+		if err := d.queueIn(dst.Addr+uintptr(off), x.host, n); err != nil {
 			s.free = append(s.free, x)
+			return err
 		}
-		d.end()
+		err := d.record(x.event)
+		s.queued = append(s.queued, x)
+		return err
+	}
+	for off := 0; off < len(src); off += s.size {
+		if len(slots) == 2 { // one is filled while the other is queued
+			if err := flush(); err != nil {
+				return err
+			}
+		}
+		x, err := d.takeSlot(s)
 		if err != nil {
 			return err
 		}
-		off += n
+		slots = append(slots, x)
+		n := min(s.size, len(src)-off)
+		crew.copy(x.bytes(n), src[off:off+n])
+	}
+	for len(slots) > 0 {
+		if err := flush(); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
+func (d *Device) takeSlot(s *stage) (*slot, error) {
+	if err := d.begin(); err != nil {
+		return nil, err
+	}
+	defer d.end()
+	return d.slot(s)
+}
+
 // CopyOut waits for what is queued and copies src at an offset to dst.
 func (d *Device) CopyOut(dst []byte, src *memory.Block, offset int) error {
-	type piece struct {
-		s    *slot
-		dst  []byte
-		from *stage
-	}
-	var flight [2]piece // one is copied by the host while the other is on the bus
-	finish := func(p *piece) error {
-		if p.s == nil {
-			return nil
+	s := d.stageFor(len(dst))
+	crew := newCrew(len(dst), s.size)
+	defer crew.dismiss()
+	var flight []*slot // on their way from the device, oldest first
+	arrived := 0       // pieces that the crew has been given
+	var slots []*slot  // theirs
+	giveBack := func(keep int) {
+		for len(slots) > keep {
+			crew.wait(arrived - len(slots))
+			d.mu.Lock()
+			s.free = append(s.free, slots[0])
+			d.mu.Unlock()
+			slots = slots[1:]
 		}
-		err := d.wait("cuEventSynchronize", d.card.drv.eventSynchronize, p.s.event)
-		if err == nil {
-			parallelCopy(p.dst, p.s.bytes(len(p.dst)))
-		}
-		d.mu.Lock()
-		p.from.free = append(p.from.free, p.s)
-		d.mu.Unlock()
-		p.s = nil
-		return err
 	}
-	for off, i := 0, 0; off < len(dst); i++ {
-		p := &flight[i%2]
-		if err := finish(p); err != nil {
+	land := func() error {
+		x, off := flight[0], arrived*s.size
+		if err := d.wait("cuEventSynchronize", d.card.drv.eventSynchronize, x.event); err != nil {
 			return err
 		}
-		s := d.stageFor(len(dst) - off)
+		flight = flight[1:]
 		n := min(s.size, len(dst)-off)
-		if err := d.begin(); err != nil {
-			return err
-		}
-		x, err := d.slot(s)
-		if err == nil {
-			if err = d.queueOut(x.host, src.Addr+uintptr(offset+off), n); err == nil {
-				err = d.record(x.event)
+		crew.copy(dst[off:off+n], x.bytes(n))
+		slots = append(slots, x)
+		arrived++
+		return nil
+	}
+	for off := 0; off < len(dst); off += s.size {
+		if len(flight) == 2 {
+			if err := land(); err != nil {
+				return err
 			}
-			*p = piece{x, dst[off : off+n], s}
+			giveBack(1)
 		}
-		d.end()
+		x, err := d.fetch(s, src.Addr+uintptr(offset+off), min(s.size, len(dst)-off))
 		if err != nil {
 			return err
 		}
-		off += n
-		if off >= len(dst) {
-			if err := finish(&flight[(i+1)%2]); err != nil {
-				return err
-			}
-			if err := finish(p); err != nil {
-				return err
-			}
-			return d.failed()
+		flight = append(flight, x)
+	}
+	for len(flight) > 0 {
+		if err := land(); err != nil {
+			return err
 		}
 	}
-	return d.Synchronize() // nothing to copy, but the wait was asked for
+	giveBack(0)
+	if len(dst) == 0 {
+		return d.Synchronize() // nothing to copy, but the wait was asked for
+	}
+	return d.failed()
 }
 
-// parallelCopy is copy with several threads where that pays.
-func parallelCopy(dst, src []byte) {
-	const piece = 512 << 10
-	n := len(src)
-	threads := min(copyThreads, n/piece)
-	if threads < 2 {
-		copy(dst, src)
-		return
+// fetch queues a copy from the device to a slot.
+func (d *Device) fetch(s *stage, from uintptr, n int) (*slot, error) {
+	if err := d.begin(); err != nil {
+		return nil, err
 	}
-	var wg sync.WaitGroup
-	step := (n/threads + 4095) &^ 4095
-	for off := 0; off < n; off += step {
-		end := min(off+step, n)
-		wg.Go(func() { copy(dst[off:end], src[off:end]) })
+	defer d.end()
+	x, err := d.slot(s)
+	if err != nil {
+		return nil, err
 	}
-	wg.Wait()
+	if err = d.queueOut(x.host, from, n); err == nil {
+		err = d.record(x.event)
+	}
+	if err != nil {
+		s.free = append(s.free, x)
+	}
+	return x, err
 }
 
 // CopyFrom copies between two CUDA devices: over the bus between cards where

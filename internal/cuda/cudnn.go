@@ -44,9 +44,9 @@ func loadDNN(drv *driver) (*dnnLibrary, error) {
 			"cudnnCreateConvolutionDescriptor": &l.newConv, "cudnnSetConvolution2dDescriptor": &l.setConv,
 			"cudnnSetConvolutionGroupCount": &l.setGroups, "cudnnSetConvolutionMathType": &l.setMath,
 			"cudnnConvolutionForward": &l.forward, "cudnnConvolutionBackwardData": &l.backwardData, "cudnnConvolutionBackwardFilter": &l.backwardFilter,
-			"cudnnGetConvolutionForwardAlgorithm_v7":        &l.chooseForward,
-			"cudnnGetConvolutionBackwardDataAlgorithm_v7":   &l.chooseData,
-			"cudnnGetConvolutionBackwardFilterAlgorithm_v7": &l.chooseFilter,
+			"cudnnFindConvolutionForwardAlgorithmEx":        &l.chooseForward,
+			"cudnnFindConvolutionBackwardDataAlgorithmEx":   &l.chooseData,
+			"cudnnFindConvolutionBackwardFilterAlgorithmEx": &l.chooseFilter,
 		}, nil); o.err == nil {
 			o.lib = l
 		}
@@ -103,7 +103,7 @@ const (
 	crossCorrelation = 1
 	mathDefault      = 0 // tensor cores for half types, TF32 for float32
 	mathFMA          = 3 // float32 is float32
-	dnnMemory        = 1 << 30
+	dnnMemory        = 256 << 20
 )
 
 func (d *Device) cudnn() *dnn {
@@ -216,15 +216,21 @@ func (n *dnn) prepare(d *Device, c *backend.Call, p *convPlan) {
 	if !ok {
 		return
 	}
+	// The algorithms are timed on the operands, once for each kind of call; the
+	// result is written by each of them and again by the one that is chosen.
+	work, err := d.workspace(dnnMemory)
+	if err != nil {
+		return
+	}
 	count, perf := uintptr(unsafe.Pointer(&n.count)), uintptr(unsafe.Pointer(&n.perf))
-	room := uintptr(len(n.perf))
+	room, in0, in1, out := uintptr(len(n.perf)), addr(&c.In[0]), addr(&c.In[1]), c.Out.Block.Addr
 	switch c.Op {
 	case op.Conv2D:
-		ok = n.try(d, l.chooseForward, n.handle, p.x, p.w, p.conv, p.y, room, count, perf)
+		ok = n.try(d, l.chooseForward, n.handle, p.x, in0, p.w, in1, p.conv, p.y, out, room, count, perf, work, dnnMemory)
 	case op.ConvGradInput:
-		ok = n.try(d, l.chooseData, n.handle, p.w, p.y, p.conv, p.x, room, count, perf)
+		ok = n.try(d, l.chooseData, n.handle, p.w, in1, p.y, in0, p.conv, p.x, out, room, count, perf, work, dnnMemory)
 	case op.ConvGradWeight:
-		ok = n.try(d, l.chooseFilter, n.handle, p.x, p.y, p.conv, p.w, room, count, perf)
+		ok = n.try(d, l.chooseFilter, n.handle, p.x, in1, p.y, in0, p.conv, p.w, out, room, count, perf, work, dnnMemory)
 	}
 	if !ok {
 		return

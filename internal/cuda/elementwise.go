@@ -82,7 +82,7 @@ func (d *Device) runElementwise(c *backend.Call) error {
 		}
 	}
 	v := width(c.Op, t, c.Out.DType)
-	p := paramsOf[elementwise](d)
+	p := paramsOf[elementwise](d, k)
 	n := c.Out.Elements()
 	p.out, p.n = c.Out.Block.Addr, uint64(n)
 	p.fill(c.In, v)

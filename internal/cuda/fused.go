@@ -3,6 +3,8 @@
 package cuda
 
 import (
+	"fmt"
+
 	"github.com/locusml/locus/dtype"
 	"github.com/locusml/locus/internal/backend"
 	"github.com/locusml/locus/internal/op"
@@ -170,6 +172,14 @@ func (d *Device) runAttention(c *backend.Call) error {
 		}
 		p.maskBatch = indexAxes(axes, m)
 	}
+	if d.canAttendMMA(&p, t) {
+		w := 64
+		if max(p.depth, p.width) > 64 {
+			w = 128
+		}
+		shared := 5 * 64 * w * 2 // tiles of q, k and v
+		return runKernel(d, "attention_sm80", fmt.Sprintf("attention_mma%d_%s", w, typeName(t)), &p, ceil(int(p.rows), 64), min(batches, 65535), 1, 128, shared)
+	}
 	rows := 64 // BQ of the kernels
 	if t == dtype.Float64 {
 		rows = 32
@@ -179,4 +189,18 @@ func (d *Device) runAttention(c *backend.Call) error {
 		name, width = "attention128_", 128
 	}
 	return runKernel(d, "attention", name+typeName(t), &p, ceil(int(p.rows), rows), min(batches, 65535), ceil(int(p.width), width), 256, 0)
+}
+
+// canAttendMMA reports whether the matrix units can do it: they read 16 bytes
+// at a time, and heads fit into registers.
+func (d *Device) canAttendMMA(p *attentionParams, t dtype.DType) bool {
+	if d.card.major < 8 || t.Size() != 2 || p.depth > 128 || p.width > 128 || (p.q|p.k|p.v)%16 != 0 {
+		return false
+	}
+	for _, s := range [][2]int64{p.qs, p.ks, p.vs} {
+		if s[1] != 1 || s[0]%8 != 0 {
+			return false
+		}
+	}
+	return p.batch.together(8)
 }

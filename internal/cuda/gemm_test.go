@@ -94,7 +94,7 @@ func (x *products) try(t dtype.DType, m, n, k, batch int, layout string, eps flo
 			size += p * p
 		}
 		got := cv[(z*m+i)*n+j]
-		if bound := eps * (16*math.Sqrt(size) + math.Abs(sum)); math.Abs(got-sum) > bound || got != got {
+		if bound := eps * ((8+4*math.Sqrt(float64(k)))*math.Sqrt(size) + math.Abs(sum)); math.Abs(got-sum) > bound || got != got {
 			x.t.Fatalf("element (%d, %d, %d) is %v, want %v ± %v", z, i, j, got, sum, bound)
 		}
 	}

@@ -5,7 +5,6 @@ package cuda
 import (
 	"errors"
 	"fmt"
-	"runtime"
 
 	"github.com/locusml/locus/internal/memory"
 )
@@ -99,7 +98,7 @@ func (b *buffer) atLeast(d *Device, size int) (uintptr, error) {
 	if size <= b.size {
 		return b.addr, nil
 	}
-	size = max(size+size/4, 1<<20)
+	size = max(size+min(size/4, 16<<20), 1<<20)
 	addr, err := d.alloc(size)
 	if errors.Is(err, memory.ErrExhausted) {
 		return 0, fmt.Errorf("%d bytes of working memory for %s: %w", size, d.last, err)
@@ -126,5 +125,3 @@ func (d *Device) pinned(size int) (uintptr, error) {
 	err := d.result("cuMemHostAlloc", d.card.drv.MemHostAlloc(&p, uint64(size), hostPortable))
 	return p, err
 }
-
-var copyThreads = min(8, runtime.GOMAXPROCS(0))

@@ -5,6 +5,7 @@ package cuda
 import (
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"unsafe"
@@ -16,6 +17,7 @@ import (
 type kernel struct {
 	name   string
 	handle uintptr
+	params int // bytes of its parameter structure
 	shared int // bytes of dynamic shared memory it has been allowed
 }
 
@@ -109,7 +111,7 @@ func (d *Device) kernel(file, name string) (*kernel, error) {
 	if err := d.result("cuModuleLoadDataEx", c.drv.ModuleLoadDataEx(&module, cBytes(text), 2, &options[0], &values[0])); err != nil {
 		return nil, fmt.Errorf("loading kernel %s: %w %s", name, err, strings.TrimRight(string(log), "\x00"))
 	}
-	k = &kernel{name: name}
+	k = &kernel{name: name, params: paramBytes(text)}
 	if err := d.result("cuModuleGetFunction", c.drv.ModuleGetFunction(&k.handle, module, cBytes(name))); err != nil {
 		return nil, fmt.Errorf("loading kernel %s: %w", name, err)
 	}
@@ -120,6 +122,18 @@ func (d *Device) kernel(file, name string) (*kernel, error) {
 	}
 	c.kernels[name] = k
 	return k, nil
+}
+
+var paramSize = regexp.MustCompile(`\.param \.align \d+ \.b8 \w+_param_0\[(\d+)\]`)
+
+// paramBytes reads the size of a kernel's one parameter off its PTX.
+func paramBytes(text string) int {
+	m := paramSize.FindStringSubmatch(text)
+	if m == nil {
+		return 0
+	}
+	n, _ := strconv.Atoi(m[1])
+	return n
 }
 
 // allow raises the kernel's limit of dynamic shared memory.
@@ -155,21 +169,22 @@ func (d *Device) launchFailed(k *kernel, r Result) error {
 	return fmt.Errorf("kernel %s: %w", k.name, d.result("cuLaunchKernel", r))
 }
 
-// paramsOf gives the device's parameter block as a kernel's structure.
-func paramsOf[P any](d *Device) *P {
+// paramsOf gives the device's parameter block as kernel k's structure, whose
+// size both sides must agree on.
+func paramsOf[P any](d *Device, k *kernel) *P {
 	var p P
-	if unsafe.Sizeof(p) > unsafe.Sizeof(d.params) {
-		panic("cuda: parameters too large")
+	if int(unsafe.Sizeof(p)) != k.params || unsafe.Sizeof(p) > unsafe.Sizeof(d.params) {
+		panic(fmt.Sprintf("cuda: kernel %s takes %d bytes of parameters, not %T of %d", k.name, k.params, p, unsafe.Sizeof(p)))
 	}
 	return (*P)(unsafe.Pointer(&d.params))
 }
 
-// run launches a kernel by name with parameters p.
+// runKernel launches a kernel by name with parameters p.
 func runKernel[P any](d *Device, file, name string, p *P, gridX, gridY, gridZ, block, shared int) error {
 	k, err := d.kernel(file, name)
 	if err != nil {
 		return err
 	}
-	*paramsOf[P](d) = *p
+	*paramsOf[P](d, k) = *p
 	return d.launch(k, gridX, gridY, gridZ, block, shared)
 }

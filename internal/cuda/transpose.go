@@ -29,7 +29,7 @@ func (d *Device) copyView(v *backend.View, to uintptr) error {
 	if err != nil {
 		return err
 	}
-	p := paramsOf[elementwise](d)
+	p := paramsOf[elementwise](d, k)
 	p.out, p.n = to, uint64(n)
 	p.fill([]backend.View{*v}, w)
 	if p.scattered == 1 {

@@ -54,7 +54,7 @@ template <class T, int BQ, int EC, int DC, int VC> DEV void attend(const Attenti
     i32 last = p.causal && q0 + BQ < p.keys ? q0 + BQ : p.keys;
 #pragma unroll 1
     for (i32 k0 = 0; k0 < last; k0 += BKEYS) {
-      A c[QT][4];
+      alignas(32) A c[QT][4];
 #pragma unroll
       for (int i = 0; i < QT; i++)
 #pragma unroll
@@ -73,11 +73,10 @@ template <class T, int BQ, int EC, int DC, int VC> DEV void attend(const Attenti
         __syncthreads();
 #pragma unroll 8
         for (int d = 0; d < DC; d++) {
-          A a[QT], b[4];
-#pragma unroll
-          for (int i = 0; i < QT; i++) a[i] = s.s.q[d][ty * QT + i];
-#pragma unroll
-          for (int j = 0; j < 4; j++) b[j] = s.s.k[d][tx * 4 + j];
+          alignas(32) A a[QT];
+          alignas(32) A b[4];
+          *(Vec<A, QT>*)a = *(const Vec<A, QT>*)&s.s.q[d][ty * QT];
+          *(Vec<A, 4>*)b = *(const Vec<A, 4>*)&s.s.k[d][tx * 4];
 #pragma unroll
           for (int i = 0; i < QT; i++)
 #pragma unroll
@@ -106,10 +105,10 @@ template <class T, int BQ, int EC, int DC, int VC> DEV void attend(const Attenti
         A shrink = none ? A(1) : m_exp(m[i] - best), sum = A(0);
 #pragma unroll
         for (int j = 0; j < 4; j++) {
-          A e = none ? A(0) : m_exp(c[i][j] - best);
-          sum += e;
-          s.p[ty * QT + i][tx * 4 + j] = e;
+          c[i][j] = none ? A(0) : m_exp(c[i][j] - best);
+          sum += c[i][j];
         }
+        *(Vec<A, 4>*)&s.p[ty * QT + i][tx * 4] = *(const Vec<A, 4>*)c[i];
         l[i] = l[i] * shrink + half_warp(sum, [](A x, A y) { return x + y; });
         m[i] = best;
 #pragma unroll
@@ -123,17 +122,21 @@ template <class T, int BQ, int EC, int DC, int VC> DEV void attend(const Attenti
           s.v[r][e] = k0 + v0 + r < p.keys && e0 + e < p.width ? get(v[(k0 + v0 + r) * p.vs[0] + (e0 + e) * p.vs[1]]) : A(0);
         }
         __syncthreads();
-#pragma unroll 8
-        for (int r = 0; r < VC; r++) {
-          A a[QT], b[ET];
+#pragma unroll 2
+        for (int r0 = 0; r0 < VC; r0 += 4) {
+          alignas(32) A a[QT][4];
 #pragma unroll
-          for (int i = 0; i < QT; i++) a[i] = s.p[ty * QT + i][v0 + r];
+          for (int i = 0; i < QT; i++) *(Vec<A, 4>*)a[i] = *(const Vec<A, 4>*)&s.p[ty * QT + i][v0 + r0];
 #pragma unroll
-          for (int j = 0; j < ET; j++) b[j] = s.v[r][tx + j * 16];
+          for (int r = 0; r < 4; r++) {
+            alignas(32) A b[ET];
 #pragma unroll
-          for (int i = 0; i < QT; i++)
+            for (int j = 0; j < ET; j += 4) *(Vec<A, 4>*)&b[j] = *(const Vec<A, 4>*)&s.v[r0 + r][tx * 4 + j * 16];
 #pragma unroll
-            for (int j = 0; j < ET; j++) o[i][j] += a[i] * b[j];
+            for (int i = 0; i < QT; i++)
+#pragma unroll
+              for (int j = 0; j < ET; j++) o[i][j] += a[i][r] * b[j];
+          }
         }
       }
     }
@@ -144,7 +147,7 @@ template <class T, int BQ, int EC, int DC, int VC> DEV void attend(const Attenti
       A f = l[i] == A(0) ? A(0) : A(1) / l[i];
 #pragma unroll
       for (int j = 0; j < ET; j++) {
-        i32 e = e0 + tx + j * 16;
+        i32 e = e0 + (j >> 2) * 64 + tx * 4 + (j & 3);
         if (e < p.width) put(((T*)p.out)[((i64)batch * p.rows + row) * p.width + e], o[i][j] * f);
       }
     }

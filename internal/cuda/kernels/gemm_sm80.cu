@@ -160,41 +160,51 @@ template <class T, bool TA, bool TB> DEV void gemm(const Product& p) {
       left -= KT;
       asm volatile("cp.async.commit_group;");
     }
+    // Fragments of the next step are read while the present one is multiplied,
+    // across tiles too.
+    u32 fa[2][4][4], fb[2][4][4];
+    auto fragments = [&](int at, int stage, int step) {
+      u32 ta = base + stage * STAGE, tb = ta + A::BYTES;
+#pragma unroll
+      for (int i = 0; i < 4; i++) fragment_a<T, BM, !TA>(fa[at][i], ta, wm + i * 16, step);
+#pragma unroll
+      for (int j = 0; j < 4; j++) fragment_b<T, BN, TB>(fb[at][j], tb, wn + j * 16, step);
+    };
+    auto multiply = [&](int at) {
+      if (sizeof(T) == 4) {
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+#pragma unroll
+          for (int e = 0; e < 4; e++) {
+            fa[at][i][e] = to_tf32(fa[at][i][e]);
+            fb[at][i][e] = to_tf32(fb[at][i][e]);
+          }
+      }
+#pragma unroll
+      for (int i = 0; i < 4; i++)
+#pragma unroll
+        for (int j = 0; j < 8; j++) mma(acc[i][j], fa[at][i], fb[at][j >> 1] + (j & 1) * 2, (T*)0);
+    };
     int stage = 0, fill = STAGES - 1;
+    asm volatile("cp.async.wait_group %0;" ::"n"(STAGES - 2));
+    __syncthreads();
+    fragments(0, 0, 0);
 #pragma unroll 1
     for (int steps = (int)((end - begin + KT - 1) / KT); steps > 0; steps--) {
-      asm volatile("cp.async.wait_group %0;" ::"n"(STAGES - 2));
-      __syncthreads();
+      fragments(1, stage, 1);
       if (left > 0) {
         la.load(base + fill * STAGE, left);
         lb.load(base + fill * STAGE + A::BYTES, left);
       }
       left -= KT;
       asm volatile("cp.async.commit_group;");
-      u32 ta = base + stage * STAGE, tb = ta + A::BYTES;
-#pragma unroll
-      for (int step = 0; step < 2; step++) {
-        u32 fa[4][4], fb[4][4];
-#pragma unroll
-        for (int i = 0; i < 4; i++) fragment_a<T, BM, !TA>(fa[i], ta, wm + i * 16, step);
-#pragma unroll
-        for (int j = 0; j < 4; j++) fragment_b<T, BN, TB>(fb[j], tb, wn + j * 16, step);
-        if (sizeof(T) == 4) {
-#pragma unroll
-          for (int i = 0; i < 4; i++)
-#pragma unroll
-            for (int e = 0; e < 4; e++) {
-              fa[i][e] = to_tf32(fa[i][e]);
-              fb[i][e] = to_tf32(fb[i][e]);
-            }
-        }
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-#pragma unroll
-          for (int j = 0; j < 8; j++) mma(acc[i][j], fa[i], fb[j >> 1] + (j & 1) * 2, (T*)0);
-      }
+      multiply(0);
       stage = stage + 1 == STAGES ? 0 : stage + 1;
       fill = fill + 1 == STAGES ? 0 : fill + 1;
+      asm volatile("cp.async.wait_group %0;" ::"n"(STAGES - 2));
+      __syncthreads();
+      fragments(0, stage, 0);
+      multiply(1);
     }
     asm volatile("cp.async.wait_group 0;");
     __syncthreads();

@@ -1,0 +1,201 @@
+//go:build linux && (amd64 || arm64) && !nocuda
+
+package cuda
+
+import (
+	"strings"
+	"sync"
+	"unsafe"
+
+	"github.com/ebitengine/purego"
+)
+
+// fake is a driver whose devices live in host memory. It copies, allocates and
+// keeps events, but runs no kernels: it is for the layers between the driver and
+// the backend's contract, and for everything that can go wrong there.
+type fake struct {
+	mu       sync.Mutex
+	version  int32
+	cards    int32
+	major    int32
+	total    int64
+	results  map[string]Result // what a function answers instead of working
+	memory   map[uintptr][]byte
+	used     int64
+	kernels  map[uintptr]string
+	launches []launched
+	peerLies bool // peer copies report success and copy nothing
+}
+
+type launched struct {
+	kernel string
+	grid   [3]uintptr
+	block  uintptr
+}
+
+// The C functions of the process call the fake that was made last: callbacks
+// cannot be freed, so there is one set of them.
+var current *fake
+
+func newFake() (*fake, *driver) {
+	f := &fake{version: 12040, cards: 1, major: 8, total: 1 << 30, results: map[string]Result{}, memory: map[uintptr][]byte{}, kernels: map[uintptr]string{}}
+	current = f
+	return f, f.driver()
+}
+
+func (f *fake) answer(name string) Result { return f.results[name] }
+
+func (f *fake) alloc(n uint64) uintptr {
+	b := make([]byte, n+256)
+	p := (uintptr(unsafe.Pointer(&b[0])) + 255) &^ 255
+	f.mu.Lock()
+	f.memory[p] = b
+	f.mu.Unlock()
+	return p
+}
+
+func view(p uintptr, n uintptr) []byte { return unsafe.Slice((*byte)(pointer(p)), n) }
+
+var fakeHot = sync.OnceValue(func() *driver {
+	d := new(driver)
+	set := func(p *uintptr, f any) { *p = purego.NewCallback(f) }
+	plain := func(name string, work func(f *fake)) func() uintptr {
+		return func() uintptr {
+			if r := current.answer(name); r != success {
+				return uintptr(r)
+			}
+			if work != nil {
+				work(current)
+			}
+			return 0
+		}
+	}
+	copier := func(name string) func(dst, src, n uintptr) uintptr {
+		return func(dst, src, n uintptr) uintptr {
+			return plain(name, func(*fake) { copy(view(dst, n), view(src, n)) })()
+		}
+	}
+	set(&d.ctxSetCurrent, plain("cuCtxSetCurrent", nil))
+	set(&d.launchKernel, func(k, gx, gy, gz, bx, by, bz, shared, stream, params, extra uintptr) uintptr {
+		return plain("cuLaunchKernel", func(f *fake) {
+			f.mu.Lock()
+			f.launches = append(f.launches, launched{f.kernels[k], [3]uintptr{gx, gy, gz}, bx})
+			f.mu.Unlock()
+		})()
+	})
+	set(&d.memcpyHtoDAsync, copier("cuMemcpyHtoDAsync"))
+	set(&d.memcpyDtoHAsync, copier("cuMemcpyDtoHAsync"))
+	set(&d.memcpyDtoDAsync, copier("cuMemcpyDtoDAsync"))
+	set(&d.memcpyPeerAsync, func(dst, dstCtx, src, srcCtx, n, stream uintptr) uintptr {
+		return plain("cuMemcpyPeerAsync", func(f *fake) {
+			if !f.peerLies {
+				copy(view(dst, n), view(src, n))
+			}
+		})()
+	})
+	set(&d.eventCreate, func(p uintptr, flags uintptr) uintptr {
+		return plain("cuEventCreate", func(f *fake) { *(*uintptr)(pointer(p)) = f.alloc(8) })()
+	})
+	set(&d.eventRecord, plain("cuEventRecord", nil))
+	set(&d.eventQuery, plain("cuEventQuery", nil))
+	set(&d.eventSynchronize, plain("cuEventSynchronize", nil))
+	set(&d.eventElapsedTime, func(p, a, b uintptr) uintptr {
+		return plain("cuEventElapsedTime", func(*fake) { *(*float32)(pointer(p)) = 1.5 })()
+	})
+	set(&d.streamSynchronize, plain("cuStreamSynchronize", nil))
+	set(&d.streamWaitEvent, plain("cuStreamWaitEvent", nil))
+	return d
+})
+
+func text(b *byte, n int32, s string) { copy(unsafe.Slice(b, n), s+"\x00") }
+
+// driver gives the fake's functions.
+func (f *fake) driver() *driver {
+	d := *fakeHot()
+	d.path = "fake"
+	give := func(p *uintptr, v uintptr, name string) Result {
+		if r := f.answer(name); r != success {
+			return r
+		}
+		*p = v
+		return success
+	}
+	d.Init = func(uint32) Result { return f.answer("cuInit") }
+	d.DriverGetVersion = func(v *int32) Result { *v = f.version; return f.answer("cuDriverGetVersion") }
+	d.GetErrorString = func(r Result, s **byte) Result { *s = cBytes("the driver's own words"); return success }
+	d.DeviceGetCount = func(n *int32) Result { *n = f.cards; return f.answer("cuDeviceGetCount") }
+	d.DeviceGet = func(dev *int32, i int32) Result { *dev = i; return f.answer("cuDeviceGet") }
+	d.DeviceGetName = func(b *byte, n int32, _ int32) Result { text(b, n, "Fake GPU"); return f.answer("cuDeviceGetName") }
+	d.DeviceGetPCIBusId = func(b *byte, n int32, _ int32) Result { text(b, n, "0000:01:00.0"); return success }
+	d.DeviceGetAttribute = func(v *int32, attr int32, _ int32) Result {
+		*v = map[int32]int32{attrMajor: f.major, attrMinor: 0, attrMultiprocessors: 100, attrSharedOptIn: 160 << 10}[attr]
+		return f.answer("cuDeviceGetAttribute")
+	}
+	d.DeviceTotalMem = func(n *uint64, _ int32) Result { *n = uint64(f.total); return f.answer("cuDeviceTotalMem") }
+	d.DevicePrimaryCtxRetain = func(c *uintptr, dev int32) Result { return give(c, uintptr(dev)+1, "cuDevicePrimaryCtxRetain") }
+	d.DeviceCanAccessPeer = func(can *int32, _, _ int32) Result { *can = 1; return success }
+	d.CtxEnablePeerAccess = func(uintptr, uint32) Result { return success }
+	d.StreamCreate = func(s *uintptr, _ uint32) Result { return give(s, 1, "cuStreamCreate") }
+	d.ModuleLoadDataEx = func(m *uintptr, image *byte, _ uint32, _ *int32, _ *uintptr) Result {
+		e := entry.FindStringSubmatch(cString(image))
+		if e == nil {
+			return 218
+		}
+		h := f.alloc(8)
+		f.kernels[h] = e[1]
+		return give(m, h, "cuModuleLoadDataEx")
+	}
+	d.ModuleGetFunction = func(k *uintptr, m uintptr, name *byte) Result {
+		if f.kernels[m] != cString(name) {
+			return 500
+		}
+		return give(k, m, "cuModuleGetFunction")
+	}
+	d.FuncSetAttribute = func(uintptr, int32, int32) Result { return f.answer("cuFuncSetAttribute") }
+	d.MemAlloc = func(p *uintptr, n uint64) Result {
+		if r := f.answer("cuMemAlloc"); r != success {
+			return r
+		}
+		if f.used+int64(n) > f.total {
+			return resultOutOfMemory
+		}
+		f.used += int64(n)
+		*p = f.alloc(n)
+		return success
+	}
+	d.MemFree = func(p uintptr) Result {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		b, ok := f.memory[p]
+		if !ok {
+			return resultInvalid
+		}
+		f.used -= int64(len(b) - 256)
+		delete(f.memory, p)
+		return f.answer("cuMemFree")
+	}
+	d.MemGetInfo = func(free, total *uint64) Result {
+		*free, *total = uint64(f.total-f.used), uint64(f.total)
+		return f.answer("cuMemGetInfo")
+	}
+	d.MemHostAlloc = func(p *uintptr, n uint64, _ uint32) Result { return give(p, f.alloc(n), "cuMemHostAlloc") }
+	d.MemHostGetDevicePointer = func(p *uintptr, h uintptr, _ uint32) Result { *p = h; return success }
+	return &d
+}
+
+// ran lists the kernels that were launched whose name begins with a prefix.
+func (f *fake) ran(prefix string) (names []string) {
+	for _, l := range f.launches {
+		if strings.HasPrefix(l.kernel, prefix) {
+			names = append(names, l.kernel)
+		}
+	}
+	return names
+}
+
+// fakeSum gives a C function that adds its twelve arguments.
+var fakeSum = sync.OnceValue(func() uintptr {
+	return purego.NewCallback(func(a, b, c, d, e, f, g, h, i, j, k, l uintptr) uintptr {
+		return a + b + c + d + e + f + g + h + i + j + k + l
+	})
+})
