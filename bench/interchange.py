@@ -54,8 +54,16 @@ def arrays():
     return {n: t.numpy() for n, t in tensors().items() if t.dtype != torch.bfloat16}
 
 
+def mlp():
+    return torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 4))
+
+
 def write(folder):
     folder = pathlib.Path(folder)
+    torch.manual_seed(0)
+    net, x = mlp(), torch.randn(5, 8)
+    with torch.no_grad():
+        safetensors.torch.save_file({**net.state_dict(), "x": x, "y": net(x)}, folder / "python-mlp.safetensors")
     safetensors.torch.save_file(tensors(), folder / "python.safetensors", metadata=METADATA)
     np.savez(folder / "python.npz", **arrays())
     np.savez_compressed(folder / "python-compressed.npz", **arrays())
@@ -93,6 +101,15 @@ def check(folder):
     with safetensors.safe_open(folder / "locus.safetensors", "pt") as f:
         assert f.metadata() == METADATA, f.metadata()
     print(f"Locus -> safetensors: {len(got)} tensors and metadata equal")
+
+    state = safetensors.torch.load_file(folder / "locus-mlp.safetensors")
+    x, y = state.pop("x"), state.pop("y")
+    net = mlp()
+    net.load_state_dict(state)
+    with torch.no_grad():
+        worst = (net(x) - y).abs().max().item()
+    assert worst < 1e-5, worst
+    print(f"Locus -> a PyTorch network: outputs differ by at most {worst:.1e}")
 
     want = arrays()
     with np.load(folder / "locus.npz", allow_pickle=False) as z:

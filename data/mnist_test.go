@@ -216,7 +216,7 @@ func TestFetch(t *testing.T) {
 		partKept bool
 	}{
 		"wrong content": {func(w http.ResponseWriter, r *http.Request) { w.Write([]byte("something else")) }, "checksum", false},
-		"server error":  {func(w http.ResponseWriter, r *http.Request) { http.Error(w, "busy", 503) }, "503", true},
+		"server error":  {func(w http.ResponseWriter, r *http.Request) { http.Error(w, "busy", http.StatusServiceUnavailable) }, "503", true},
 		"not found":     {http.NotFound, "404", true},
 		"truncated": {func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Length", "10000")
@@ -270,23 +270,29 @@ func TestFetchGoesOn(t *testing.T) {
 	}
 }
 
-// The real files, where Debian's package is installed.
+// The real files, where Debian's package is installed: the test part, which is
+// small enough for every run.
 func TestFashionMNISTInstalled(t *testing.T) {
-	dir := os.Getenv("LOCUS_FASHION_MNIST")
-	if dir == "" {
-		if _, err := os.Stat(fashionMNIST.system); err != nil {
-			t.Skipf("%s is not there; %s, or set LOCUS_FASHION_MNIST", fashionMNIST.system, fashionMNIST.install)
+	from := Source{Folder: os.Getenv("LOCUS_FASHION_MNIST")}
+	if _, err := os.Stat(fashionMNIST.system); from.Folder == "" && err != nil {
+		t.Skipf("%s is not there; %s, or set LOCUS_FASHION_MNIST", fashionMNIST.system, fashionMNIST.install)
+	}
+	var paths [4]string
+	for i := range paths {
+		var err error
+		if paths[i], err = fashionMNIST.find(from, i); err != nil {
+			t.Fatal(err)
 		}
 	}
-	train, test, err := FashionMNIST(Source{Folder: dir})
+	if train, err := ReadIDX(paths[1]); err != nil || train.Len() != 60000 {
+		t.Errorf("%v", err)
+	}
+	test, err := fashionMNIST.open(paths[2], paths[3])
 	if err != nil {
 		t.Fatal(err)
 	}
-	if train.Len() != 60000 || test.Len() != 10000 {
-		t.Errorf("%d and %d images", train.Len(), test.Len())
-	}
-	b := batchOf(t, train, 0, 1, 2, 3)
-	if got := fmt.Sprint(locus.ToSlice[int64](b[1]), b[0].Shape()); got != "[9 0 0 3] [4 1 28 28]" {
+	b := batchOf(t, test, 0, 1, 2, 3)
+	if got := fmt.Sprint(test.Len(), locus.ToSlice[int64](b[1]), b[0].Shape()); got != "10000 [9 2 1 1] [4 1 28 28]" {
 		t.Error(got)
 	}
 	if lo, hi := b[0].Min().Item(), b[0].Max().Item(); lo != 0 || hi != 1 {

@@ -44,6 +44,9 @@ func RandomFlip(p float64) Transform {
 // RandomCrop puts a border of zeros of the given width around each image and
 // cuts a part of the old size out at a random place.
 func RandomCrop(border int) Transform {
+	if border < 0 {
+		panic(&locus.Error{Kind: locus.ErrArgument, Op: "data.RandomCrop", Msg: fmt.Sprintf("a border of %d pixels", border)})
+	}
 	return onImages(func(x *locus.Tensor, key locus.Key) *locus.Tensor {
 		s := newStream(key)
 		n, h, w := x.Dim(0), x.Dim(2), x.Dim(3)

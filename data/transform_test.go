@@ -90,6 +90,9 @@ func TestRandomCrop(t *testing.T) {
 	if fmt.Sprint(y.Shape()) != "[300 2 3 3]" {
 		t.Fatal(y.Shape())
 	}
+	if err := locus.Try(func() { RandomCrop(-1) }); !errors.Is(err, locus.ErrArgument) {
+		t.Error(err)
+	}
 	// A whole image has 18 ones, one that was moved one way 12, both ways 8.
 	count := map[float32]int{}
 	for _, s := range locus.ToSlice[float32](y.Sum(1, 2, 3)) {

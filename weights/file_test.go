@@ -222,8 +222,11 @@ func TestMisuse(t *testing.T) {
 	if _, err := f.Load("a", locus.CPU()); !errors.Is(err, fs.ErrNotExist) {
 		t.Error(err)
 	}
+	if runtime.GOOS == "windows" { // which replaces no file that is open
+		f.Close()
+	}
 	if err := Save(path, map[string]*locus.Tensor{"a": locus.CPU().Ones(1)}, nil); err != nil {
-		t.Fatal(err) // while it is open
+		t.Fatal(err)
 	}
 	f.Close()
 	f, err = Open(path)

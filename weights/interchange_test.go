@@ -115,8 +115,12 @@ func TestInterchange(t *testing.T) {
 			f.Close()
 		}
 	}
+	network := networkOutputs(t, dir)
 	if dir == "testdata" {
 		dir = t.TempDir()
+	}
+	if err := Save(filepath.Join(dir, "locus-mlp.safetensors"), network, nil); err != nil {
+		t.Error(err)
 	}
 	if err := Save(filepath.Join(dir, "locus.safetensors"), want, interchangeMetadata); err != nil {
 		t.Error(err)
@@ -127,6 +131,39 @@ func TestInterchange(t *testing.T) {
 	if err := SaveNPY(filepath.Join(dir, "locus.npy"), want["float32.cube"]); err != nil {
 		t.Error(err)
 	}
+}
+
+// networkOutputs loads a network that PyTorch saved with an input and its
+// output, and makes sure that it gives the same here. It returns another
+// network with its input and output, for PyTorch to compare.
+func networkOutputs(t *testing.T, dir string) map[string]*locus.Tensor {
+	t.Helper()
+	forward := func(p map[string]*locus.Tensor) *locus.Tensor {
+		hidden := p["x"].MatMul(p["0.weight"].T()).Add(p["0.bias"]).Relu()
+		return hidden.MatMul(p["2.weight"].T()).Add(p["2.bias"])
+	}
+	f, err := Open(filepath.Join(dir, "python-mlp.safetensors"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	other := map[string]*locus.Tensor{}
+	for i, d := range []locus.Device{locus.CPU(), virtualGPU()} {
+		p, err := f.LoadAll(d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if worst := forward(p).Sub(p["y"]).Abs().Max().Item(); !(worst < 1e-5) {
+			t.Errorf("on %s the outputs differ by %v", d, worst)
+		}
+		if i == 0 {
+			for name, x := range p {
+				other[name] = x.Mul(0.5)
+			}
+		}
+	}
+	other["y"] = forward(other)
+	return other
 }
 
 // requireSame compares shape, element type and every bit.
