@@ -59,7 +59,7 @@ func (p *problem[T]) blocked() {
 					}
 					p.block(&s.t, a, buf, i0, i1, jc, nc, g*group, min(g*group+group, panels), pc, kc)
 				}
-				scratches[T]().Put(s)
+				s.release()
 			})
 		}
 	}

@@ -26,22 +26,31 @@ func (p *problem[T]) directK() int {
 
 // direct runs the kernels on A and B where they lie.
 func (p *problem[T]) direct() {
+	g := p.grid()
+	if g.rows >= p.m && g.cols >= p.n { // one task: no closure, no allocation
+		s := scratches[T]().Get().(*scratch[T])
+		p.directBlock(s, 0, p.m, 0, p.n)
+		s.release()
+		return
+	}
+	p.each(g, p.directBlock)
+}
+
+func (p *problem[T]) directBlock(s *scratch[T], i0, i1, j0, j1 int) {
+	es := int(unsafe.Sizeof(T(0)))
+	nr := p.ks.nr()
 	depth := p.directK()
-	p.each(p.grid(), func(s *scratch[T], i0, i1, j0, j1 int) {
-		es := int(unsafe.Sizeof(T(0)))
-		nr := p.ks.nr()
-		for pc := 0; pc < p.k; pc += depth {
-			kc := min(depth, p.k-pc)
-			p.begin(&s.t, pc, kc)
-			a := unsafe.Pointer(&p.a.data[i0*p.a.row+pc*p.a.col])
-			for j := j0; j < j1; j += nr {
-				b := unsafe.Pointer(&p.b.data[pc*p.b.row+j*p.b.col])
-				p.column(&s.t, a, b, p.a.row*es, p.a.col*es, p.ks.mr*p.a.row*es, p.b.row*es,
-					false, i0, i1, j, min(nr, j1-j), pc, kc)
-			}
+	for pc := 0; pc < p.k; pc += depth {
+		kc := min(depth, p.k-pc)
+		p.begin(&s.t, pc, kc)
+		a := unsafe.Pointer(&p.a.data[i0*p.a.row+pc*p.a.col])
+		for j := j0; j < j1; j += nr {
+			b := unsafe.Pointer(&p.b.data[pc*p.b.row+j*p.b.col])
+			p.column(&s.t, a, b, p.a.row*es, p.a.col*es, p.ks.mr*p.a.row*es, p.b.row*es,
+				false, i0, i1, j, min(nr, j1-j), pc, kc)
 		}
-		p.activate(i0, i1, j0, j1)
-	})
+	}
+	p.activate(i0, i1, j0, j1)
 }
 
 // A grid divides C into blocks of rows × columns elements.
@@ -74,7 +83,7 @@ func (p *problem[T]) each(g grid, f func(s *scratch[T], i0, i1, j0, j1 int)) {
 			i, j := q/gj*g.rows, q%gj*g.cols
 			f(s, i, min(i+g.rows, p.m), j, min(j+g.cols, p.n))
 		}
-		scratches[T]().Put(s)
+		s.release()
 	})
 }
 

@@ -30,9 +30,18 @@ type scratch[T Float] struct {
 var (
 	scratch32 = sync.Pool{New: func() any { return new(scratch[float32]) }}
 	scratch64 = sync.Pool{New: func() any { return new(scratch[float64]) }}
+	problem32 = sync.Pool{New: func() any { return new(problem[float32]) }}
+	problem64 = sync.Pool{New: func() any { return new(problem[float64]) }}
 	buffers32 = sync.Pool{New: func() any { return new([]float32) }}
 	buffers64 = sync.Pool{New: func() any { return new([]float64) }}
 )
+
+func problems[T Float]() *sync.Pool {
+	if unsafe.Sizeof(T(0)) == 4 {
+		return &problem32
+	}
+	return &problem64
+}
 
 func scratches[T Float]() *sync.Pool {
 	if unsafe.Sizeof(T(0)) == 4 {
@@ -46,6 +55,13 @@ func buffers[T Float]() *sync.Pool {
 		return &buffers32
 	}
 	return &buffers64
+}
+
+// release gives s back without holding on to the matrices it worked on.
+func (s *scratch[T]) release() {
+	s.t = tile{}
+	s.d.x, s.d.y = nil, nil
+	scratches[T]().Put(s)
 }
 
 // grow returns *p with length n, reallocated if it is too short.
@@ -103,7 +119,8 @@ func run[T Float](ks *kernels[T], m, n, k int, a, b source[T], c []T, ldc int, e
 	if m == 0 || n == 0 {
 		return
 	}
-	p := &problem[T]{ks: ks, m: m, n: n, k: k, a: a, b: b, c: c, ldc: ldc, ep: e, threads: threads}
+	p := problems[T]().Get().(*problem[T])
+	*p = problem[T]{ks: ks, m: m, n: n, k: k, a: a, b: b, c: c, ldc: ldc, ep: e, threads: threads}
 	switch {
 	case k == 0:
 		p.empty()
@@ -126,6 +143,8 @@ func run[T Float](ks *kernels[T], m, n, k int, a, b source[T], c []T, ldc int, e
 	default:
 		p.blocked()
 	}
+	*p = problem[T]{} // let go of the matrices
+	problems[T]().Put(p)
 }
 
 // flip turns C = A*B into Cᵀ = Bᵀ*Aᵀ, for a C of one column that lies adjacent

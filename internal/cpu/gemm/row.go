@@ -29,7 +29,7 @@ func (p *problem[T]) row() {
 			j1 := min(j0+grain, hi)
 			p.rowRange(s, j0, j1, rows, es)
 		}
-		scratches[T]().Put(s)
+		s.release()
 	})
 }
 

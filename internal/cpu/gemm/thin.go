@@ -57,7 +57,7 @@ func (p *problem[T]) dotted() {
 				}
 			}
 		}
-		scratches[T]().Put(s)
+		s.release()
 	})
 	// Activations by rows; columns of one element would be slow.
 	if p.ep.Act != None && p.ep.Act != ReLU {

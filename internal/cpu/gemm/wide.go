@@ -45,7 +45,7 @@ func (p *problem[T]) wideBlocked() {
 			if pc+kc == p.k {
 				p.activate(0, p.m, lo*nr, min(hi*nr, p.n))
 			}
-			scratches[T]().Put(s)
+			s.release()
 		})
 	}
 	buffers[T]().Put(ap)
