@@ -118,12 +118,21 @@ const (
 	// CreateGraph records the computation of the gradients, so that they have
 	// gradients themselves. It implies RetainGraph.
 	CreateGraph
+	// FreeGraph frees what was computed on the way as soon as the gradient has
+	// passed it, instead of when its scope ends or the collector finds it: the
+	// least memory. Of the tensors that the gradient passes only the inputs and
+	// the outputs stay; using another one afterwards is an [ErrFreed].
+	FreeGraph
 )
 
-func options(opts []GradOption) (retain, create bool) {
+func options(name string, opts []GradOption) (retain, create, free bool) {
 	for _, o := range opts {
 		retain = retain || o&(RetainGraph|CreateGraph) != 0
 		create = create || o&CreateGraph != 0
+		free = free || o&FreeGraph != 0
+	}
+	if free && retain {
+		failf(name, ErrArgument, nil, "FreeGraph and RetainGraph or CreateGraph contradict each other")
 	}
 	return
 }
@@ -138,8 +147,8 @@ func (t *Tensor) Backward(opts ...GradOption) {
 		fail("Backward", &op.Problem{Kind: ErrGrad, Msg: "the tensor has more than one element: its gradient is a matrix",
 			Fix: "reduce it first, for example .Sum() or .Mean(); or use locus.VJP"}, t)
 	}
-	retain, create := options(opts)
-	e := engine{create: create, retain: retain, collect: true}
+	retain, create, free := options("Backward", opts)
+	e := engine{create: create, retain: retain, free: free, collect: true}
 	e.run([]*Tensor{t}, []*Tensor{t.OnesLike()})
 }
 
@@ -157,14 +166,17 @@ func Grad(outputs, inputs []*Tensor, opts ...GradOption) []*Tensor {
 
 // gradFrom gives the gradients of Σ outputs·seeds with respect to inputs.
 func gradFrom(outputs, seeds, inputs []*Tensor, opts []GradOption) []*Tensor {
-	retain, create := options(opts)
-	e := engine{create: create, retain: retain, wanted: map[*node]*Tensor{}}
+	retain, create, free := options("Grad", opts)
+	e := engine{create: create, retain: retain, free: free, wanted: map[*node]*Tensor{}}
 	for _, t := range inputs {
 		t.check("Grad")
 		if t.node == nil {
 			fail("Grad", &op.Problem{Kind: ErrGrad, Msg: "an input records no gradient", Fix: "make it with .RequireGrad() before computing with it"}, t)
 		}
 		e.wanted[t.node] = nil
+	}
+	if free {
+		e.spare(inputs)
 	}
 	e.run(outputs, seeds)
 	grads := make([]*Tensor, len(inputs))
@@ -188,17 +200,22 @@ func (t *Tensor) checkGrad(name string) {
 type engine struct {
 	create  bool
 	retain  bool
+	free    bool              // the results on the way
 	collect bool              // add to the leaves' gradients
 	wanted  map[*node]*Tensor // or give those of these nodes
 
-	useful map[*node]bool        // nodes through which a gradient must flow
-	grads  map[*node]*Tensor     // gradients on their way
-	held   map[*memory.Block]int // how many of them share a block
+	useful map[*node]bool         // nodes through which a gradient must flow
+	grads  map[*node]*Tensor      // gradients on their way
+	held   map[*memory.Block]int  // how many of them share a block
+	keep   map[*memory.Block]bool // what free spares: outputs and inputs
 }
 
 func (e *engine) run(outputs, seeds []*Tensor) {
 	e.grads, e.held = map[*node]*Tensor{}, map[*memory.Block]int{}
 	var roots []*node
+	if e.free {
+		e.spare(outputs)
+	}
 	for i, t := range outputs {
 		if t.node == nil {
 			continue
@@ -306,6 +323,28 @@ func (e *engine) visit(n *node) {
 		}
 	}
 	e.release(g, n)
+	if e.free {
+		e.freeResult(n)
+	}
+}
+
+// freeResult frees the result of a node that the gradient has passed, and with
+// it all that needed the result. Views have no memory of their own, and where
+// that of a custom node comes from is not known.
+func (e *engine) freeResult(n *node) {
+	if n.def != nil && n.def.Family != op.ViewFamily && !e.keep[n.out.block] {
+		n.out.Free()
+	}
+}
+
+// spare keeps tensors from being freed.
+func (e *engine) spare(ts []*Tensor) {
+	if e.keep == nil {
+		e.keep = map[*memory.Block]bool{}
+	}
+	for _, t := range ts {
+		e.keep[t.block] = true
+	}
 }
 
 // add adds to the gradient of a node's result.

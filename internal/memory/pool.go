@@ -93,13 +93,13 @@ func (p *Pool) Drain(wait func()) *Pool {
 	return p
 }
 
-// class rounds a size up to one of eight steps per doubling, so that sizes
-// that are nearly equal share their cache and waste stays below an eighth.
+// class rounds a size up to one of 32 steps per doubling, so that sizes that are
+// nearly equal share their cache and waste stays below a thirty-second.
 func class(size int) int {
 	if size <= smallMax {
 		return (size + align - 1) / align * align
 	}
-	step := 1 << (bits.Len(uint(size-1)) - 4)
+	step := 1 << (bits.Len(uint(size-1)) - 6)
 	return (size + step - 1) / step * step
 }
 

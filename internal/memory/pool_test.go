@@ -35,7 +35,7 @@ func allocate(t *testing.T, p *Pool, size int) *Block {
 func TestClassesWasteLittle(t *testing.T) {
 	for size := 1; size < 1<<22; size += 1 + size/50 {
 		c := class(size)
-		if c < size || class(c) != c || size > smallMax && c > size+size/8+1 {
+		if c < size || class(c) != c || size > smallMax && c > size+size/32+1 {
 			t.Fatalf("class(%d) = %d", size, c)
 		}
 	}

@@ -299,7 +299,7 @@ func checkGraph(t *testing.T, data []byte) (isSmooth bool) {
 		steps := strings.Join(cpu.g.trace, " ")
 		want := bits(cpu.tensors())
 		for _, d := range devices()[1:] {
-			got := runGraph(data, d, dt)
+			got := runGraph(data, d, dt, locus.FreeGraph)
 			if d == virtual {
 				if !sameBits(want, bits(got.tensors())) {
 					t.Errorf("%s: the virtual GPU's result is not the CPU's\n%x\n%s", dt, data, steps)

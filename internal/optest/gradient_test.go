@@ -90,6 +90,9 @@ func TestGradients(t *testing.T) {
 						t.Errorf("%s: gradient %d is on %s", c, k, g.Device())
 					}
 				}
+				if free := gradients(c, o, d, c.Inputs(d, c.DType), locus.FreeGraph); !sameBits(bits(grads), bits(free)) {
+					t.Errorf("%s: gradients with FreeGraph differ", c)
+				}
 				switch {
 				case d == locus.CPU():
 					cpu[c] = bits(grads)
