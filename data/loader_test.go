@@ -120,7 +120,38 @@ func TestLoaderIsDeterministic(t *testing.T) {
 	}
 }
 
-// slow makes the batches end in another order than they were begun.
+// What a dataset draws is another in every batch and epoch, and the same in
+// every run, whatever the number of workers and wherever it goes on.
+func TestRandomTransformsAreDeterministic(t *testing.T) {
+	d := Map(counting(t, locus.CPU(), 12), func(b []*locus.Tensor, key locus.Key) []*locus.Tensor {
+		return []*locus.Tensor{locus.CPU().Key(key).As(locus.Float64).Rand(1)}
+	})
+	drawn := map[float64]bool{}
+	want := map[[2]int]float64{}
+	for _, workers := range []int{1, 3} {
+		l := mustLoad(t, d, Options{BatchSize: 4, Workers: workers, Key: locus.NewKey(1)})
+		for epoch := range 3 {
+			for start := range 3 {
+				for b, err := range l.EpochFrom(epoch, start) {
+					if err != nil {
+						t.Fatal(err)
+					}
+					v, at := b.X().Item(), [2]int{epoch, b.Index}
+					if w, ok := want[at]; ok && w != v {
+						t.Errorf("batch %v: %v, before %v", at, v, w)
+					}
+					want[at] = v
+					drawn[v] = true
+				}
+			}
+		}
+	}
+	if len(drawn) != 9 {
+		t.Errorf("%d draws in 9 batches", len(drawn))
+	}
+}
+
+// Batches that take longer than those behind them still come first.
 func TestBatchesComeInOrder(t *testing.T) {
 	var running, most atomic.Int32
 	d := Map(counting(t, locus.CPU(), 64), func(b []*locus.Tensor, _ locus.Key) []*locus.Tensor {
@@ -353,6 +384,16 @@ func TestLoaderMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := mustLoad(t, d, Options{BatchSize: 8, Device: gpu, Workers: 2, Prefetch: 4, Shuffle: true})
+	host := locus.CPU().MemoryStats().InUse
+	defer func() {
+		// What was copied to the device is not kept on the host as well.
+		if err := gpu.Synchronize(); err != nil {
+			t.Fatal(err)
+		}
+		if grown := locus.CPU().MemoryStats().InUse - host; grown > 64<<10 {
+			t.Errorf("%d bytes stay on the host", grown)
+		}
+	}()
 	for epoch := range 5 {
 		for b, err := range l.Epoch(epoch) {
 			if err != nil {
