@@ -43,7 +43,7 @@ func init() {
 
 	// Through float64, whose error vanishes in the rounding to float32.
 	for id, f := range map[op.ID]func(float64) float64{
-		op.Exp2: math.Exp2, op.Log2: math.Log2, op.Log10: log10,
+		op.Exp2: math.Exp2, op.Log2: log2, op.Log10: log10,
 		op.Tan: math.Tan, op.Asin: math.Asin, op.Acos: math.Acos, op.Atan: math.Atan,
 		op.Sinh: math.Sinh, op.Cosh: math.Cosh, op.Asinh: math.Asinh, op.Acosh: math.Acosh, op.Atanh: math.Atanh,
 	} {
@@ -80,6 +80,15 @@ func log64(dst, a []float64) {
 			dst[i] = math.Log(math.Ldexp(x, lift)) - lift*math.Ln2
 		}
 	}
+}
+
+// log2 is Go's but near 1, where that one adds an exponent and a fraction's
+// logarithm that cancel.
+func log2(x float64) float64 {
+	if x > 0.5 && x < 2 {
+		return math.Log1p(x-1) / math.Ln2
+	}
+	return math.Log2(x)
 }
 
 // mapFloats makes a loop of a function of float64.
