@@ -29,11 +29,11 @@ type MultiHeadAttentionLayer struct {
 	VProjWeight  *Parameter // (features, value features)
 	InProjBias   *Parameter // (3·features); nil without
 	OutProj      *LinearLayer
-	Dropout      *DropoutLayer
+	Dropout      *DropoutLayer // of the attention weights
+	Rotary       *RotaryLayer  // nil without
 
 	features, heads int
 	o               MultiHeadOptions
-	rotary          *RotaryLayer
 	opts            options
 }
 
@@ -59,7 +59,7 @@ func MultiHeadAttention(features, heads int, o MultiHeadOptions, opts ...Option)
 	}
 	l.InProjBias = l.opts.lazyBias(3 * features)
 	if o.Rotary {
-		l.rotary = Rotary(features/heads, 0)
+		l.Rotary = Rotary(features/heads, 0)
 	}
 	key := l.opts.key
 	l.Dropout = newDropout("Dropout", o.Dropout, locus.Dropout, key.Fold(4))
@@ -114,8 +114,8 @@ func (l *MultiHeadAttentionLayer) Attend(q, k, v, mask *locus.Tensor) *locus.Ten
 	}
 	q, k, v = l.project(q, k, v)
 	q, k, v = l.split(q), l.split(k), l.split(v)
-	if l.rotary != nil {
-		q, k = l.rotary.Forward(q), l.rotary.Forward(k)
+	if l.Rotary != nil {
+		q, k = l.Rotary.Forward(q), l.Rotary.Forward(k)
 	}
 	y := locus.Attention(q, k, v, o).Transpose(-3, -2)
 	return l.OutProj.Forward(y.Reshape(append(y.Shape()[:y.Rank()-2], l.features)...))

@@ -162,7 +162,7 @@ func (w *walker) walk(v reflect.Value, path, tag string) {
 			if !f.IsExported() || f.Tag.Get("nn") == "-" {
 				continue
 			}
-			name, tag := lowerFirst(f.Name), f.Tag.Get("nn")
+			name, tag := fieldName(f.Name), f.Tag.Get("nn")
 			if tag == "inline" {
 				name, tag = "", ""
 			}
@@ -209,16 +209,17 @@ func join(path, name string) string {
 	return path + "." + name
 }
 
-// lowerFirst turns a field's name into that of a parameter: Weight to weight,
-// RunningMean to running_mean, W1 to w1.
-func lowerFirst(s string) string {
+// fieldName turns a field's name into that of a parameter: Weight to weight,
+// RunningMean to running_mean, W1 to w1, QProj to q_proj.
+func fieldName(s string) string {
+	upper := func(i int) bool { return i < len(s) && s[i] >= 'A' && s[i] <= 'Z' }
+	lower := func(i int) bool { return i < len(s) && s[i] >= 'a' && s[i] <= 'z' }
 	var b strings.Builder
 	for i, r := range s {
-		upper := r >= 'A' && r <= 'Z'
-		if upper && i > 0 && !(s[i-1] >= 'A' && s[i-1] <= 'Z') {
-			b.WriteByte('_')
-		}
-		if upper {
+		if upper(i) {
+			if i > 0 && (!upper(i-1) || lower(i+1)) {
+				b.WriteByte('_')
+			}
 			r += 'a' - 'A'
 		}
 		b.WriteRune(r)

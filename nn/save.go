@@ -1,0 +1,205 @@
+package nn
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/locusml/locus"
+	"github.com/locusml/locus/weights"
+)
+
+// Save writes a network's parameters and buffers to a safetensors file,
+// replacing path as a whole or not at all.
+func Save(path string, m any) error { return SaveWith(path, m, nil) }
+
+// SaveWith is [Save] with texts, such as what is needed to build the network
+// again; [Metadata] reads them.
+func SaveWith(path string, m any, metadata map[string]string) error {
+	tensors := map[string]*locus.Tensor{}
+	var lazy []string
+	for _, e := range State(m) {
+		if v := e.Value(); v != nil {
+			tensors[e.Name] = v.Detach()
+		} else {
+			lazy = append(lazy, e.Name)
+		}
+	}
+	if len(lazy) > 0 {
+		return &locus.Error{Kind: locus.ErrArgument, Op: "nn.Save", Msg: strings.Join(lazy, ", ") + " have no value yet", Fix: "run Forward once first"}
+	}
+	return weights.Save(path, tensors, metadata)
+}
+
+// Metadata gives the texts that were saved with a network.
+func Metadata(path string) (map[string]string, error) {
+	f, err := weights.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return f.Metadata(), nil
+}
+
+// LoadOption changes what [Load] accepts.
+type LoadOption func(*loading)
+
+type loading struct {
+	missing, unexpected bool
+	rename              func(string) string
+}
+
+// AllowMissing leaves what the file does not have as it is.
+func AllowMissing() LoadOption { return func(l *loading) { l.missing = true } }
+
+// AllowUnexpected leaves what only the file has where it is.
+func AllowUnexpected() LoadOption { return func(l *loading) { l.unexpected = true } }
+
+// Rename maps the file's names to the network's; a tensor whose new name is ""
+// is left out. For a file whose names all begin with "model.":
+//
+//	nn.Rename(func(name string) string { return strings.TrimPrefix(name, "model.") })
+func Rename(f func(name string) string) LoadOption { return func(l *loading) { l.rename = f } }
+
+// Load gives a network the tensors of a safetensors or npz file, as written by
+// [Save] or, its layers having PyTorch's names, from a state_dict there. Each
+// goes to where the network has it, whatever device it was saved on; a lazy
+// layer's to where the layer was moved to, else to the network's device, and its
+// shape comes from the file. Floating-point numbers of another size are
+// converted.
+//
+// A file that does not fit is a *weights.MatchError that lists every missing,
+// unexpected and mis-shaped name, and then nothing is changed. PyTorch's counts
+// of batches (num_batches_tracked) are passed over.
+func Load(path string, m any, opts ...LoadOption) error {
+	f, err := weights.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return LoadFrom(f, m, opts...)
+}
+
+// LoadFrom is [Load] from a file that is open.
+func LoadFrom(f *weights.File, m any, opts ...LoadOption) error {
+	var l loading
+	for _, o := range opts {
+		o(&l)
+	}
+	state := map[string]Entry{}
+	for _, e := range State(m) {
+		state[e.Name] = e
+	}
+	from, err := l.match(f, state)
+	if err != nil {
+		return err
+	}
+	home := home(m)
+	for _, name := range slices.Sorted(maps.Keys(from)) {
+		e := state[name]
+		d, dt := e.destination(home)
+		t, err := f.Load(from[name], d)
+		if err != nil {
+			return fmt.Errorf("nn: loading %s: %w", name, err)
+		}
+		if dt.Valid() && dt != t.DType() {
+			if err := locus.Try(func() { t = t.Cast(dt) }); err != nil {
+				return fmt.Errorf("nn: loading %s: %w", name, err)
+			}
+		}
+		e.Set(t)
+	}
+	return nil
+}
+
+// match finds the file's name for each of the network's tensors.
+func (l loading) match(f *weights.File, state map[string]Entry) (from map[string]string, err error) {
+	e := &weights.MatchError{Path: f.Path()}
+	from = map[string]string{}
+	for _, in := range f.Names() {
+		name := in
+		if l.rename != nil {
+			if name = l.rename(in); name == "" {
+				continue
+			}
+		}
+		entry, ok := state[name]
+		if !ok {
+			if !l.unexpected && name != "num_batches_tracked" && !strings.HasSuffix(name, ".num_batches_tracked") {
+				e.Unexpected = append(e.Unexpected, name)
+			}
+			continue
+		}
+		if twin, ok := from[name]; ok {
+			return nil, &locus.Error{Kind: locus.ErrArgument, Op: "nn.Load", Msg: fmt.Sprintf("%s and %s of the file are both renamed to %s", twin, in, name)}
+		}
+		from[name] = in
+		info, _ := f.Info(in)
+		if want, fits := entry.fits(info.Spec); !fits {
+			e.Different = append(e.Different, weights.Mismatch{Name: name, Want: want, Have: info.Spec, HaveType: info.Type})
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(state)) {
+		if _, ok := from[name]; !ok && !l.missing {
+			e.Missing = append(e.Missing, name)
+		}
+	}
+	if len(e.Missing)+len(e.Unexpected)+len(e.Different) == 0 {
+		return from, nil
+	}
+	slices.Sort(e.Unexpected)
+	slices.SortFunc(e.Different, func(a, b weights.Mismatch) int { return strings.Compare(a.Name, b.Name) })
+	return nil, e
+}
+
+// known gives what is known of the entry's type and shape.
+func (e Entry) known() known {
+	if v := e.Value(); v != nil {
+		return known{v.DType(), v.Shape()}
+	}
+	if e.param != nil {
+		return e.param.known
+	}
+	return known{}
+}
+
+// fits tells whether a tensor of a file may take the entry's place.
+func (e Entry) fits(have weights.Spec) (want weights.Spec, ok bool) {
+	k := e.known()
+	ok = have.DType.Valid() && (!k.dtype.Valid() || k.dtype == have.DType || k.dtype.IsFloat() && have.DType.IsFloat())
+	if e.Kind == Trained {
+		ok = ok && have.DType.IsFloat()
+	}
+	if k.shape != nil {
+		ok = ok && slices.EqualFunc(k.shape, have.Shape, func(want, have int) bool { return want == have || want < 0 })
+	}
+	return weights.Spec{DType: k.dtype, Shape: k.shape}, ok
+}
+
+// destination tells where a tensor that takes the entry's place goes, and its
+// type, which is invalid where any will do.
+func (e Entry) destination(home locus.Device) (locus.Device, locus.DType) {
+	k := e.known()
+	if v := e.Value(); v != nil {
+		return v.Device(), k.dtype
+	}
+	if e.param != nil && e.param.placed {
+		return e.param.device, k.dtype
+	}
+	return home, k.dtype
+}
+
+// home is the device of the first tensor of a network that has one, else the
+// default device.
+func home(m any) locus.Device {
+	for _, e := range State(m) {
+		if v := e.Value(); v != nil {
+			return v.Device()
+		}
+		if e.param != nil && e.param.placed {
+			return e.param.device
+		}
+	}
+	return locus.DefaultDevice()
+}
