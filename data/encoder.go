@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
 
 	"github.com/locusml/locus"
 )
@@ -185,9 +184,4 @@ func (c *encodedColumn) encode(v float64) float32 {
 		return float32(v)
 	}
 	return float32((v - c.mean) / c.scale)
-}
-
-// String describes the encoder in a line.
-func (e *Encoder) String() string {
-	return "encoder of " + strconv.Itoa(len(e.columns)) + " columns into " + strconv.Itoa(len(e.names)) + " inputs"
 }

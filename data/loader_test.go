@@ -213,6 +213,10 @@ func TestLoaderDevices(t *testing.T) {
 			t.Errorf("on %s and %s", b.X().Device(), b.Y().Device())
 		}
 	}
+	moved, err := mustLoad(t, counting(t, locus.CPU(), 8), Options{BatchSize: 4}).With(func(o *Options) { o.Device = gpu })
+	if err != nil || moved.Options().Device != gpu || moved.Options().BatchSize != 4 || moved.Options().Workers != 1 {
+		t.Errorf("%+v %v", moved.Options(), err)
+	}
 	// A dataset on the GPU stays there: no transfer of examples at all, whatever
 	// the guard says of one from device to host.
 	defer locus.Guard(locus.Disallow, locus.DeviceToHost, locus.DeviceToDevice)()
