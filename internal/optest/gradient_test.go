@@ -200,9 +200,6 @@ func TestSecondOrder(t *testing.T) {
 	onDevices(t, func(t *testing.T, d locus.Device) {
 		n := 0
 		eachSmooth(t, func(c *Case, o *Op) {
-			if o.NoSecond != "" {
-				return
-			}
 			if err := guarded(func() {
 				if err := secondOrder(c, o, d); err != nil {
 					t.Errorf("%s%s: %v", c, describe(c), err)

@@ -8,6 +8,7 @@ import (
 func arrangeOps() []*Op {
 	numbers := func(o *Op) { o.DTypes = dtype.Numbers }
 	all := func(o *Op) { o.DTypes = dtype.Any }
+	odd := []int{1}
 	const vector, noAxis = "a vector", "an axis that is not there"
 	window := func(c *Call) locus.WindowOptions {
 		return locus.WindowOptions{Stride: c.Pair("stride"), Padding: c.Pair("padding"), Dilation: c.Pair("dilation")}
@@ -19,7 +20,7 @@ func arrangeOps() []*Op {
 			mode := map[string]locus.PadMode{"reflect": locus.PadReflect, "replicate": locus.PadReplicate, "circular": locus.PadCircular}[c.String("mode")]
 			return c.In[0].PadWith(mode, c.Ints("amounts")...)
 		}).
-			bad(locus.ErrArgument, "an odd number of amounts", func(d locus.Device) { d.Ones(3).PadWith(locus.PadReflect, 1) }).
+			bad(locus.ErrArgument, "an odd number of amounts", func(d locus.Device) { d.Ones(3).PadWith(locus.PadReflect, odd...) }).
 			bad(locus.ErrShape, "more than there is", func(d locus.Device) { d.Ones(3).PadWith(locus.PadReflect, 3, 0) }).
 			bad(locus.ErrArgument, "a mode that is none", func(d locus.Device) { d.Ones(3).PadWith(9, 1, 1) }),
 		(&Op{Name: "Meshgrid", DTypes: dtype.Any, Run: func(c *Call) []*tensor { return locus.Meshgrid(c.In...) }}).

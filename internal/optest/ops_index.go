@@ -6,6 +6,7 @@ import (
 )
 
 func indexOps() []*Op {
+	odd := []int{1}
 	at := func(d locus.Device, i ...int64) *tensor { return d.From(i) }
 	sorted := func(o *Op, f func(t *tensor, axis int)) *Op {
 		return o.bad(locus.ErrAxis, "an axis that is not there", func(d locus.Device) { f(d.Ones(2, 3), 2) })
@@ -40,7 +41,7 @@ func indexOps() []*Op {
 			bad(locus.ErrShape, "two shapes", func(d locus.Device) { locus.Stack(0, d.Ones(2), d.Ones(3)) }).
 			bad(locus.ErrAxis, "an axis that is not there", func(d locus.Device) { locus.Stack(2, d.Ones(2), d.Ones(2)) }),
 		(&Op{Name: "Tensor.Pad", DTypes: dtype.Any, Run: func(c *Call) []*tensor { return one(c.In[0].Pad(c.Float("value"), c.Ints("amounts")...)) }}).
-			bad(locus.ErrArgument, "an odd number of amounts", func(d locus.Device) { d.Ones(2).Pad(0, 1) }).
+			bad(locus.ErrArgument, "an odd number of amounts", func(d locus.Device) { d.Ones(2).Pad(0, odd...) }).
 			bad(locus.ErrShape, "cutting more than there is", func(d locus.Device) { d.Ones(2).Pad(0, -2, -1) }),
 		(&Op{Name: "Tensor.CumSum", DTypes: dtype.Numbers, Run: func(c *Call) []*tensor { return one(c.In[0].CumSum(c.Int("axis"))) }}).
 			bad(locus.ErrAxis, "an axis that is not there", func(d locus.Device) { d.Ones(2).CumSum(1) }),

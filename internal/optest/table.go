@@ -23,8 +23,6 @@ type Op struct {
 
 	// NoGrad says why no gradient passes, "" if one does.
 	NoGrad string
-	// NoSecond says why gradients of its gradients are not checked, "" if they are.
-	NoSecond string
 	// Detached lists results that carry no history.
 	Detached []int
 	// Optional is the first operand that may be nil; 0 if none may.
@@ -176,6 +174,3 @@ const (
 	discrete = "the result is bool or whole numbers"
 	noInput  = "the result does not depend on an input's elements"
 )
-
-// Reasons why gradients of gradients are not checked.
-const flat = "the gradient is 0 or constant; PyTorch and finite differences agree on the first"
