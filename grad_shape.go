@@ -39,10 +39,10 @@ func init() {
 		a, b := n.inputs[0], n.inputs[1]
 		grads := make([]*Tensor, 2)
 		if n.needs(0) {
-			grads[0] = apply(op.MatMul, nil, g, b.T())
+			grads[0] = productLike(a, g, b.T())
 		}
 		if n.needs(1) {
-			grads[1] = apply(op.MatMul, nil, a.T(), g)
+			grads[1] = productLike(b, a.T(), g)
 		}
 		return grads
 	}
@@ -93,6 +93,17 @@ func init() {
 		a.Reverse = !a.Reverse
 		return []*Tensor{apply(op.CumSum, a, g)}
 	}
+}
+
+// productLike gives the product of a and b, laid out in memory as like is: the
+// gradient of a transposed view (a layer's weight) then comes out in the order of
+// the tensor behind it, and nothing has to be turned round later.
+func productLike(like, a, b *Tensor) *Tensor {
+	r := len(like.shape)
+	if like.strides[r-2] == 1 && like.strides[r-1] > 1 {
+		return apply(op.MatMul, nil, b.T(), a.T()).T()
+	}
+	return apply(op.MatMul, nil, a, b)
 }
 
 // unslice puts the elements of a slice back in place among zeros.
