@@ -112,11 +112,13 @@ func layerCases() map[string]layerCase {
 	type rec = nn.RecurrentOptions
 	deep := rec{Layers: 2, Bidirectional: true}
 	cases := map[string]layerCase{
-		"linear":           {nn.Linear(5, 3, f64), module, func() any { return nn.LazyLinear(3, f64) }},
-		"linear_nobias":    {nn.Linear(5, 3, f64, nn.NoBias()), module, func() any { return nn.LazyLinear(3, f64, nn.NoBias()) }},
-		"bilinear":         {layer: nn.Bilinear(3, 5, 2, f64), call: func(l any, in tensors) tensors { return tensors{l.(*nn.BilinearLayer).Forward(in[0], in[1])} }},
-		"conv1d":           {nn.Conv1D(4, 6, 3, conv{Stride: 2, Padding: 1, Groups: 2}, f64), module, func() any { return nn.LazyConv1D(6, 3, conv{Stride: 2, Padding: 1, Groups: 2}, f64) }},
-		"conv2d":           {nn.Conv2D(3, 5, locus.HW(3, 2), conv{Stride: locus.HW(1, 2), Padding: locus.HW(1, 0), Dilation: locus.HW(2, 1)}, f64), module, func() any { return nn.LazyConv2D(5, locus.HW(3, 2), conv{Stride: locus.HW(1, 2), Padding: locus.HW(1, 0), Dilation: locus.HW(2, 1)}, f64) }},
+		"linear":        {nn.Linear(5, 3, f64), module, func() any { return nn.LazyLinear(3, f64) }},
+		"linear_nobias": {nn.Linear(5, 3, f64, nn.NoBias()), module, func() any { return nn.LazyLinear(3, f64, nn.NoBias()) }},
+		"bilinear":      {layer: nn.Bilinear(3, 5, 2, f64), call: func(l any, in tensors) tensors { return tensors{l.(*nn.BilinearLayer).Forward(in[0], in[1])} }},
+		"conv1d":        {nn.Conv1D(4, 6, 3, conv{Stride: 2, Padding: 1, Groups: 2}, f64), module, func() any { return nn.LazyConv1D(6, 3, conv{Stride: 2, Padding: 1, Groups: 2}, f64) }},
+		"conv2d": {nn.Conv2D(3, 5, locus.HW(3, 2), conv{Stride: locus.HW(1, 2), Padding: locus.HW(1, 0), Dilation: locus.HW(2, 1)}, f64), module, func() any {
+			return nn.LazyConv2D(5, locus.HW(3, 2), conv{Stride: locus.HW(1, 2), Padding: locus.HW(1, 0), Dilation: locus.HW(2, 1)}, f64)
+		}},
 		"conv_transpose1d": {nn.ConvTranspose1D(3, 4, 3, deconv{Stride: 2, Padding: 1, OutputPadding: 1}, f64), module, func() any { return nn.LazyConvTranspose1D(4, 3, deconv{Stride: 2, Padding: 1, OutputPadding: 1}, f64) }},
 		"conv_transpose2d": {nn.ConvTranspose2D(4, 6, locus.HW(3, 2), deconv{Stride: locus.HW(2, 1), Padding: locus.HW(1, 0), Groups: 2}, f64), module, func() any {
 			return nn.LazyConvTranspose2D(6, locus.HW(3, 2), deconv{Stride: locus.HW(2, 1), Padding: locus.HW(1, 0), Groups: 2}, f64)

@@ -3,6 +3,8 @@ package nn
 import (
 	"fmt"
 	"reflect"
+	"slices"
+	"sort"
 	"strings"
 
 	"github.com/locusml/locus"
@@ -25,41 +27,191 @@ type Summary struct {
 }
 
 // Summarize runs a network once on x, in the mode for use and without recording,
-// and lists its layers. The results of layers inside a [Sequential] are known; of
-// a struct with a Forward of its own only the last.
+// and lists its layers: those of a [Sequential], and those that a struct of the
+// program's holds, in the order of its fields. The shapes of results are known
+// where a layer is held as a [Module], as Sequential does, and of the whole.
 func Summarize(m Module, x *locus.Tensor) Summary {
-	var s Summary
 	c := Eval(CopyTo(m, x.Device())) // lazy layers of m itself stay lazy
-	locus.NoGrad(func() { s.run(c, "", x) })
+	s := summarizer{seen: map[place]bool{}}
+	s.tap(reflect.ValueOf(c))
+	var y *locus.Tensor
+	locus.NoGrad(func() { y = c.Forward(x) })
+	s.seen = map[place]bool{}
+	s.list(reflect.ValueOf(c), "", y.Shape())
 	for _, e := range Parameters(c) {
-		s.Parameters += e.Value().Len()
-		s.Bytes += e.Value().Bytes()
+		if v := e.Value(); v != nil {
+			s.Parameters += v.Len()
+			s.Bytes += v.Bytes()
+		}
 	}
-	return s
+	return s.Summary
 }
 
-func (s *Summary) run(m Module, path string, x *locus.Tensor) *locus.Tensor {
-	if q, ok := m.(*SequentialLayer); ok {
-		for i, l := range q.Layers {
-			x = s.run(l, join(path, fmt.Sprint(i)), x)
-		}
-		return x
-	}
-	y := m.Forward(x)
-	row := SummaryRow{Name: path, Layer: layerName(m), Output: y.Shape()}
-	devices := map[string]bool{}
-	for _, e := range Parameters(m) {
-		row.Parameters += e.Value().Len()
-		devices[e.Value().Device().String()] = true
-	}
-	for d := range devices {
-		row.Device = join(row.Device, d)
-	}
-	s.Rows = append(s.Rows, row)
+// tap stands before a layer that is held as a Module and notes the shape of what
+// it gives.
+type tap struct {
+	Module
+	shape []int
+}
+
+func (t *tap) Forward(x *locus.Tensor) *locus.Tensor {
+	y := t.Module.Forward(x)
+	t.shape = y.Shape()
 	return y
 }
 
-func layerName(m Module) string {
+// container is a layer that consists of others which a summary lists.
+type container interface{ container() }
+
+func (*SequentialLayer) container()  {}
+func (*ResidualLayer) container()    {}
+func (*ResNetBlockLayer) container() {}
+func (*EncoderLayer) container()     {}
+func (*DecoderLayer) container()     {}
+func (*Encoder) container()          {}
+func (*Decoder) container()          {}
+
+// opens reports whether a summary lists the parts of a struct, not the struct as
+// a whole: those of this package only if they are containers.
+func opens(v reflect.Value) bool {
+	if _, ok := addressed(v).(container); ok {
+		return true
+	}
+	return v.Type().PkgPath() != reflect.TypeFor[Parameter]().PkgPath()
+}
+
+type summarizer struct {
+	Summary
+	seen map[place]bool
+}
+
+// pass reports whether a pointer is new.
+func (s *summarizer) pass(v reflect.Value) bool {
+	p := place{v.Type(), v.Pointer()}
+	old := s.seen[p]
+	s.seen[p] = true
+	return !old
+}
+
+// tap puts taps in place wherever a layer is held as a Module.
+func (s *summarizer) tap(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Interface:
+		if v.IsNil() {
+			return
+		}
+		s.tap(v.Elem())
+		if m, ok := v.Interface().(Module); ok && v.CanSet() && v.Type() == reflect.TypeFor[Module]() {
+			v.Set(reflect.ValueOf(&tap{Module: m}))
+		}
+	case reflect.Pointer:
+		if v.Type() != parameterType && v.Type() != tensorType && !v.IsNil() && s.pass(v) {
+			s.tap(v.Elem())
+		}
+	case reflect.Struct:
+		if opens(v) {
+			for _, i := range layerFields(v) {
+				s.tap(v.Field(i))
+			}
+		}
+	case reflect.Slice, reflect.Array:
+		for i := range v.Len() {
+			s.tap(v.Index(i))
+		}
+	}
+}
+
+// layerFields lists the fields of a struct that belong to the network.
+func layerFields(v reflect.Value) []int {
+	var l []int
+	for i := range v.NumField() {
+		if f := v.Type().Field(i); f.IsExported() && f.Tag.Get("nn") != "-" {
+			l = append(l, i)
+		}
+	}
+	return l
+}
+
+// list adds the rows of a value; out is the shape of its result where known.
+func (s *summarizer) list(v reflect.Value, path string, out []int) {
+	switch v.Kind() {
+	case reflect.Interface:
+		if !v.IsNil() {
+			s.list(v.Elem(), path, out)
+		}
+	case reflect.Pointer:
+		if v.IsNil() || v.Type() == parameterType || v.Type() == tensorType || !s.pass(v) {
+			return
+		}
+		if t, ok := v.Interface().(*tap); ok {
+			s.list(reflect.ValueOf(t.Module), path, t.shape)
+			return
+		}
+		s.list(v.Elem(), path, out)
+	case reflect.Struct:
+		m := addressed(v)
+		if m == nil {
+			m = v.Interface()
+		}
+		if !opens(v) {
+			if _, ok := m.(Module); ok || len(State(m)) > 0 {
+				s.row(path, m, out, Parameters(m))
+			}
+			return
+		}
+		own := ownParameters(v)
+		if _, ours := m.(container); len(own) > 0 || !ours && out != nil {
+			s.row(path, m, out, own)
+		}
+		for _, i := range layerFields(v) {
+			f, name := v.Type().Field(i), ""
+			if !f.Anonymous && f.Tag.Get("nn") != "inline" {
+				name = fieldName(f.Name)
+			}
+			s.list(v.Field(i), join(path, name), nil)
+		}
+	case reflect.Slice, reflect.Array:
+		for i := range v.Len() {
+			s.list(v.Index(i), join(path, fmt.Sprint(i)), nil)
+		}
+	case reflect.Map:
+		if v.Type().Key().Kind() != reflect.String {
+			return
+		}
+		keys := v.MapKeys()
+		sort.Slice(keys, func(i, j int) bool { return keys[i].String() < keys[j].String() })
+		for _, k := range keys {
+			s.list(v.MapIndex(k), join(path, k.String()), nil)
+		}
+	}
+}
+
+// ownParameters lists the parameters that a struct holds itself, not in layers.
+func ownParameters(v reflect.Value) []Entry {
+	w := newWalker()
+	for _, i := range layerFields(v) {
+		if t := v.Field(i).Type(); t == parameterType || t == tensorType {
+			w.walk(v.Field(i), "", v.Type().Field(i).Tag.Get("nn"))
+		}
+	}
+	return slices.DeleteFunc(w.entries, func(e Entry) bool { return e.Kind != Trained })
+}
+
+func (s *summarizer) row(path string, m any, out []int, params []Entry) {
+	row := SummaryRow{Name: path, Layer: layerName(m), Output: out}
+	var devices []string
+	for _, e := range params {
+		if v := e.Value(); v != nil {
+			row.Parameters += v.Len()
+			devices = append(devices, v.Device().String())
+		}
+	}
+	slices.Sort(devices)
+	row.Device = strings.Join(slices.Compact(devices), ", ")
+	s.Rows = append(s.Rows, row)
+}
+
+func layerName(m any) string {
 	if f, ok := m.(fmt.Stringer); ok {
 		return f.String()
 	}
@@ -72,10 +224,24 @@ func layerName(m Module) string {
 
 // String gives a table.
 func (s Summary) String() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%-12s %-20s %-20s %12s  %s\n", "name", "layer", "output", "parameters", "device")
+	rows := [][]string{{"name", "layer", "output", "parameters", "device"}}
 	for _, r := range s.Rows {
-		fmt.Fprintf(&b, "%-12s %-20s %-20s %12d  %s\n", r.Name, r.Layer, fmt.Sprint(r.Output), r.Parameters, r.Device)
+		out := "-"
+		if r.Output != nil {
+			out = fmt.Sprint(r.Output)
+		}
+		rows = append(rows, []string{r.Name, r.Layer, out, fmt.Sprint(r.Parameters), r.Device})
+	}
+	var width [5]int
+	for _, r := range rows {
+		for i, cell := range r {
+			width[i] = max(width[i], len(cell))
+		}
+	}
+	var b strings.Builder
+	for _, r := range rows {
+		line := fmt.Sprintf("%-*s  %-*s  %-*s  %*s  %s", width[0], r[0], width[1], r[1], width[2], r[2], width[3], r[3], r[4])
+		b.WriteString(strings.TrimRight(line, " ") + "\n")
 	}
 	fmt.Fprintf(&b, "%d parameters, %.1f KiB\n", s.Parameters, float64(s.Bytes)/1024)
 	return b.String()
