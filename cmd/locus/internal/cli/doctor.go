@@ -1,0 +1,80 @@
+package cli
+
+import (
+	"errors"
+
+	"github.com/spf13/cobra"
+
+	"github.com/locusml/locus/cmd/locus/internal/doctor"
+	"github.com/locusml/locus/cmd/locus/internal/text"
+)
+
+func (a *app) doctor() *cobra.Command {
+	var asJSON, verbose bool
+	c := &cobra.Command{
+		Use:   "doctor",
+		Short: "Find out what is there, what is missing, and how to fix it",
+		Long: `Looks for everything that Locus can use: processor, NVIDIA's cards, driver and
+libraries, data, folders. Each device computes something whose result is known.
+What is missing is named with what to do about it.
+
+The exit code is 1 only if something that is there does not work.`,
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			checks := doctor.Examine(doctor.Here(a.env))
+			bad := false
+			for _, c := range checks {
+				bad = bad || c.Status == doctor.Problem
+			}
+			if asJSON {
+				if err := a.json(map[string]any{"build": buildInfo(), "checks": checks}); err != nil {
+					return err
+				}
+			} else {
+				a.showChecks(checks, verbose)
+			}
+			if bad {
+				return errors.New("something that is there does not work; see above")
+			}
+			return nil
+		},
+	}
+	c.Flags().BoolVarP(&verbose, "verbose", "v", false, "show every path that was tried")
+	jsonFlag(c, &asJSON)
+	return c
+}
+
+func (a *app) showChecks(checks []doctor.Check, verbose bool) {
+	o := a.out
+	o.Printf("%s\n", version())
+	styles := map[doctor.Status]text.Style{doctor.OK: text.Green, doctor.Missing: text.Dim, doctor.Warning: text.Yellow, doctor.Problem: text.Red}
+	const indent = "                    "
+	hidden := false
+	for _, c := range checks {
+		lines := text.Wrap(c.Found, o.Width-len(indent)-3)
+		o.Println(o.Mark(styles[c.Status]) + " " + text.Pad(o.Style(text.Bold, c.Name), len(indent)) + " " + lines[0])
+		for _, l := range lines[1:] {
+			o.Println("   " + indent + l)
+		}
+		for i, m := range c.More {
+			if i >= 3 && !verbose {
+				hidden = true
+				break
+			}
+			o.Println("   " + indent + o.Style(text.Dim, text.CutMiddle(m, o.Width-len(indent)-3)))
+		}
+		if c.Fix != "" {
+			for i, l := range text.Wrap(c.Fix, o.Width-len(indent)-8) {
+				label := "fix: "
+				if i > 0 {
+					label = "     "
+				}
+				o.Println("   " + indent + o.Style(text.Cyan, label) + l)
+			}
+		}
+	}
+	if hidden {
+		o.Println()
+		o.Text("locus doctor --verbose shows every path that was tried.")
+	}
+}

@@ -1,0 +1,182 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/locusml/locus"
+	"github.com/locusml/locus/cmd/locus/internal/inspect"
+	"github.com/locusml/locus/cmd/locus/internal/model"
+	"github.com/locusml/locus/cmd/locus/internal/text"
+)
+
+func (a *app) inspect() *cobra.Command {
+	var asJSON, stats bool
+	c := &cobra.Command{
+		Use:   "inspect PATH...",
+		Short: "Look into files of weights and checkpoints",
+		Long: `Lists the tensors of a safetensors, npz or npy file, or of the newest checkpoint
+in a folder: names, element types, shapes, sizes, and what was saved beside them.
+Nothing in a file is run, and of a file only the header is read unless --stats
+asks for the values.`,
+		Example: `  locus inspect runs/digits-mlp/weights.safetensors
+  locus inspect --stats runs/digits-mlp/checkpoints`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			files := []*inspect.File{}
+			for _, path := range args {
+				f, err := inspect.Look(path, stats)
+				if err != nil {
+					return err
+				}
+				files = append(files, f)
+			}
+			if asJSON {
+				return a.json(files)
+			}
+			for i, f := range files {
+				if i > 0 {
+					a.out.Println()
+				}
+				a.showFile(f, stats)
+			}
+			return nil
+		},
+	}
+	c.Flags().BoolVar(&stats, "stats", false, "read the values and sum them up")
+	jsonFlag(c, &asJSON)
+	return c
+}
+
+func (a *app) showFile(f *inspect.File, stats bool) {
+	o := a.out
+	o.Heading(f.Path)
+	o.Printf("%s, %s, %s elements, %s\n", f.Format, text.Many(len(f.Tensors), "tensor"), text.Count(f.Elements), text.Bytes(f.Bytes))
+	if f.Saved != nil {
+		o.Printf("number %d, saved %s\n", f.Number, f.Saved.Local().Format("2006-01-02 15:04:05"))
+	}
+	if len(f.Others) > 0 {
+		o.Printf("other checkpoints here: %s\n", strings.Trim(fmt.Sprint(f.Others), "[]"))
+	}
+	for _, b := range f.Broken {
+		o.Text(o.Mark(text.Yellow) + " not whole: " + b)
+	}
+	o.Println()
+	t := &text.Table{Head: []string{"name", "type", "shape", "elements", "size"}, Right: map[int]bool{3: true, 4: true}, Shrink: 0}
+	if stats {
+		t.Head = []string{"name", "type", "shape", "min", "max", "mean", "std", "not finite"}
+		t.Right = map[int]bool{3: true, 4: true, 5: true, 6: true, 7: true}
+	}
+	for _, x := range f.Tensors {
+		name := x.Name
+		if name == "" {
+			name = "(no name)"
+		}
+		row := []string{name, x.Type, shape(x.Shape)}
+		switch {
+		case !stats:
+			row = append(row, text.Count(x.Elements), text.Bytes(x.Bytes))
+		case x.Stats == nil:
+			row = append(row, "-", "-", "-", "-", "-")
+		default:
+			for _, v := range []float64{x.Stats.Min, x.Stats.Max, x.Stats.Mean, x.Stats.Std} {
+				row = append(row, fmt.Sprintf("%.4g", v))
+			}
+			row = append(row, text.Count(x.Stats.NotFinite))
+		}
+		t.Add(row...)
+	}
+	o.Table(t, 0)
+	a.showMetadata(f)
+}
+
+// showMetadata prints what was saved beside the tensors: the card of a network
+// field by field, the rest as it is.
+func (a *app) showMetadata(f *inspect.File) {
+	o := a.out
+	line := func(k, v string) {
+		o.Printf("%s %s\n", text.Pad(o.Style(text.Dim, k), 16), text.Cut(v, max(20, o.Width-17)))
+	}
+	if card, ok := model.CardOf(f.Metadata); ok {
+		o.Println()
+		line("model", card.Model)
+		line("data", fmt.Sprintf("%s, inputs of shape %s, %d classes", card.Data, shape(card.Input), len(card.Classes)))
+		for _, k := range slices.Sorted(maps.Keys(card.Hyper)) {
+			line(k, fmt.Sprint(card.Hyper[k]))
+		}
+		for _, k := range slices.Sorted(maps.Keys(card.Result)) {
+			line(k, fmt.Sprint(card.Result[k]))
+		}
+		line("made by", card.Made)
+		f.Metadata = model.OtherMetadata(f.Metadata)
+	}
+	if len(f.Metadata) > 0 {
+		o.Println()
+		for _, k := range slices.Sorted(maps.Keys(f.Metadata)) {
+			line(k, f.Metadata[k])
+		}
+	}
+	var state map[string]json.RawMessage
+	if json.Unmarshal(f.State, &state) == nil && len(state) > 0 {
+		o.Println()
+		for _, k := range slices.Sorted(maps.Keys(state)) {
+			line(k, string(state[k]))
+		}
+	}
+}
+
+func shape(s []int) string {
+	parts := make([]string, len(s))
+	for i, d := range s {
+		parts[i] = fmt.Sprint(d)
+	}
+	if len(s) == 1 {
+		return "(" + parts[0] + ",)"
+	}
+	return "(" + strings.Join(parts, ", ") + ")"
+}
+
+func (a *app) convert() *cobra.Command {
+	var asJSON, force bool
+	var as string
+	types := map[string]locus.DType{"": 0, "float64": locus.Float64, "float32": locus.Float32, "float16": locus.Float16, "bfloat16": locus.BFloat16, "bf16": locus.BFloat16}
+	c := &cobra.Command{
+		Use:   "convert FROM TO",
+		Short: "Convert between safetensors, npz and npy",
+		Long: `Writes the tensors of a file in another format, which the ending of TO names:
+.safetensors, .npz or .npy. The element types stay unless --dtype asks for another
+floating-point type. NumPy's formats hold no metadata: what is lost is named.`,
+		Example: `  locus convert model.safetensors model.npz
+  locus convert --dtype bf16 model.npz model.safetensors`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(_ *cobra.Command, args []string) error {
+			dtype, ok := types[as]
+			if !ok {
+				return usagef("--dtype %s: float64, float32, float16 or bfloat16", as)
+			}
+			r, err := inspect.Convert(args[0], args[1], dtype, force)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return a.json(r)
+			}
+			a.out.Printf("%s: %s, %s\n", r.To, text.Many(r.Tensors, "tensor"), text.Bytes(r.Bytes))
+			if len(r.Dropped) > 0 {
+				slices.Sort(r.Dropped)
+				a.err.Println(a.err.Style(text.Dim, "note: the format holds no metadata; left out: "+strings.Join(r.Dropped, ", ")))
+			}
+			return nil
+		},
+	}
+	c.Flags().StringVar(&as, "dtype", "", "convert floating-point elements: float64, float32, float16, bfloat16")
+	c.Flags().BoolVar(&force, "force", false, "replace TO if it is there")
+	jsonFlag(c, &asJSON)
+	complete(c, "dtype", completeWords("float64", "float32", "float16", "bfloat16"))
+	return c
+}

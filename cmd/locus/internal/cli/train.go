@@ -1,0 +1,262 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/locusml/locus"
+	"github.com/locusml/locus/board"
+	"github.com/locusml/locus/cmd/locus/internal/job"
+	"github.com/locusml/locus/cmd/locus/internal/model"
+	"github.com/locusml/locus/cmd/locus/internal/text"
+	"github.com/locusml/locus/train"
+)
+
+// trainFlags are the flags of locus train that need a second look.
+type trainFlags struct {
+	job.Config
+	device, precision, out, board string
+	gpus                          int
+	asJSON                        bool
+}
+
+func (a *app) train() *cobra.Command {
+	f := &trainFlags{}
+	c := &cobra.Command{
+		Use:   "train",
+		Short: "Train a network: on handwritten digits in seconds, or on your choice",
+		Long: `Trains a network and keeps it. Without flags that is a small network on the
+handwritten digits that are part of the program.
+
+Models: ` + models() + `.
+
+Data: digits (part of the program), fashion-mnist and mnist (files: from the
+system, from --data-dir, or fetched with --download).
+
+The folder --out gets the weights with their hyperparameters, a report with the
+curves, and the checkpoints. Ctrl-C ends training after the step at hand, keeps a
+checkpoint and exits with code 130; --resume goes on from there.`,
+		Example: `  locus train
+  locus train --model lenet --epochs 20 --board
+  locus train --data fashion-mnist --download --model lenet --device gpu:0
+  locus train --virtual-gpus 2 --gpus 2
+  locus train --resume`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return a.runTrain(c, f) },
+	}
+	fl := c.Flags()
+	fl.SortFlags = false
+	fl.StringVar(&f.Data, "data", "digits", "what to learn: "+strings.Join(model.DataNames, ", "))
+	fl.StringVar(&f.Source.Folder, "data-dir", "", "folder with the data's files")
+	fl.BoolVar(&f.Source.Download, "download", false, "fetch the data's files if they are missing")
+	fl.IntVar(&f.Limit, "limit", 0, "use only so many examples")
+	fl.StringVar(&f.Model, "model", "mlp", "the network: "+strings.Join(model.Names, ", "))
+	fl.StringVar(&f.device, "device", "", "where to train, such as cpu, gpu:1 or gpu:0,gpu:1 (gpu:0 if there is one, else cpu)")
+	fl.IntVar(&f.gpus, "gpus", 0, "train on the first so many GPUs")
+	fl.IntVar(&f.Epochs, "epochs", 10, "passes over the data")
+	fl.IntVar(&f.Batch, "batch", 0, "examples a step (64 for digits, 256 otherwise)")
+	fl.Float64Var(&f.LR, "lr", 0, "learning rate (0 takes one that suits the model)")
+	fl.StringVar(&f.Optimizer, "optimizer", "adam", "adam, or sgd with momentum")
+	fl.Float64Var(&f.Clip, "clip", 0, "scale gradients down to at most this norm")
+	fl.IntVar(&f.Patience, "patience", 0, "end when the test accuracy has not improved for so many epochs")
+	fl.StringVar(&f.precision, "precision", "float32", "of the network's arithmetic: float32 or bf16")
+	fl.Uint64Var(&f.Seed, "seed", 0, "where all that is random comes from")
+	fl.StringVar(&f.out, "out", "", `folder for weights, report and checkpoints (runs/DATA-MODEL; "none" keeps nothing)`)
+	fl.StringVar(&f.Checkpoints, "checkpoints", "", `folder for checkpoints (OUT/checkpoints; "none" writes none)`)
+	fl.BoolVar(&f.Resume, "resume", false, "go on from the last checkpoint")
+	fl.StringVar(&f.board, "board", "", "show the curves live on a web page, at `ADDRESS` if one is given")
+	fl.Lookup("board").NoOptDefVal = "localhost"
+	jsonFlag(c, &f.asJSON)
+	complete(c, "data", completeWords(model.DataNames...))
+	complete(c, "model", completeWords(model.Names...))
+	complete(c, "device", completeDevices)
+	complete(c, "optimizer", completeWords(job.Optimizers...))
+	complete(c, "precision", completeWords("float32", "bf16"))
+	return c
+}
+
+func models() string {
+	var parts []string
+	for _, n := range model.Names {
+		parts = append(parts, fmt.Sprintf("%s (%s)", n, model.About[n]))
+	}
+	return strings.Join(text.Wrap(strings.Join(parts, ", "), 78), "\n")
+}
+
+// check turns flags into a configuration, or says which cannot be.
+func (f *trainFlags) check() error {
+	oneOf := func(flag, v string, all []string) error {
+		if !slices.Contains(all, v) {
+			return usagef("--%s %s: there is no such %s; there are %s", flag, v, flag, strings.Join(all, ", "))
+		}
+		return nil
+	}
+	if err := errors.Join(oneOf("data", f.Data, model.DataNames), oneOf("model", f.Model, model.Names), oneOf("optimizer", f.Optimizer, job.Optimizers)); err != nil {
+		return err
+	}
+	if f.Batch == 0 {
+		f.Batch = 256
+		if f.Data == "digits" {
+			f.Batch = 64
+		}
+	}
+	switch {
+	case f.Epochs < 1:
+		return usagef("--epochs %d: at least one", f.Epochs)
+	case f.Batch < 1:
+		return usagef("--batch %d: at least one example", f.Batch)
+	case !(f.LR >= 0) || f.LR > 1e6:
+		return usagef("--lr %v: not a learning rate", f.LR)
+	case !(f.Clip >= 0):
+		return usagef("--clip %v: not a norm", f.Clip)
+	case f.Limit < 0 || f.Patience < 0:
+		return usagef("--limit and --patience are not negative")
+	case f.device != "" && f.gpus > 0:
+		return usagef("--device and --gpus both say where to train: give one of them")
+	}
+	switch strings.ToLower(f.precision) {
+	case "float32", "f32", "fp32":
+	case "bf16", "bfloat16":
+		f.Precision = locus.BFloat16
+	default:
+		return usagef("--precision %s: float32 or bf16", f.precision)
+	}
+	return errors.Join(f.folders(), f.places())
+}
+
+func (f *trainFlags) folders() error {
+	switch f.out {
+	case "none":
+		f.Out = ""
+	case "":
+		f.Out = filepath.Join("runs", f.Data+"-"+f.Model)
+	default:
+		f.Out = f.out
+	}
+	switch {
+	case f.Checkpoints == "none" || f.Checkpoints == "" && f.Out == "":
+		f.Checkpoints = ""
+	case f.Checkpoints == "":
+		f.Checkpoints = filepath.Join(f.Out, "checkpoints")
+	}
+	if f.Resume && f.Checkpoints == "" {
+		return usagef("--resume needs the folder of the checkpoints: give --checkpoints or --out")
+	}
+	return nil
+}
+
+func (f *trainFlags) places() (err error) {
+	switch {
+	case f.gpus != 0:
+		f.Devices, err = numGPUs(f.gpus)
+	case f.device != "":
+		f.Devices, err = parseDevices("device", f.device)
+	default:
+		f.Devices = []locus.Device{locus.TryGPU()}
+	}
+	return err
+}
+
+func (a *app) runTrain(c *cobra.Command, f *trainFlags) (err error) {
+	if err := f.check(); err != nil {
+		return err
+	}
+	f.Version = strings.TrimSpace(version())
+	f.Note = func(format string, args ...any) {
+		a.err.Println(a.err.Style(text.Dim, "note: "+fmt.Sprintf(format, args...)))
+	}
+	f.Progress = a.progress()
+	if f.board != "" {
+		f.Board = &board.Board{}
+		url, err := f.Board.Serve(strings.TrimSuffix(f.board, "localhost"))
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, f.Board.Close()) }()
+		a.err.Println("curves at " + a.err.Style(text.Bold, url))
+	}
+	if !f.asJSON {
+		a.out.Printf("Training %s on %s, on %v.\n", f.Model, f.Data, f.Devices)
+	}
+	r, err := job.Run(c.Context(), f.Config)
+	if err != nil {
+		return a.trainFailed(r, err)
+	}
+	if f.asJSON {
+		return a.json(trainJSON(r))
+	}
+	a.showRun(r)
+	if f.board != "" && a.out.Terminal && a.out.Err() == nil {
+		a.err.Println("\nThe curves stay on the page until Ctrl-C.")
+		<-c.Context().Done()
+	}
+	return nil
+}
+
+// trainFailed says what is left of a run that did not end well.
+func (a *app) trainFailed(r *job.Result, err error) error {
+	if r == nil || !errors.Is(err, context.Canceled) {
+		if errors.Is(err, train.ErrNotFinite) && r != nil && r.Checkpoint == "" {
+			return fmt.Errorf("%w (no checkpoint was written yet)", err)
+		}
+		return err
+	}
+	msg := "interrupted; nothing was kept"
+	if r.Checkpoint != "" {
+		msg = fmt.Sprintf("interrupted; the run is in %s and goes on with --resume", r.Checkpoint)
+	}
+	a.err.Println(a.err.Style(text.Yellow, "locus:") + " " + msg)
+	return err
+}
+
+func (a *app) showRun(r *job.Result) {
+	o := a.out
+	head, rows := job.EpochRows(r.Report)
+	t := &text.Table{Head: head, Rows: rows, Right: map[int]bool{0: true, 1: true, 2: true, 3: true, 4: true, 5: true, 6: true}, Shrink: -1}
+	if o.Width < 100 { // room for what matters most
+		for i, row := range t.Rows {
+			t.Rows[i] = []string{row[0], row[1], row[2], row[3], row[4], row[6], strings.TrimSuffix(row[7], " so far")}
+		}
+		t.Head = []string{"epoch", "loss", "accuracy", "test loss", "test accuracy", "examples/s", ""}
+	}
+	o.Println()
+	o.Table(t, 0)
+	o.Println()
+	for _, f := range r.Summary() {
+		o.Printf("%s %s\n", text.Pad(o.Style(text.Dim, f[0]), 22), f[1])
+	}
+	for _, f := range [][2]string{{"weights", r.Weights}, {"report", r.Page}, {"curves", r.Curves}} {
+		if f[1] != "" {
+			o.Printf("%s %s\n", text.Pad(o.Style(text.Dim, f[0]), 22), f[1])
+		}
+	}
+	if r.Weights != "" {
+		o.Println()
+		o.Text("Next: " + o.Style(text.Bold, "locus predict "+r.Weights))
+	}
+}
+
+// trainJSON is a run for programs.
+func trainJSON(r *job.Result) any {
+	type epoch struct {
+		Epoch    int                `json:"epoch"`
+		Train    map[string]float64 `json:"train"`
+		Test     map[string]float64 `json:"test"`
+		LR       float64            `json:"lr"`
+		Seconds  float64            `json:"seconds"`
+		Examples int                `json:"examples"`
+		Best     bool               `json:"best"`
+	}
+	epochs := []epoch{}
+	for _, e := range r.Report.Epochs {
+		epochs = append(epochs, epoch{e.Number + 1, e.Train, e.Validation, e.LR, e.Time.Seconds(), e.Examples, e.Number == r.Report.BestEpoch})
+	}
+	return map[string]any{"run": r.Card, "epochs": epochs, "parameters": r.Report.Parameters, "devices": r.Report.Devices,
+		"peak_memory": r.Report.PeakMemory, "stopped": r.Report.Stopped, "weights": r.Weights, "report": r.Page, "curves": r.Curves}
+}

@@ -1,0 +1,215 @@
+// Package job trains one of the command's networks and keeps what came of it.
+package job
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/locusml/locus"
+	"github.com/locusml/locus/board"
+	"github.com/locusml/locus/cmd/locus/internal/model"
+	"github.com/locusml/locus/data"
+	"github.com/locusml/locus/nn"
+	"github.com/locusml/locus/optim"
+	"github.com/locusml/locus/train"
+	"github.com/locusml/locus/weights/checkpoint"
+)
+
+// Config says what is trained, how, and where to.
+type Config struct {
+	Data        string
+	Source      data.Source
+	Limit       int // of examples; 0: all
+	Model       string
+	Devices     []locus.Device
+	Epochs      int
+	Batch       int
+	LR          float64 // 0: the model's own
+	Optimizer   string  // "adam" or "sgd"
+	Clip        float64
+	Patience    int
+	Precision   locus.DType // 0: float32
+	Seed        uint64
+	Checkpoints string // a folder; "": none
+	Resume      bool
+	Out         string // a folder; "": nothing is kept
+	Version     string // of this program, for the records
+
+	Board    *board.Board // may be nil
+	Progress io.Writer    // may be nil
+	Note     func(format string, args ...any)
+}
+
+// Result is what came of a run.
+type Result struct {
+	Card    model.Card
+	Report  *train.Report
+	Weights string // files; "" where nothing was kept
+	Page    string
+	Curves  string
+	// Checkpoint is the folder with the state of a run that was interrupted or
+	// failed, if it has any.
+	Checkpoint string
+}
+
+// Optimizers lists them.
+var Optimizers = []string{"adam", "sgd"}
+
+// Run trains. If ctx ends it does so after the step at hand, with a checkpoint
+// where those are kept.
+func Run(ctx context.Context, c Config) (*Result, error) {
+	set, err := model.OpenData(c.Data, c.Source)
+	if err != nil {
+		return nil, err
+	}
+	if err := set.Limit(c.Limit); err != nil {
+		return nil, err
+	}
+	if c.LR == 0 {
+		c.LR = model.LearningRate[c.Model]
+		if c.Optimizer == "sgd" {
+			c.LR = 0.1
+		}
+	}
+	net, err := model.Build(c.Model, set.Input, len(set.Train.Classes), c.Seed)
+	if err != nil {
+		return nil, err
+	}
+	r := &Result{Card: model.Card{Model: c.Model, Data: c.Data, Input: set.Input, Classes: set.Train.Classes, Hyper: c.hyper(), Made: c.Version}}
+	if err := c.folders(r.Card); err != nil {
+		return nil, err
+	}
+	classifier := train.Classifier(net)
+	classifier.Optimizer = func(p []nn.Entry) *optim.Optimizer {
+		if c.Optimizer == "sgd" {
+			return optim.SGD(p, c.LR, optim.SGDOptions{Momentum: 0.9})
+		}
+		return optim.Adam(p, c.LR, optim.AdamOptions{})
+	}
+	if c.Board == nil {
+		c.Board = &board.Board{} // for the curves in the report
+	}
+	if err := c.axes(); err != nil {
+		return nil, err
+	}
+	r.Report, err = train.New(c.options()...).FitContext(ctx, classifier, train.Data{Train: set.Train, Validation: set.Test, BatchSize: c.Batch})
+	if err != nil {
+		if c.Checkpoints != "" && hasCheckpoint(c.Checkpoints) {
+			r.Checkpoint = c.Checkpoints
+		}
+		return r, err
+	}
+	return r, c.keep(r, net)
+}
+
+func (c *Config) options() []train.Option {
+	o := []train.Option{train.MaxEpochs(c.Epochs), train.Devices(c.Devices...), train.Seed(c.Seed), train.Board(c.Board), train.Monitor("accuracy"), train.KeepBest()}
+	if c.Progress != nil {
+		o = append(o, train.Progress(c.Progress), train.LogEvery(10))
+	}
+	if c.Clip > 0 {
+		o = append(o, train.ClipGradients(c.Clip))
+	}
+	if c.Patience > 0 {
+		o = append(o, train.EarlyStopping(c.Patience))
+	}
+	if c.Precision != 0 {
+		o = append(o, train.Precision(c.Precision))
+	}
+	if c.Checkpoints != "" {
+		o = append(o, train.Checkpoints(c.Checkpoints, 3))
+	}
+	if c.Resume {
+		o = append(o, train.Resume())
+	}
+	return o
+}
+
+// hyper is what a run can be repeated with.
+func (c *Config) hyper() map[string]any {
+	precision := "float32"
+	if c.Precision != 0 {
+		precision = c.Precision.String()
+	}
+	h := map[string]any{"epochs": c.Epochs, "batch": c.Batch, "lr": c.LR, "optimizer": c.Optimizer, "precision": precision, "seed": c.Seed, "devices": c.Devices}
+	if c.Clip > 0 {
+		h["clip"] = c.Clip
+	}
+	if c.Patience > 0 {
+		h["patience"] = c.Patience
+	}
+	if c.Limit > 0 {
+		h["limit"] = c.Limit
+	}
+	return h
+}
+
+// folders makes them, and tells of checkpoints that are there already.
+func (c *Config) folders(card model.Card) error {
+	if c.Out != "" {
+		if err := os.MkdirAll(c.Out, 0o777); err != nil {
+			return err
+		}
+	}
+	if c.Checkpoints == "" {
+		return nil
+	}
+	there := hasCheckpoint(c.Checkpoints)
+	switch {
+	case c.Resume && !there:
+		c.Note("no checkpoint in %s yet: starting from the beginning", c.Checkpoints)
+	case !c.Resume && there:
+		c.Note("starting from the beginning; --resume goes on from the checkpoints in %s", c.Checkpoints)
+	}
+	if err := os.MkdirAll(c.Checkpoints, 0o777); err != nil {
+		return err
+	}
+	return model.WriteCard(filepath.Join(c.Checkpoints, model.CardFile), card)
+}
+
+func hasCheckpoint(folder string) bool {
+	if _, err := os.Stat(folder); err != nil {
+		return false
+	}
+	d, err := checkpoint.Open(folder, 0)
+	if err != nil {
+		return false
+	}
+	whole, _, err := d.List()
+	return err == nil && len(whole) > 0
+}
+
+func (c *Config) axes() error {
+	return c.Board.SetAxes("", board.Axes{Title: fmt.Sprintf("%s on %s", c.Model, c.Data), XLabel: "epoch"})
+}
+
+// keep writes the weights and the report.
+func (c *Config) keep(r *Result, net nn.Module) error {
+	r.Card.Result = map[string]any{"epochs": len(r.Report.Epochs), "steps": r.Report.Steps, "seconds": r.Report.Time.Round(time.Millisecond).Seconds()}
+	for k, v := range Best(r.Report).Validation {
+		r.Card.Result["test_"+k] = v
+	}
+	if c.Out == "" {
+		return nil
+	}
+	c.Board.Flush()
+	r.Weights = filepath.Join(c.Out, "weights.safetensors")
+	r.Page = filepath.Join(c.Out, "report.html")
+	r.Curves = filepath.Join(c.Out, "curves.png")
+	return errors.Join(model.Save(r.Weights, net, r.Card), c.Board.Save(r.Curves), r.save(c))
+}
+
+// Best is the epoch whose parameters the network ends with.
+func Best(r *train.Report) train.Epoch {
+	for _, e := range r.Epochs {
+		if e.Number == r.BestEpoch {
+			return e
+		}
+	}
+	return r.Last()
+}

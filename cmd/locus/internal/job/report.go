@@ -1,0 +1,81 @@
+package job
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+
+	"github.com/locusml/locus/cmd/locus/internal/page"
+	"github.com/locusml/locus/cmd/locus/internal/text"
+	"github.com/locusml/locus/train"
+)
+
+// EpochRows gives the epochs as a table: the heading, then a row each.
+func EpochRows(r *train.Report) (head []string, rows [][]string) {
+	head = []string{"epoch", "loss", "accuracy", "test loss", "test accuracy", "time", "examples/s", ""}
+	for _, e := range r.Epochs {
+		best := ""
+		if e.Best {
+			best = "best so far"
+		}
+		if e.Number == r.BestEpoch {
+			best = "best"
+		}
+		rate := "-"
+		if e.Time > 0 {
+			rate = text.Count(int(float64(e.Examples) / e.Time.Seconds()))
+		}
+		rows = append(rows, []string{strconv.Itoa(e.Number + 1), loss(e.Train), Percent(e.Train), loss(e.Validation), Percent(e.Validation), text.Duration(e.Time), rate, best})
+	}
+	return head, rows
+}
+
+func loss(m map[string]float64) string { return fmt.Sprintf("%.4f", m["loss"]) }
+
+// Percent gives the accuracy among metrics.
+func Percent(m map[string]float64) string { return fmt.Sprintf("%.1f %%", 100*m["accuracy"]) }
+
+// Summary gives what there is to know of a run, by name.
+func (r *Result) Summary() [][2]string {
+	best := Best(r.Report)
+	facts := [][2]string{
+		{"network", fmt.Sprintf("%s, %s parameters", r.Card.Model, text.Count(r.Report.Parameters))},
+		{"data", r.Card.Data},
+		{"devices", fmt.Sprint(r.Report.Devices)},
+		{"result", fmt.Sprintf("%s of the test set right (epoch %d of %d)", Percent(best.Validation), best.Number+1, len(r.Report.Epochs))},
+		{"time", fmt.Sprintf("%s, %s steps, %s examples/s", text.Duration(r.Report.Time), text.Count(r.Report.Steps), text.Count(int(r.Report.Throughput())))},
+	}
+	for _, d := range slices.Sorted(maps.Keys(r.Report.PeakMemory)) {
+		facts = append(facts, [2]string{"peak memory on " + d, text.Bytes(r.Report.PeakMemory[d])})
+	}
+	if r.Report.Stopped != "" {
+		facts = append(facts, [2]string{"stopped", r.Report.Stopped})
+	}
+	return facts
+}
+
+// save writes the report as a web page.
+func (r *Result) save(c *Config) error {
+	figure, err := page.Figure(c.Board)
+	if err != nil {
+		return err
+	}
+	head, rows := EpochRows(r.Report)
+	hyper := page.Table{Head: []string{"hyperparameter", "value"}, Numbers: 1}
+	for _, k := range slices.Sorted(maps.Keys(r.Card.Hyper)) {
+		hyper.Rows = append(hyper.Rows, []string{k, fmt.Sprint(r.Card.Hyper[k])})
+	}
+	p := page.Page{
+		Title: fmt.Sprintf("%s on %s", r.Card.Model, r.Card.Data),
+		Lead:  "A training run: how it went, what came of it, and what it takes to repeat it.",
+		Facts: r.Summary(),
+		Sections: []page.Section{
+			{Title: "Curves", Figure: figure, Text: []string{"Means over an epoch so far, and after it over the test set."}},
+			{Title: "Epochs", Tables: []page.Table{{Head: head, Rows: rows}}},
+			{Title: "Hyperparameters", Tables: []page.Table{hyper}},
+		},
+		Foot: "Written by " + c.Version + ".",
+	}
+	return p.Save(r.Page)
+}
