@@ -39,7 +39,7 @@ func (simpleRecurrence) gates() int    { return 1 }
 func (simpleRecurrence) hasCell() bool { return false }
 
 func (r simpleRecurrence) scan(w *RecurrentCell, x, h, _ *locus.Tensor) (y, lastH, lastC *locus.Tensor) {
-	p := locus.Linear(x, w.WeightIH.Value(), w.bias())
+	p := locus.Linear(x, w.WeightIH.Value(), w.bias(x))
 	y = locus.Custom("RNN", r.forward, r.backward, p, h, w.WeightHH.Value())
 	return y, y.Index(-1), nil
 }
@@ -86,7 +86,7 @@ func (lstmRecurrence) gates() int    { return 4 }
 func (lstmRecurrence) hasCell() bool { return true }
 
 func (r lstmRecurrence) scan(w *RecurrentCell, x, h, c *locus.Tensor) (y, lastH, lastC *locus.Tensor) {
-	p := locus.Linear(x, w.WeightIH.Value(), w.bias())
+	p := locus.Linear(x, w.WeightIH.Value(), w.bias(x))
 	both := locus.Custom("LSTM", r.forward, r.backward, p, h, c, w.WeightHH.Value())
 	y = both.Index(0)
 	return y, y.Index(-1), both.Index(1).Index(-1)
@@ -202,12 +202,12 @@ func (gruRecurrence) backward(in []*locus.Tensor, states, g *locus.Tensor) []*lo
 	return grads
 }
 
-// bias gives the sum of both biases, nil without.
-func (c *RecurrentCell) bias() *locus.Tensor {
+// bias gives the sum of both biases, nil without, for a step with x.
+func (c *RecurrentCell) bias(x *locus.Tensor) *locus.Tensor {
 	if c.BiasIH == nil {
 		return nil
 	}
-	return c.BiasIH.Value().Add(c.BiasHH.Value())
+	return beside(x, c.BiasIH.Value().Add(c.BiasHH.Value()))
 }
 
 // plus adds what came from the step behind, nil for the last.
