@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/locusml/locus"
@@ -181,6 +183,10 @@ func (r *run) epoch(number int) (done bool, err error) {
 	if number == r.startEpoch {
 		from = r.startBatch
 	}
+	if r.progress != nil {
+		r.progress.Epoch(number + 1)
+		r.progress.Add(int64(from))
+	}
 	for batch, err := range r.train.EpochFrom(number, from) {
 		if err != nil {
 			return false, err
@@ -216,6 +222,8 @@ func (r *run) epoch(number int) (done bool, err error) {
 	}
 	done = r.judge(&e)
 	r.report.Epochs = append(r.report.Epochs, e)
+	r.show("", e.Train)
+	r.show("validation ", e.Validation)
 	r.draw(float64(number+1), "", e.Train)
 	r.draw(float64(number+1), "validation ", e.Validation)
 	if r.saver != nil {
@@ -254,11 +262,7 @@ func (r *run) afterStep(epoch, index int, lr float64) error {
 	if name, ok := finite(now); !ok {
 		return r.notFinite(name, now[name], epoch)
 	}
-	if r.progress != nil {
-		for k, v := range now {
-			r.progress.Set(k, v)
-		}
-	}
+	r.show("", now)
 	r.draw(float64(epoch)+float64(index+1)/float64(r.train.Len()), "", now)
 	return nil
 }
@@ -330,6 +334,16 @@ func (r *run) judge(e *Epoch) (stop bool) {
 func (r *run) prepareBoard() {
 	if r.t.progress != nil {
 		r.progress = board.NewProgress(r.t.progress, board.Plan{Epochs: r.t.maxEpochs, Steps: int64(r.train.Len())})
+	}
+}
+
+// show puts metrics on the progress line, always in the same order.
+func (r *run) show(prefix string, values map[string]float64) {
+	if r.progress == nil {
+		return
+	}
+	for _, k := range slices.Sorted(maps.Keys(values)) {
+		r.progress.Set(prefix+k, values[k])
 	}
 }
 
