@@ -151,19 +151,19 @@ func BenchmarkFused(b *testing.B) {
 			})
 		}
 	}
-	b.Run("attention", func(b *testing.B) {
-		for _, t := range []dtype.DType{dtype.Float32, dtype.BFloat16} {
-			b.Run(t.String(), func(b *testing.B) {
+}
+
+func BenchmarkAttention(b *testing.B) {
+	for _, t := range []dtype.DType{dtype.Float32, dtype.BFloat16} {
+		for _, causal := range []bool{false, true} {
+			b.Run(fmt.Sprintf("%s/causal=%v", t, causal), func(b *testing.B) {
 				x := newBench(b)
-				if !x.d.Supports(op.Attend, t) {
-					b.Skip("no kernel")
-				}
 				q, k, v := x.random(t, 8, 16, 1024, 64), x.random(t, 8, 16, 1024, 64), x.random(t, 8, 16, 1024, 64)
-				x.time(&backend.Call{Op: op.Attend, Attrs: op.Attention{Scale: 0.125}, In: []backend.View{q, k, v}, Out: x.empty(t, 8, 16, 1024, 64)},
+				x.time(&backend.Call{Op: op.Attend, Attrs: op.Attention{Scale: 0.125, Causal: causal}, In: []backend.View{q, k, v}, Out: x.empty(t, 8, 16, 1024, 64)},
 					4*8*16*1024*1024*64, "TFLOP/s")
 			})
 		}
-	})
+	}
 }
 
 func BenchmarkMatMul(b *testing.B) {

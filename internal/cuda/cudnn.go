@@ -235,13 +235,19 @@ func (n *dnn) prepare(d *Device, c *backend.Call, p *convPlan) {
 	if !ok {
 		return
 	}
-	for _, a := range n.perf[:min(int(n.count), len(n.perf))] { // best first
-		if a.status == 0 && a.deterministic == 1 && a.memory <= dnnMemory {
-			p.algorithm, p.memory = a.algorithm, a.memory
-			return
+	for _, a := range n.perf[:min(int(n.count), len(n.perf))] { // fastest first
+		if a.status != 0 || a.deterministic != 1 || a.memory > dnnMemory || math == mathFMA && a.math != mathFMA ||
+			a.algorithm == winogradNonfused[c.Op] && (w.Shape[2] != 3 || w.Shape[3] != 3) {
+			continue
 		}
+		p.algorithm, p.memory = a.algorithm, a.memory
+		return
 	}
 }
+
+// winogradNonfused is cuDNN's number of the algorithm that, with kernels larger
+// than 3×3, was seen to leave only three digits of a float32.
+var winogradNonfused = map[op.ID]int32{op.Conv2D: 7, op.ConvGradInput: 5, op.ConvGradWeight: 5}
 
 // run queues a convolution and reports whether cuDNN took it.
 func (n *dnn) run(d *Device, c *backend.Call) bool {

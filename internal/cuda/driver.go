@@ -3,6 +3,7 @@
 package cuda
 
 import (
+	"bytes"
 	"fmt"
 	"unsafe"
 
@@ -110,11 +111,8 @@ func (d *driver) check(name string, r Result) error {
 }
 
 func cString(p *byte) string {
-	n := 0
-	for *(*byte)(unsafe.Add(unsafe.Pointer(p), n)) != 0 {
-		n++
-	}
-	return string(unsafe.Slice(p, n))
+	b := unsafe.Slice(p, 1<<30)
+	return string(b[:bytes.IndexByte(b, 0)])
 }
 
 func cBytes(s string) *byte {

@@ -7,7 +7,8 @@
 // It needs no GPU and no CUDA toolkit, only NVRTC, the compiler as a library. It
 // is found by -nvrtc or LOCUS_NVRTC, or under its soname. Version 11.8 is the one
 // to use (pip download nvidia-cuda-nvrtc-cu11), because the PTX of later ones
-// does not load on older drivers. With -ptxas (or ptxas on the PATH) every file is
+// does not load on older drivers. Files named …_sm90 need one of version 12
+// (-nvrtc12 or LOCUS_NVRTC12; nvidia-cuda-nvrtc-cu12). With -ptxas (or ptxas on the PATH) every file is
 // assembled for the cards it must run on.
 //
 // The first line of each file holds a hash of its sources, which a test compares.
@@ -38,20 +39,17 @@ var force bool
 func main() {
 	dir := flag.String("dir", "kernels", "the folder with the .cu files")
 	lib := flag.String("nvrtc", os.Getenv("LOCUS_NVRTC"), "the NVRTC library")
+	lib12 := flag.String("nvrtc12", os.Getenv("LOCUS_NVRTC12"), "the NVRTC library of CUDA 12, for the files named …_sm90")
 	ptxas := flag.String("ptxas", "ptxas", "the PTX assembler, to check the result with; empty: no check")
 	flag.BoolVar(&force, "force", false, "compile files that are in step with their sources too")
 	flag.Parse()
-	if err := run(*dir, *lib, *ptxas); err != nil {
+	if err := run(*dir, *lib, *lib12, *ptxas); err != nil {
 		fmt.Fprintln(os.Stderr, "gen:", err)
 		os.Exit(1)
 	}
 }
 
-func run(dir, lib, ptxas string) error {
-	var n nvrtc
-	if err := n.open(lib); err != nil {
-		return err
-	}
+func run(dir, lib, lib12, ptxas string) error {
 	if ptxas != "" {
 		if _, err := exec.LookPath(ptxas); err != nil {
 			fmt.Fprintln(os.Stderr, "gen: no ptxas, so the PTX is not checked:", err)
@@ -64,7 +62,12 @@ func run(dir, lib, ptxas string) error {
 	}
 	var errs []error
 	for _, f := range files {
-		errs = append(errs, compile(&n, dir, strings.TrimSuffix(filepath.Base(f), ".cu"), ptxas))
+		name := strings.TrimSuffix(filepath.Base(f), ".cu")
+		with := &nvrtc{lib: lib, soname: "libnvrtc.so.11.2"}
+		if strings.HasSuffix(name, "_sm90") {
+			with = &nvrtc{lib: lib12, soname: "libnvrtc.so.12"}
+		}
+		errs = append(errs, compile(with, dir, name, ptxas))
 	}
 	return errors.Join(errs...)
 }
@@ -82,6 +85,9 @@ func compile(n *nvrtc, dir, name, ptxas string) error {
 	}
 	if old, err := kernels.PTX(name); err == nil && !force && strings.HasPrefix(old, kernels.HashLine(hash)+"\n") {
 		return nil // in step already
+	}
+	if err := n.open(); err != nil {
+		return err
 	}
 	ptx, err := n.compile(name, string(src), "--gpu-architecture=compute_"+t.Arch, "-I"+dir, "--std=c++17", "--diag-suppress=186,177")
 	if err != nil {
@@ -159,35 +165,26 @@ func tail(s string) string {
 }
 
 type nvrtc struct {
-	version          func(major, minor *int32) int32
+	lib, soname      string
 	create           func(p *uintptr, src, name string, n int32, headers, includes unsafe.Pointer) int32
 	compileProgram   func(p uintptr, n int32, opts **byte) int32
 	ptxSize, logSize func(p uintptr, n *uintptr) int32
 	ptx, log         func(p uintptr, b *byte) int32
-	major, minor     int32
 }
 
-func (n *nvrtc) open(lib string) error {
-	tried := []string{lib}
-	if lib == "" {
-		tried = []string{"libnvrtc.so.11.2", "libnvrtc.so.12", "libnvrtc.so.13"}
+func (n *nvrtc) open() error {
+	if n.lib == "" {
+		n.lib = n.soname
 	}
-	var errs []error
-	for _, l := range tried {
-		h, err := purego.Dlopen(l, purego.RTLD_NOW|purego.RTLD_GLOBAL)
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		for f, name := range map[any]string{&n.version: "nvrtcVersion", &n.create: "nvrtcCreateProgram", &n.compileProgram: "nvrtcCompileProgram",
-			&n.ptxSize: "nvrtcGetPTXSize", &n.ptx: "nvrtcGetPTX", &n.logSize: "nvrtcGetProgramLogSize", &n.log: "nvrtcGetProgramLog"} {
-			purego.RegisterLibFunc(f, h, name)
-		}
-		n.version(&n.major, &n.minor)
-		fmt.Printf("NVRTC %d.%d\n", n.major, n.minor)
-		return nil
+	h, err := purego.Dlopen(n.lib, purego.RTLD_NOW|purego.RTLD_LOCAL)
+	if err != nil {
+		return fmt.Errorf("NVRTC was not found (pip download nvidia-cuda-nvrtc-cu11 and -cu12, and set LOCUS_NVRTC and LOCUS_NVRTC12 to their libraries): %w", err)
 	}
-	return fmt.Errorf("NVRTC was not found (pip download nvidia-cuda-nvrtc-cu11 and set LOCUS_NVRTC to libnvrtc.so.11.2): %w", errors.Join(errs...))
+	for f, name := range map[any]string{&n.create: "nvrtcCreateProgram", &n.compileProgram: "nvrtcCompileProgram",
+		&n.ptxSize: "nvrtcGetPTXSize", &n.ptx: "nvrtcGetPTX", &n.logSize: "nvrtcGetProgramLogSize", &n.log: "nvrtcGetProgramLog"} {
+		purego.RegisterLibFunc(f, h, name)
+	}
+	return nil
 }
 
 func (n *nvrtc) compile(name, src string, opts ...string) (string, error) {

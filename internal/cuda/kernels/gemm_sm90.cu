@@ -1,0 +1,169 @@
+// Matrix products on Hopper's matrix units (wgmma): float16, bfloat16, and
+// float32 cut to TF32. Both operands lie along k (a: m×k, b: n×k); the caller has seen to that.
+//
+// A block of two warpgroups makes 128×256 results, each warpgroup 64×256. Tiles
+// of 128 bytes along k arrive by asynchronous copies, STAGES-1 of them ahead, in the
+// permutation of 16-byte chunks that the matrix units know as the 128-byte swizzle.
+#include "locus.cuh"
+
+struct Product {
+  const void *a, *b;
+  void *c, *partial;
+  i64 m, n, k, lda, ldb, stepA, stepB;
+  i64 batch, chunk;
+  i32 splits, wideA, wideB, pad;
+};
+
+#define BM 128
+#define BN 256
+#define STAGES 4
+#define STAGE ((BM + BN) * 128)
+struct tf32 { f32 x; };
+DEV void put(tf32& r, f32 v) { r.x = v; }
+
+DEV void copy16(u32 to, const void* from, int size) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(size));
+}
+
+// d += a·b for 64×256 results, 32 bytes along k; d = a·b if add is 0.
+#define WGMMA(kind, tail)                                                                                             \
+  asm volatile("{.reg .pred p; setp.ne.b32 p, %130, 0; wgmma.mma_async.sync.aligned." kind " {"                       \
+               "%0, %1, %2, %3, %4, %5, %6, %7, " \
+               "%8, %9, %10, %11, %12, %13, %14, %15, " \
+               "%16, %17, %18, %19, %20, %21, %22, %23, " \
+               "%24, %25, %26, %27, %28, %29, %30, %31, " \
+               "%32, %33, %34, %35, %36, %37, %38, %39, " \
+               "%40, %41, %42, %43, %44, %45, %46, %47, " \
+               "%48, %49, %50, %51, %52, %53, %54, %55, " \
+               "%56, %57, %58, %59, %60, %61, %62, %63, " \
+               "%64, %65, %66, %67, %68, %69, %70, %71, " \
+               "%72, %73, %74, %75, %76, %77, %78, %79, " \
+               "%80, %81, %82, %83, %84, %85, %86, %87, " \
+               "%88, %89, %90, %91, %92, %93, %94, %95, " \
+               "%96, %97, %98, %99, %100, %101, %102, %103, " \
+               "%104, %105, %106, %107, %108, %109, %110, %111, " \
+               "%112, %113, %114, %115, %116, %117, %118, %119, " \
+               "%120, %121, %122, %123, %124, %125, %126, %127 " \
+               "}, %128, %129, p, 1, 1" tail ";}" : \
+               "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), \
+               "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), \
+               "+f"(d[16]), "+f"(d[17]), "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), \
+               "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), "+f"(d[30]), "+f"(d[31]), \
+               "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), \
+               "+f"(d[40]), "+f"(d[41]), "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), \
+               "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), "+f"(d[54]), "+f"(d[55]), \
+               "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]), \
+               "+f"(d[64]), "+f"(d[65]), "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]), "+f"(d[71]), \
+               "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]), "+f"(d[78]), "+f"(d[79]), \
+               "+f"(d[80]), "+f"(d[81]), "+f"(d[82]), "+f"(d[83]), "+f"(d[84]), "+f"(d[85]), "+f"(d[86]), "+f"(d[87]), \
+               "+f"(d[88]), "+f"(d[89]), "+f"(d[90]), "+f"(d[91]), "+f"(d[92]), "+f"(d[93]), "+f"(d[94]), "+f"(d[95]), \
+               "+f"(d[96]), "+f"(d[97]), "+f"(d[98]), "+f"(d[99]), "+f"(d[100]), "+f"(d[101]), "+f"(d[102]), "+f"(d[103]), \
+               "+f"(d[104]), "+f"(d[105]), "+f"(d[106]), "+f"(d[107]), "+f"(d[108]), "+f"(d[109]), "+f"(d[110]), "+f"(d[111]), \
+               "+f"(d[112]), "+f"(d[113]), "+f"(d[114]), "+f"(d[115]), "+f"(d[116]), "+f"(d[117]), "+f"(d[118]), "+f"(d[119]), \
+               "+f"(d[120]), "+f"(d[121]), "+f"(d[122]), "+f"(d[123]), "+f"(d[124]), "+f"(d[125]), "+f"(d[126]), "+f"(d[127]) \
+               : "l"(a), "l"(b), "r"(add))
+DEV void wgmma(f32* d, u64 a, u64 b, i32 add, f16*) { WGMMA("m64n256k16.f32.f16.f16", ", 0, 0"); }
+DEV void wgmma(f32* d, u64 a, u64 b, i32 add, bf16*) { WGMMA("m64n256k16.f32.bf16.bf16", ", 0, 0"); }
+DEV void wgmma(f32* d, u64 a, u64 b, i32 add, tf32*) { WGMMA("m64n256k8.f32.tf32.tf32", ""); }
+
+// How the matrix units find a tile: address, 1024 bytes from 8 rows to the next, 128-byte swizzle.
+DEV u64 descriptor(u32 at) { return (u64)((at & 0x3ffff) >> 4) | 1ull << 16 | 64ull << 32 | 1ull << 62; }
+
+template <class T, int R> struct Loader {
+  enum { S = sizeof(T), V = 16 / S, COPIES = R * 8 / 256 };
+  const T* p;
+  i64 jump;
+  u32 to, rows; // place in the tile; which rows exist
+  int k;
+  METHOD void init(const T* matrix, i64 ld, i64 first, i64 count, i64 k0) {
+    int row = threadIdx.x >> 3, chunk = threadIdx.x & 7;
+    to = row * 128 + ((chunk ^ (row & 7)) << 4);
+    k = chunk * V;
+    p = matrix + (first + row) * ld + k0 + k;
+    jump = 32 * ld;
+    rows = 0;
+    for (int t = 0; t < COPIES; t++) rows |= (u32)(first + row + t * 32 < count) << t;
+  }
+  METHOD void load(u32 tile, int left) {
+    int n = left - k, size = n >= V ? 16 : n > 0 ? n * S : 0;
+#pragma unroll
+    for (int t = 0; t < COPIES; t++) copy16(tile + to + t * 32 * 128, p + t * jump, rows >> t & 1 ? size : 0);
+    p += 128 / S;
+  }
+};
+
+extern __shared__ __align__(1024) char room[];
+
+template <class T> DEV void gemm(const Product& p) {
+  enum { KT = 128 / sizeof(T) };
+  u32 base = ((u32)__cvta_generic_to_shared(room) + 1023) & ~1023u;
+  int group = threadIdx.x >> 7, warp = threadIdx.x >> 5 & 3, lane = threadIdx.x & 31;
+  i64 tilesM = (p.m + BM - 1) / BM, tilesN = (p.n + BN - 1) / BN, band = 8 * tilesN, g = blockIdx.x / band;
+  i64 high = tilesM - g * 8 < 8 ? tilesM - g * 8 : 8, in = blockIdx.x % band;
+  i64 m0 = (g * 8 + in % high) * BM, n0 = in / high * BN;
+  for (i64 z = blockIdx.y; z < p.batch; z += gridDim.y) {
+    Loader<T, BM> la;
+    Loader<T, BN> lb;
+    la.init((const T*)p.a + z * p.stepA, p.lda, m0, p.m, 0);
+    lb.init((const T*)p.b + z * p.stepB, p.ldb, n0, p.n, 0);
+    int left = (int)p.k, stage = 0, fill = STAGES - 1;
+    f32 d[128];
+#pragma unroll
+    for (int i = 0; i < 128; i++) d[i] = 0;
+#pragma unroll
+    for (int s = 0; s < STAGES - 1; s++, left -= KT) {
+      if (left > 0) {
+        la.load(base + s * STAGE, left);
+        lb.load(base + s * STAGE + BM * 128, left);
+      }
+      asm volatile("cp.async.commit_group;");
+    }
+#pragma unroll 1
+    for (int steps = (int)((p.k + KT - 1) / KT), first = 1; steps > 0; steps--, first = 0) {
+      asm volatile("cp.async.wait_group %0;" ::"n"(STAGES - 2));
+      asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+      asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+      __syncthreads(); // this tile is there, and nobody reads the last one any more
+      u64 a = descriptor(base + stage * STAGE + group * 64 * 128), b = descriptor(base + stage * STAGE + BM * 128);
+      asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+#pragma unroll
+      for (int k = 0; k < 4; k++) wgmma(d, a + 2 * k, b + 2 * k, !(first && k == 0), (T*)0);
+      asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+      if (left > 0) {
+        la.load(base + fill * STAGE, left);
+        lb.load(base + fill * STAGE + BM * 128, left);
+      }
+      left -= KT;
+      asm volatile("cp.async.commit_group;");
+      stage = stage + 1 == STAGES ? 0 : stage + 1;
+      fill = fill + 1 == STAGES ? 0 : fill + 1;
+    }
+    asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+    asm volatile("cp.async.wait_group 0;");
+    __syncthreads();
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+      i64 m = m0 + group * 64 + warp * 16 + h * 8 + (lane >> 2);
+      if (m >= p.m) continue;
+      T* out = (T*)p.c + (z * p.m + m) * p.n;
+#pragma unroll
+      for (int j = 0; j < 32; j++) {
+        i64 n = n0 + j * 8 + (lane & 3) * 2;
+        f32 v0 = d[j * 4 + h * 2], v1 = d[j * 4 + h * 2 + 1];
+        if (n + 1 < p.n && (p.n & 1) == 0) {
+          Vec<T, 2> v;
+          put(v.v[0], v0);
+          put(v.v[1], v1);
+          *(Vec<T, 2>*)(out + n) = v;
+        } else {
+          if (n < p.n) put(out[n], v0);
+          if (n + 1 < p.n) put(out[n + 1], v1);
+        }
+      }
+    }
+  }
+}
+
+KERNEL __launch_bounds__(256, 1) gemm_wgmma_f16(const __grid_constant__ Product p) { gemm<f16>(p); }
+KERNEL __launch_bounds__(256, 1) gemm_wgmma_bf16(const __grid_constant__ Product p) { gemm<bf16>(p); }
+KERNEL __launch_bounds__(256, 1) gemm_wgmma_tf32(const __grid_constant__ Product p) { gemm<tf32>(p); }
