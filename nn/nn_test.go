@@ -206,3 +206,20 @@ func TestFreezing(t *testing.T) {
 		t.Error("no gradient after Unfreeze")
 	}
 }
+
+func TestCast(t *testing.T) {
+	net := nn.Sequential(nn.LazyLinear(3), nn.BatchNorm(0), nn.LayerNorm(3), nn.BatchNorm(3))
+	nn.Cast(net, locus.Float64)
+	y := net.Forward(locus.As(locus.Float64).Rand(4, 2))
+	if y.DType() != locus.Float64 {
+		t.Error(y)
+	}
+	for _, e := range nn.State(net) {
+		if e.Value().DType() != locus.Float64 || e.Kind == nn.Trained && !e.Value().RequiresGrad() {
+			t.Error(e.Name, e.Value())
+		}
+	}
+	if err := locus.Try(func() { nn.Cast(net, locus.Int32) }); !errors.Is(err, locus.ErrDType) {
+		t.Error(err)
+	}
+}

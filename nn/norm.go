@@ -33,7 +33,7 @@ func BatchNorm(channels int, opts ...Option) *BatchNormLayer {
 
 func (l *BatchNormLayer) make(d locus.Device, channels int) {
 	l.opts.make(d, l.Weight, Constant(1), l.Bias, Constant(0), channels)
-	at := l.Weight.Device().As(l.opts.dtype)
+	at := l.Weight.Device().As(l.Weight.Value().DType())
 	if l.RunningMean == nil {
 		l.RunningMean = at.Zeros(channels)
 	}

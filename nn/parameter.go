@@ -121,6 +121,9 @@ func (p *Parameter) make(d locus.Device, dt locus.DType, key locus.Key, init Ini
 	if p.placed {
 		d = p.device
 	}
+	if p.known.dtype.Valid() {
+		dt = p.known.dtype
+	}
 	p.Set(init(d.As(dt).Key(key), shape))
 }
 

@@ -21,6 +21,23 @@ func To[M any](m M, d locus.Device) M {
 	return m
 }
 
+// Cast converts a network's floating-point parameters and buffers to another
+// floating-point type, in place; lazy layers make theirs so. It returns m.
+func Cast[M any](m M, dt locus.DType) M {
+	if !dt.IsFloat() {
+		fail(locus.ErrDType, "nn.Cast", "the parameters of a network are floating-point numbers, not "+dt.String(), "")
+	}
+	for _, e := range State(m) {
+		if e.param != nil {
+			e.param.known.dtype = dt
+		}
+		if v := e.Value(); v != nil && v.DType().IsFloat() && v.DType() != dt {
+			e.Set(v.Detach().Cast(dt))
+		}
+	}
+	return m
+}
+
 // CopyTo makes a replica of a network on device d: a network of the same
 // structure whose parameters and buffers are always new memory, also when d is
 // where m lives. What is not a tensor is copied as it stands, except functions,
