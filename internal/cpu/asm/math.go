@@ -22,7 +22,7 @@ const geluSwitch = 0.8
 
 var (
 	geluPoly = []float64{0.132880773661, -0.355996849638, 0.10226669401, 0.609479871869, -0.703617773877, 0.0530005231705, 0.0604612849113, 0.304393024549, 0.398565584028, 0.398953820539}
-	geluErf  = []float64{4.64299768659e-7, -9.00589221858e-6, 0.00011494494751, -0.00118704358638, 0.00997347763653, -0.066490371725, 0.398942280258}
+	geluErf  = []float64{0.000101046740225, -0.00117926504118, 0.0099716880229, -0.066490227538, 0.398942278402}
 )
 
 // expReduce splits x = n*ln2 + r and returns r and n, as integer and float
@@ -152,7 +152,7 @@ func opTanh(v *vk, x V) V {
 	return v.or(v.blend(v.cmp(lt, t, v.c(0.55)), small, big), v.sign(x))
 }
 
-// logistic is num/(1 + e^(z+lo)), computed as num*e/(1 + e) with e = e^-|z|
+// logistic is num/(1 + e^(z+lo)), num 1 if nil, computed as num*e/(1 + e) with e = e^-|z|
 // where z > 0, so that it does not overflow. num is multiplied into e before
 // that is rounded, and before the last scaling by a power of two, which keeps
 // the precision all the way down to the denormals.
@@ -167,9 +167,15 @@ func (v *vk) logistic(num, z V, lo V) V {
 	}
 	r, s, t := v.expScaleBounded(v.clampLo(v.or(z, v.signMask()), -120), l)
 	m := v.expm1Poly(r)
-	e := v.mul(v.mul(v.add(m, v.c(1)), s), t)
+	es := v.mul(v.add(m, v.c(1)), s)
+	e := v.mul(es, t)
 	d := v.add(e, v.c(1))
-	n := v.blend(pos, v.mul(v.fma(num, m, num), s), num)
+	var n V
+	if num == nil {
+		n = v.blend(pos, es, v.c(1))
+	} else {
+		n = v.blend(pos, v.mul(v.fma(num, m, num), s), num)
+	}
 	q := v.div(n, d)
 	// What d lost to rounding, dl, changes the quotient by dl/d of itself, d
 	// being between 1 and 2. (On the other side it matters less, and num may
@@ -179,7 +185,7 @@ func (v *vk) logistic(num, z V, lo V) V {
 	return v.mul(q, v.blend(pos, t, v.c(1)))
 }
 
-func opSigmoid(v *vk, x V) V { return v.logistic(v.copy(v.c(1)), v.neg(x), nil) }
+func opSigmoid(v *vk, x V) V { return v.logistic(nil, v.neg(x), nil) }
 
 // opSilu bounds the numerator below so that -Inf ends at 0.
 func opSilu(v *vk, x V) V { return v.logistic(v.clampLo(x, -200), v.neg(x), nil) }
@@ -207,24 +213,27 @@ func opErf(v *vk, x V) V {
 // which cancels nothing on the negative side. Near 0, where it would, the erf
 // polynomial takes over. Beyond -13, where results are below 1e-37, it gives 0.
 func opGelu(v *vk, x V) V {
-	a := v.abs(x)
-	t := v.clampHi(a, 13)
-	// t*Q(t) = t/(2+t) * F(u) * e^(-t²/2), u = 2/(2+t) = 1 - t/(2+t). The
+	t := v.abs(x)
+	q := v.mul(x, x)
+	// t*Q(t) = t/(2+t) * F(u) * e^(-x²/2), u = 2/(2+t) = 1 - t/(2+t). The
 	// two factors do not wait for each other, which makes this twice as fast
 	// as one exponential of a sum, for half an ulp.
 	y := v.div(t, v.add(t, v.c(2)))
 	y = v.mul(y, v.poly2(v.sub(v.c(1), y), geluPoly...))
-	h := v.mul(t, v.c(-0.5))
-	sq := v.mul(h, t)
-	r, j, _ := v.expReduce(sq, v.fms(h, t, sq))
-	g := v.fma(y, v.expm1Poly(r), y)
-	g = v.iadd(g, v.shl(j, 23)) // times 2^j; stays normal
-	g = v.keep(v.cmp(le, a, v.c(13)), g)
+	// -x²/2 = j*ln2 - r/2, with what x² lost to rounding added to r.
+	j := v.toInt32(v.mul(q, v.c(-0.5*log2e)))
+	n := v.fromInt32(j)
+	r := v.fma(n, v.c(2*ln2Hi), q)
+	v.ins("VFMADD231PS", v.c(2*ln2Lo), n, r)
+	r = v.add(r, v.fms(x, x, q))
+	m := v.expm1Poly(v.mul(r, v.c(-0.5)))
+	v.ins("VFMADD213PS", y, y, m) // y*m + y
+	g := v.iadd(m, v.shl(j, 23))  // times 2^j; stays normal up to 13
+	g = v.keep(v.cmp(le, t, v.c(13)), g)
 	big := v.sub(opRelu(v, x), g)
 	// x/2 + x²*(erf(x/√2)/(2x))
-	q := v.mul(x, x)
 	small := v.fma(v.poly(q, geluErf...), q, v.mul(x, v.c(0.5)))
-	return v.blend(v.cmp(le, a, v.c(geluSwitch)), small, big)
+	return v.blend(v.cmp(le, t, v.c(geluSwitch)), small, big)
 }
 
 // opGeluTanh is x/(1 + e^-2z), z = √(2/π)(x + 0.044715x³), with z carried in
