@@ -49,29 +49,34 @@ func (a *adam) name() string {
 func (*adam) slots() []string { return []string{"mean", "square"} }
 
 func (a *adam) update(p, g *locus.Tensor, slots []*locus.Tensor, lr float64, step int64) *locus.Tensor {
-	if a.WeightDecay != 0 {
-		if a.apart {
-			p = p.Mul(1 - lr*a.WeightDecay)
-		} else {
-			g = g.Add(p.Mul(a.WeightDecay))
-		}
+	keep := 1.0
+	if a.apart {
+		keep = 1 - lr*a.WeightDecay
+	} else if a.WeightDecay != 0 {
+		g = g.Blend(1, p, a.WeightDecay)
 	}
 	slots[0] = average(slots[0], g, a.Beta1)
-	slots[1] = average(slots[1], g.Square(), a.Beta2)
+	slots[1] = averageSquare(slots[1], g, a.Beta2)
 	// Averages start at 0; the corrections undo that.
 	c1 := 1 - math.Pow(a.Beta1, float64(step))
 	c2 := math.Sqrt(1 - math.Pow(a.Beta2, float64(step)))
-	denominator := slots[1].Sqrt().Mul(1 / c2).Add(a.Eps)
-	return p.Sub(slots[0].Div(denominator).Mul(lr / c1))
+	return p.AdamStep(slots[0], slots[1], keep, lr/c1, 1/c2, a.Eps)
 }
 
 // average gives β·old + (1-β)·new; nil counts as zeros.
 func average(old, new *locus.Tensor, beta float64) *locus.Tensor {
-	n := new.Mul(1 - beta)
 	if old == nil {
-		return n
+		return new.Mul(1 - beta)
 	}
-	return old.Mul(beta).Add(n)
+	return old.Blend(beta, new, 1-beta)
+}
+
+// averageSquare gives β·old + (1-β)·new²; nil counts as zeros.
+func averageSquare(old, new *locus.Tensor, beta float64) *locus.Tensor {
+	if old == nil {
+		return new.Square().Mul(1 - beta)
+	}
+	return old.BlendSquare(beta, new, 1-beta)
 }
 
 // RMSPropOptions are the options of [RMSProp]; zero values mean 0.99, 1e-8.
@@ -103,9 +108,9 @@ func (r *rmsprop) slots() []string {
 
 func (r *rmsprop) update(p, g *locus.Tensor, slots []*locus.Tensor, lr float64, _ int64) *locus.Tensor {
 	if r.WeightDecay != 0 {
-		g = g.Add(p.Mul(r.WeightDecay))
+		g = g.Blend(1, p, r.WeightDecay)
 	}
-	slots[0] = average(slots[0], g.Square(), r.Alpha)
+	slots[0] = averageSquare(slots[0], g, r.Alpha)
 	v := slots[0]
 	if r.Centered {
 		slots[1] = average(slots[1], g, r.Alpha)
@@ -115,11 +120,11 @@ func (r *rmsprop) update(p, g *locus.Tensor, slots []*locus.Tensor, lr float64, 
 	if r.Momentum != 0 {
 		k := len(slots) - 1
 		if slots[k] != nil {
-			d = slots[k].Mul(r.Momentum).Add(d)
+			d = slots[k].Blend(r.Momentum, d, 1)
 		}
 		slots[k] = d
 	}
-	return p.Sub(d.Mul(lr))
+	return p.Blend(1, d, -lr)
 }
 
 // AdagradOptions are the options of [Adagrad]; a zero Eps means 1e-10.
@@ -138,13 +143,13 @@ func (*adagrad) slots() []string { return []string{"sum"} }
 
 func (a *adagrad) update(p, g *locus.Tensor, slots []*locus.Tensor, lr float64, step int64) *locus.Tensor {
 	if a.WeightDecay != 0 {
-		g = g.Add(p.Mul(a.WeightDecay))
+		g = g.Blend(1, p, a.WeightDecay)
 	}
 	if slots[0] == nil {
 		slots[0] = g.Square().Add(a.InitialAccumulator)
 	} else {
-		slots[0] = slots[0].Add(g.Square())
+		slots[0] = slots[0].BlendSquare(1, g, 1)
 	}
 	lr /= 1 + float64(step-1)*a.LRDecay
-	return p.Sub(g.Div(slots[0].Sqrt().Add(a.Eps)).Mul(lr))
+	return p.AdamStep(g, slots[0], 1, lr, 1, a.Eps)
 }

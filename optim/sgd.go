@@ -31,26 +31,19 @@ func (s *sgd) slots() []string {
 
 func (s *sgd) update(p, g *locus.Tensor, slots []*locus.Tensor, lr float64, _ int64) *locus.Tensor {
 	if s.WeightDecay != 0 {
-		g = g.Add(p.Mul(s.WeightDecay))
+		g = g.Blend(1, p, s.WeightDecay)
 	}
 	if s.Momentum != 0 {
 		if slots[0] == nil {
 			slots[0] = g.Copy()
 		} else {
-			slots[0] = slots[0].Mul(s.Momentum).Add(scaled(g, 1-s.Dampening))
+			slots[0] = slots[0].Blend(s.Momentum, g, 1-s.Dampening)
 		}
 		if s.Nesterov {
-			g = g.Add(slots[0].Mul(s.Momentum))
+			g = g.Blend(1, slots[0], s.Momentum)
 		} else {
 			g = slots[0]
 		}
 	}
-	return p.Sub(g.Mul(lr))
-}
-
-func scaled(t *locus.Tensor, by float64) *locus.Tensor {
-	if by == 1 {
-		return t
-	}
-	return t.Mul(by)
+	return p.Blend(1, g, -lr)
 }

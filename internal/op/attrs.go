@@ -138,3 +138,9 @@ type Attention struct {
 	Scale  float64
 	Causal bool
 }
+
+// Scales is the attribute of Blend and BlendSquare.
+type Scales struct{ A, B float64 }
+
+// Adam is the attribute of AdamStep: the new value is Keep·p - Rate·m/(√v·Root + Eps).
+type Adam struct{ Keep, Rate, Root, Eps float64 }

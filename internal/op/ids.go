@@ -133,5 +133,10 @@ const (
 	NormalizeGrad
 	Attend
 
+	// What optimizers do to every parameter, in one pass: optimize.go.
+	Blend
+	BlendSquare
+	AdamStep
+
 	NumOps
 )

@@ -20,6 +20,22 @@ func fused(id op.ID, a op.Attrs, e *expected, in []*array) {
 		}
 	case op.Attention:
 		attend(a, e, in)
+	case op.Scales:
+		for i := range e.floats {
+			x, y := in[0].floats[i], in[1].floats[i]
+			if id == op.BlendSquare {
+				y *= y
+			}
+			e.floats[i] = a.A*x + a.B*y
+			e.scale[i] = math.Abs(a.A*x) + math.Abs(a.B*y)
+		}
+	case op.Adam:
+		for i := range e.floats {
+			p, m, v := in[0].floats[i], in[1].floats[i], in[2].floats[i]
+			step := a.Rate * m / (math.Sqrt(v)*a.Root + a.Eps)
+			e.floats[i] = a.Keep*p - step
+			e.scale[i] = math.Abs(a.Keep*p) + math.Abs(step)
+		}
 	case op.Axis:
 		for _, g := range groups(e.shape, op.AxesOf(a.Axis)) {
 			e.units = max(e.units, lengthUnits(len(g)))

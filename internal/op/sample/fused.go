@@ -13,6 +13,8 @@ func (b *builder) fused() {
 		b.attention()
 	case op.Normalized, op.NormalizeGrad:
 		b.normalize()
+	case op.Blend, op.BlendSquare, op.AdamStep:
+		b.optimize()
 	default:
 		b.softmax()
 	}
@@ -87,5 +89,21 @@ func (b *builder) attention() {
 			in = append(in, Operand{Shape: of(s.l, s.s), DType: s.mask, Layout: s.maskLay})
 		}
 		b.add(op.Attention{Scale: 0.5, Causal: s.causal}, of(s.l, s.e), in...)
+	}
+}
+
+func (b *builder) optimize() {
+	for _, r := range reductions { // any shapes and layouts will do
+		if op.Elements(r.shape) >= bigFrom && b.d != dtype.Float32 {
+			continue
+		}
+		x := b.in(r.shape, r.layout, Ordinary)
+		y := b.in(r.shape, Contiguous, Ordinary)
+		if b.def.ID == op.AdamStep {
+			b.add(op.Adam{Keep: 0.99, Rate: 0.5, Root: 1.5, Eps: 0.01}, r.shape, x, y, b.in(r.shape, r.layout, Fraction))
+			continue
+		}
+		b.add(op.Scales{A: 0.75, B: -0.5}, r.shape, x, y)
+		b.add(op.Scales{A: 1, B: 0.125}, r.shape, y, x)
 	}
 }
