@@ -62,6 +62,9 @@ type Results struct {
 	Parameters *Parameters `json:"parameters,omitempty"`
 	Log        *Log        `json:"log,omitempty"`
 	Parallel   *Parallel   `json:"parallel,omitempty"`
+	// Spread is how far runs of the same thing lay apart at most: the upper
+	// quartile over the lower.
+	Spread float64 `json:"spread"`
 }
 
 // meter is one call of Run.
@@ -144,12 +147,22 @@ func describe(d locus.Device) Device {
 	return Device{Device: d}
 }
 
-// time runs f again and again for the budget, after one run that does not count:
-// first runs load kernels and fill caches. What f computes from the tensors of the
-// scope is freed after each run.
+// time measures one thing: see compare.
 func (m *meter) time(f func(s *locus.Scope)) (Timing, error) {
+	t, err := m.compare(f)
+	if err != nil {
+		return Timing{}, err
+	}
+	return t[0], nil
+}
+
+// compare runs things in turn, again and again for the budget, so that whatever
+// else the machine does hits them alike. First runs do not count: they load
+// kernels and fill caches. What is computed from tensors of the scope is freed
+// after each run.
+func (m *meter) compare(fs ...func(s *locus.Scope)) ([]Timing, error) {
 	const least, most = 3, 200
-	once := func() (float64, error) {
+	once := func(f func(*locus.Scope)) (float64, error) {
 		if m.ctx.Err() != nil {
 			return 0, context.Cause(m.ctx)
 		}
@@ -159,19 +172,26 @@ func (m *meter) time(f func(s *locus.Scope)) (Timing, error) {
 		f(s)
 		return time.Since(start).Seconds(), nil
 	}
-	if _, err := once(); err != nil {
-		return Timing{}, err
-	}
-	var runs []float64
-	for end := time.Now().Add(m.Budget); len(runs) < least || len(runs) < most && time.Now().Before(end); {
-		t, err := once()
-		if err != nil {
-			return Timing{}, err
+	runs := make([][]float64, len(fs))
+	end := time.Now().Add(m.Budget * time.Duration(len(fs)))
+	for round := 0; round <= least || round <= most && time.Now().Before(end); round++ {
+		for i, f := range fs {
+			t, err := once(f)
+			if err != nil {
+				return nil, err
+			}
+			if round > 0 {
+				runs[i] = append(runs[i], t)
+			}
 		}
-		runs = append(runs, t)
 	}
-	slices.Sort(runs)
-	return Timing{runs[len(runs)/2], runs[0], runs[len(runs)-1], len(runs)}, nil
+	timings := make([]Timing, len(fs))
+	for i, r := range runs {
+		slices.Sort(r)
+		timings[i] = Timing{r[len(r)/2], r[0], r[len(r)-1], len(r)}
+		m.Spread = max(m.Spread, r[len(r)*3/4]/r[len(r)/4])
+	}
+	return timings, nil
 }
 
 // wait waits for devices; failures of queued work surface here.

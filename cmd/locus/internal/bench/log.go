@@ -58,42 +58,36 @@ func (m *meter) logOn(d locus.Device) (LogOnDevice, error) {
 			panic(fmt.Sprintf("a norm is wrong: %v, not %v", norms[len(norms)-1], want))
 		}
 	}
-	row := LogOnDevice{Device: d}
-	for _, w := range []struct {
-		into *Way
-		name string
-		f    func(s *locus.Scope)
-	}{
-		{&row.Each, "read each time", func(s *locus.Scope) {
-			norms := make([]float32, logProducts)
-			for i := range norms {
-				inner := locus.NewScope()
-				norms[i] = float32(inner.Use(a).MatMul(b).Norm().Item())
-				inner.Close()
-			}
-			check(norms)
-		}},
-		{&row.Kept, "kept on the device", func(s *locus.Scope) {
-			log := make([]*locus.Tensor, logProducts)
-			for i := range log {
-				inner := locus.NewScope()
-				log[i] = s.Adopt(inner.Keep(inner.Use(a).MatMul(b).Norm()))
-				inner.Close()
-			}
-			check(locus.ToSlice[float32](locus.Stack(0, log...)))
-		}},
-		{&row.Batch, "one batched product", func(s *locus.Scope) {
-			batch := s.Use(a).Reshape(1, logSize, logSize).Expand(logProducts, logSize, logSize)
-			check(locus.ToSlice[float32](batch.MatMul(b).Norm(1, 2)))
-		}},
-	} {
-		t, err := m.time(w.f)
-		if err != nil {
-			return row, err
+	each := func(s *locus.Scope) {
+		norms := make([]float32, logProducts)
+		for i := range norms {
+			inner := locus.NewScope()
+			norms[i] = float32(inner.Use(a).MatMul(b).Norm().Item())
+			inner.Close()
 		}
-		*w.into = Way{w.name, t, transfers(w.f)}
+		check(norms)
 	}
-	return row, nil
+	kept := func(s *locus.Scope) {
+		log := make([]*locus.Tensor, logProducts)
+		for i := range log {
+			inner := locus.NewScope()
+			log[i] = s.Adopt(inner.Keep(inner.Use(a).MatMul(b).Norm()))
+			inner.Close()
+		}
+		check(locus.ToSlice[float32](locus.Stack(0, log...)))
+	}
+	batched := func(s *locus.Scope) {
+		batch := s.Use(a).Reshape(1, logSize, logSize).Expand(logProducts, logSize, logSize)
+		check(locus.ToSlice[float32](batch.MatMul(b).Norm(1, 2)))
+	}
+	t, err := m.compare(each, kept, batched)
+	if err != nil {
+		return LogOnDevice{}, err
+	}
+	return LogOnDevice{Device: d,
+		Each:  Way{"read each time", t[0], transfers(each)},
+		Kept:  Way{"kept on the device", t[1], transfers(kept)},
+		Batch: Way{"one batched product", t[2], transfers(batched)}}, nil
 }
 
 // transfers counts the copies and waits of one run.

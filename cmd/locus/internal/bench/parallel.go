@@ -53,19 +53,13 @@ func (m *meter) two(n int) (Two, error) {
 		}
 	}
 	row := Two{N: n, Products: k}
-	for _, w := range []struct {
-		into *Timing
-		f    func(s *locus.Scope)
-	}{
-		{&row.Sequence, func(s *locus.Scope) { round(s, a); round(s, a); wait(first) }},
-		{&row.AtOnce, func(s *locus.Scope) { round(s, a); round(s, b); wait(first, second) }},
-		{&row.Waiting, func(s *locus.Scope) { round(s, a); wait(first); round(s, b); wait(second) }},
-	} {
-		t, err := m.time(w.f)
-		if err != nil {
-			return row, err
-		}
-		*w.into = t
+	t, err := m.compare(
+		func(s *locus.Scope) { round(s, a); round(s, a); wait(first) },
+		func(s *locus.Scope) { round(s, a); round(s, b); wait(first, second) },
+		func(s *locus.Scope) { round(s, a); wait(first); round(s, b); wait(second) })
+	if err != nil {
+		return row, err
 	}
+	row.Sequence, row.AtOnce, row.Waiting = t[0], t[1], t[2]
 	return row, nil
 }

@@ -118,8 +118,11 @@ func (r *Results) partParameters() (*Part, error) {
 	part.Seen = []string{
 		fmt.Sprintf("Value and Set of a parameter give and take tensors, wherever they are; From and ToSlice bring numbers from and to Go. Writing %s to %s took %s, reading it back %s.",
 			text.Bytes(int64(last.Bytes())), gpu, duration(last.Write), duration(last.Read)),
-		fmt.Sprintf("An update that stays on the device took %s; the same by reading, changing and writing back took %s, %.1f times as long. So parameters are read for a file, now and then, and otherwise left where they are: optimizers work on the device.",
-			duration(last.OnDevice), duration(last.ByHost), last.ByHost.Median/last.OnDevice.Median),
+		fmt.Sprintf("An update that stays on the device took %s; by reading, changing in Go and writing back it took %s, %s.",
+			duration(last.OnDevice), duration(last.ByHost), against(last.ByHost, last.OnDevice, "the other")),
+	}
+	if last.ByHost.Median > last.OnDevice.Median {
+		part.Seen[1] += " So parameters are read for a file, now and then, and otherwise left where they are: optimizers work on the device."
 	}
 	note(r.GPU.Virtual, part)
 	return part, b.SetAxes("parameters", board.Axes{Title: "Touching a parameter on " + gpu, XLabel: "bytes", YLabel: "µs", XScale: board.Log, YScale: board.Log})
@@ -146,14 +149,15 @@ func (r *Results) partLog() (*Part, error) {
 		}
 	}
 	g := l.Devices[len(l.Devices)-1]
-	verdict := fmt.Sprintf("that is %.1f times as fast", g.Each.Time.Median/g.Kept.Time.Median)
+	verdict := "that is " + against(g.Kept.Time, g.Each.Time, "reading each")
 	if g.Kept.Time.Median > g.Each.Time.Median {
-		verdict = fmt.Sprintf("that is slower (%.2f times as long): here a wait costs less than what keeping a thousand small tensors takes", g.Kept.Time.Median/g.Each.Time.Median)
+		verdict += ": here a wait costs less than keeping a thousand small tensors"
 	}
 	part.Seen = []string{
 		fmt.Sprintf("On %s, reading every norm took %s and %s copies and waits. Kept there and read at the end it took %s and %s; %s.",
 			g.Device, duration(g.Each.Time), text.Count(g.Each.Transfers), duration(g.Kept.Time), text.Count(g.Kept.Transfers), verdict),
-		fmt.Sprintf("As one batched product the same work took %s: one large op beats a thousand small ones by far more than any way of logging. On the CPU reading costs nothing, because results are there when the call returns.", duration(g.Batch.Time)),
+		fmt.Sprintf("As one batched product the same work took %s, %s. On the CPU reading is no transfer: results are there when the call returns.",
+			duration(g.Batch.Time), against(g.Batch.Time, g.Each.Time, "a thousand small ones with reading")),
 	}
 	note(r.GPU.Virtual, part)
 	return part, b.SetAxes("log", board.Axes{Title: fmt.Sprintf("Time of %d products with their norms", l.Products), YLabel: "ms", XLabel: "each way a bar, in the order of the table", XLim: [2]float64{0, float64(4 * len(l.Devices))}})
@@ -179,14 +183,26 @@ func (r *Results) partParallel() (*Part, error) {
 	}
 	last := p.Rows[len(p.Rows)-1]
 	part.Seen = []string{
-		fmt.Sprintf("%d products of %d×%d matrices in sequence on %s took %s; half of them on each of two GPUs took %s: %.2f times as fast.",
-			2*last.Products, last.N, last.N, one, duration(last.Sequence), duration(last.AtOnce), last.Speedup()),
-		fmt.Sprintf("Nothing in the program says that the two run at the same time: ops are queued and the call returns. A wait between the two rounds takes that away: %s. A loss that is printed at every step is such a wait.", duration(last.Waiting)),
+		fmt.Sprintf("%d products of %d×%d matrices in sequence on %s took %s; half of them on each of two GPUs took %s, %s.",
+			2*last.Products, last.N, last.N, one, duration(last.Sequence), duration(last.AtOnce), against(last.AtOnce, last.Sequence, "on one")),
+		fmt.Sprintf("Nothing in the program says that the two run at the same time: ops are queued and the call returns. A wait between the two rounds takes that away: %s, %s. A loss that is printed at every step is such a wait.",
+			duration(last.Waiting), against(last.Waiting, last.AtOnce, "without it")),
 	}
 	if r.Pair[0].Virtual {
-		part.Notes = append(part.Notes, "Both GPUs are virtual and share this machine's cores, on which one product alone runs in parallel already: no scaling is to be expected from them, and what there is comes from overlapping the parts of a product that one core does. Two real cards come close to 2×. What can be seen here is that the program runs on two devices, and what a wait does.")
+		part.Notes = append(part.Notes, "Both GPUs are virtual and share this machine's cores, on which one product alone runs in parallel already: no scaling is to be expected from them, and what there is comes from overlapping the parts of a product that one core does. Two real cards, each with processors of its own, should come close to 2×. What can be seen here is that the program runs on two devices, and what a wait does.")
 	}
 	return part, b.SetAxes("scaling", board.Axes{Title: "How many times faster two GPUs are", XLabel: "n", YLabel: "times", XScale: board.Log, YLim: [2]float64{0, 2.5}})
+}
+
+// against says how a timing compares with another.
+func against(t, other Timing, what string) string {
+	switch f := t.Median / other.Median; {
+	case f > 1.05:
+		return fmt.Sprintf("%.2f times as long as %s", f, what)
+	case f < 0.95:
+		return fmt.Sprintf("%.2f times as fast as %s", 1/f, what)
+	}
+	return "about as long as " + what
 }
 
 func duration(t Timing) string { return text.Duration(t.Duration()) }
@@ -205,6 +221,9 @@ func (r *Results) Page(version string) (*page.Page, error) {
 		Facts: [][2]string{{"CPU", r.CPU.Name + " (" + r.CPU.Backing + ")"}, {"GPU", r.GPU.String()}, {"pair", r.Pair[0].String() + " and " + r.Pair[1].String()}, {"measured", r.Time.Format(time.RFC1123)}},
 		Foot:  "Written by " + version + ". Times are medians of several runs, after one that does not count.",
 	}
+	if note := r.Noise(); note != "" {
+		p.Facts = append(p.Facts, [2]string{"noise", note})
+	}
 	for _, part := range parts {
 		figure, err := page.Figure(part.Figure)
 		if err != nil {
@@ -217,3 +236,11 @@ func (r *Results) Page(version string) (*page.Page, error) {
 
 // String gives "gpu:0, NVIDIA H200 (…)".
 func (d Device) String() string { return fmt.Sprintf("%s, %s (%s)", d.Device, d.Name, d.Backing) }
+
+// Noise says so if runs of the same thing lay far apart.
+func (r *Results) Noise() string {
+	if r.Spread < 1.5 {
+		return ""
+	}
+	return fmt.Sprintf("the machine was busy: half of the runs of one and the same thing lay up to %.3g times apart, so small differences mean nothing", r.Spread)
+}

@@ -101,6 +101,7 @@ func sensors(t locus.Telemetry) *Sensors {
 // Why gives the reason that there is no GPU in one line, and what to do.
 func Why(err error) (why, hint string) {
 	why, _, _ = strings.Cut(err.Error(), "\n")
+	why = strings.TrimPrefix(why, "no NVIDIA GPU can be used: ")
 	why = strings.TrimSuffix(strings.TrimSuffix(why, ":"), "; tried, in this order")
 	switch {
 	case strings.Contains(why, "built without CUDA"):

@@ -162,6 +162,7 @@ func (a *app) showBench(f *benchFlags, r *bench.Results) error {
 		return err
 	}
 	o.Printf("%s\n%s\n", r.CPU, r.GPU)
+	said := map[string]bool{}
 	for _, p := range parts {
 		o.Println()
 		o.Println(o.Rule())
@@ -173,9 +174,17 @@ func (a *app) showBench(f *benchFlags, r *bench.Results) error {
 			o.Text(s)
 		}
 		for _, n := range p.Notes {
+			if said[n] {
+				continue
+			}
+			said[n] = true
 			o.Println()
 			o.Text(o.Style(text.Yellow, "Note:") + " " + n)
 		}
+	}
+	if note := r.Noise(); note != "" {
+		o.Println()
+		o.Text(o.Style(text.Yellow, "Note:") + " " + note + ".")
 	}
 	if f.out != "none" {
 		o.Println()

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -69,8 +70,11 @@ func (a *app) showFile(f *inspect.File, stats bool) {
 	o.Println()
 	t := &text.Table{Head: []string{"name", "type", "shape", "elements", "size"}, Right: map[int]bool{3: true, 4: true}, Shrink: 0}
 	if stats {
-		t.Head = []string{"name", "type", "shape", "min", "max", "mean", "std", "not finite"}
+		t.Head = []string{"name", "type", "shape", "min", "max", "mean", "std"}
 		t.Right = map[int]bool{3: true, 4: true, 5: true, 6: true, 7: true}
+		if slices.ContainsFunc(f.Tensors, func(x inspect.Tensor) bool { return x.Stats != nil && x.Stats.NotFinite > 0 }) {
+			t.Head = append(t.Head, "not finite")
+		}
 	}
 	for _, x := range f.Tensors {
 		name := x.Name
@@ -82,12 +86,12 @@ func (a *app) showFile(f *inspect.File, stats bool) {
 		case !stats:
 			row = append(row, text.Count(x.Elements), text.Bytes(x.Bytes))
 		case x.Stats == nil:
-			row = append(row, "-", "-", "-", "-", "-")
+			row = append(row, "-", "-", "-", "-", "-")[:len(t.Head)]
 		default:
 			for _, v := range []float64{x.Stats.Min, x.Stats.Max, x.Stats.Mean, x.Stats.Std} {
-				row = append(row, fmt.Sprintf("%.4g", v))
+				row = append(row, fmt.Sprintf("%.3g", v))
 			}
-			row = append(row, text.Count(x.Stats.NotFinite))
+			row = append(row, text.Count(x.Stats.NotFinite))[:len(t.Head)]
 		}
 		t.Add(row...)
 	}
@@ -106,13 +110,18 @@ func (a *app) showMetadata(f *inspect.File) {
 		o.Println()
 		line("model", card.Model)
 		line("data", fmt.Sprintf("%s, inputs of shape %s, %d classes", card.Data, shape(card.Input), len(card.Classes)))
-		for _, k := range slices.Sorted(maps.Keys(card.Hyper)) {
-			line(k, fmt.Sprint(card.Hyper[k]))
-		}
-		for _, k := range slices.Sorted(maps.Keys(card.Result)) {
-			line(k, fmt.Sprint(card.Result[k]))
-		}
 		line("made by", card.Made)
+		for _, part := range []struct {
+			title string
+			of    map[string]any
+		}{{"hyperparameters", card.Hyper}, {"result", card.Result}} {
+			if len(part.of) > 0 {
+				o.Println(o.Style(text.Dim, part.title))
+			}
+			for _, k := range slices.Sorted(maps.Keys(part.of)) {
+				line("  "+k, fmt.Sprint(part.of[k]))
+			}
+		}
 		f.Metadata = model.OtherMetadata(f.Metadata)
 	}
 	if len(f.Metadata) > 0 {
@@ -125,7 +134,10 @@ func (a *app) showMetadata(f *inspect.File) {
 	if json.Unmarshal(f.State, &state) == nil && len(state) > 0 {
 		o.Println()
 		for _, k := range slices.Sorted(maps.Keys(state)) {
-			line(k, string(state[k]))
+			var compact bytes.Buffer
+			if json.Compact(&compact, state[k]) == nil {
+				line(k, compact.String())
+			}
 		}
 	}
 }

@@ -59,7 +59,7 @@ checkpoint and exits with code 130; --resume goes on from there.`,
 	fl.StringVar(&f.Model, "model", "mlp", "the network: "+strings.Join(model.Names, ", "))
 	fl.StringVar(&f.device, "device", "", "where to train, such as cpu, gpu:1 or gpu:0,gpu:1 (gpu:0 if there is one, else cpu)")
 	fl.IntVar(&f.gpus, "gpus", 0, "train on the first so many GPUs")
-	fl.IntVar(&f.Epochs, "epochs", 10, "passes over the data")
+	fl.IntVar(&f.Epochs, "epochs", 0, "passes over the data (20 for digits, 10 otherwise and for resnet)")
 	fl.IntVar(&f.Batch, "batch", 0, "examples a step (64 for digits, 256 otherwise)")
 	fl.Float64Var(&f.LR, "lr", 0, "learning rate (0 takes one that suits the model)")
 	fl.StringVar(&f.Optimizer, "optimizer", "adam", "adam, or sgd with momentum")
@@ -104,6 +104,12 @@ func (f *trainFlags) check() error {
 		f.Batch = 256
 		if f.Data == "digits" {
 			f.Batch = 64
+		}
+	}
+	if f.Epochs == 0 {
+		f.Epochs = 10
+		if f.Data == "digits" && f.Model != "resnet" {
+			f.Epochs = 20
 		}
 	}
 	switch {
@@ -182,7 +188,7 @@ func (a *app) runTrain(c *cobra.Command, f *trainFlags) (err error) {
 		a.err.Println("curves at " + a.err.Style(text.Bold, url))
 	}
 	if !f.asJSON {
-		a.out.Printf("Training %s on %s, on %v.\n", f.Model, f.Data, f.Devices)
+		a.out.Printf("Training %s on %s, on %s.\n", f.Model, f.Data, job.List(f.Devices))
 	}
 	r, err := job.Run(c.Context(), f.Config)
 	if err != nil {

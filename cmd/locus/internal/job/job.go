@@ -136,7 +136,7 @@ func (c *Config) hyper() map[string]any {
 	if c.Precision != 0 {
 		precision = c.Precision.String()
 	}
-	h := map[string]any{"epochs": c.Epochs, "batch": c.Batch, "lr": c.LR, "optimizer": c.Optimizer, "precision": precision, "seed": c.Seed, "devices": c.Devices}
+	h := map[string]any{"epochs": c.Epochs, "batch": c.Batch, "lr": c.LR, "optimizer": c.Optimizer, "precision": precision, "seed": c.Seed, "devices": List(c.Devices)}
 	if c.Clip > 0 {
 		h["clip"] = c.Clip
 	}

@@ -5,7 +5,9 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 
+	"github.com/locusml/locus"
 	"github.com/locusml/locus/cmd/locus/internal/page"
 	"github.com/locusml/locus/cmd/locus/internal/text"
 	"github.com/locusml/locus/train"
@@ -42,7 +44,7 @@ func (r *Result) Summary() [][2]string {
 	facts := [][2]string{
 		{"network", fmt.Sprintf("%s, %s parameters", r.Card.Model, text.Count(r.Report.Parameters))},
 		{"data", r.Card.Data},
-		{"devices", fmt.Sprint(r.Report.Devices)},
+		{"devices", List(r.Report.Devices)},
 		{"result", fmt.Sprintf("%s of the test set right (epoch %d of %d)", Percent(best.Validation), best.Number+1, len(r.Report.Epochs))},
 		{"time", fmt.Sprintf("%s, %s steps, %s examples/s", text.Duration(r.Report.Time), text.Count(r.Report.Steps), text.Count(int(r.Report.Throughput())))},
 	}
@@ -53,6 +55,18 @@ func (r *Result) Summary() [][2]string {
 		facts = append(facts, [2]string{"stopped", r.Report.Stopped})
 	}
 	return facts
+}
+
+// List names devices: "gpu:0 and gpu:1".
+func List(devices []locus.Device) string {
+	var names []string
+	for _, d := range devices {
+		names = append(names, d.String())
+	}
+	if n := len(names); n > 1 {
+		return strings.Join(names[:n-1], ", ") + " and " + names[n-1]
+	}
+	return strings.Join(names, "")
 }
 
 // save writes the report as a web page.

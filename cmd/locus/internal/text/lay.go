@@ -58,15 +58,25 @@ func Wrap(s string, width int) []string {
 	return lines
 }
 
-// Fold breaks lines that are longer than width wherever that is; it keeps
-// blanks, so that code and tables stay aligned.
+// Fold breaks lines that are longer than width, at blanks where there are some,
+// and indents what follows. Other than Wrap it keeps blanks, so that code and
+// tables stay aligned.
 func Fold(lines []string, width int) []string {
 	var out []string
 	for _, l := range lines {
-		r := []rune(l)
+		r := []rune(strings.TrimRight(l, " "))
+		indent := len(r) - len([]rune(strings.TrimLeft(string(r), " ")))
 		for len(r) > width {
-			out = append(out, string(r[:width]))
-			r = r[width:]
+			at := width
+			for i := width; i > max(indent, width/3); i-- {
+				if r[i] == ' ' {
+					at = i
+					break
+				}
+			}
+			out = append(out, strings.TrimRight(string(r[:at]), " "))
+			rest := strings.TrimLeft(string(r[at:]), " ")
+			r = []rune(strings.Repeat(" ", min(indent+2, width/3)) + rest)
 		}
 		out = append(out, string(r))
 	}

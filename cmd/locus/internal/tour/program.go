@@ -79,7 +79,7 @@ func program(ctx context.Context, progress io.Writer, folder string, step func(t
 	check(weights.Save(file, nn.TreeOf(net), nil))
 	saved, err := weights.Open(file)
 	check(err)
-	bias, err := saved.Load("layers.0.bias", locus.CPU())
+	bias, err := saved.Load("0.bias", locus.CPU())
 	check(err)
 	show(bias)
 	check(saved.Close())
@@ -99,10 +99,11 @@ func program(ctx context.Context, progress io.Writer, folder string, step func(t
 	check(err)
 	show(report)
 
-	step("Using what was learned", `The trained network is on the first GPU. Here are five digits that it has not seen, what it takes them for, and what they are.`)
-	batch, err := test.Batch([]int{0, 1, 2, 3, 4}, locus.NewKey(0))
+	step("Using what was learned", `The trained network is on the first GPU. Here are four digits that it has not seen, what it takes them for, and what they are.`)
+	batch, err := test.Batch([]int{0, 1, 2, 3}, locus.NewKey(0))
 	check(err)
 	guess := model.Forward(batch[0].To(locus.GPU(0))).ArgMax(1)
 	show(picture(batch[0]))
-	show("taken for", locus.ToSlice[int64](guess), "and are", locus.ToSlice[int64](batch[1]))
+	show("taken for", locus.ToSlice[int64](guess))
+	show("and are  ", locus.ToSlice[int64](batch[1]))
 }

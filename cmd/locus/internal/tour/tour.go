@@ -84,7 +84,7 @@ func Run(ctx context.Context, progress io.Writer, f func(number int, s Step) err
 		now = Step{Title: title, Text: text, Code: code[n]}
 		n++
 	}
-	show := func(args ...any) { fmt.Fprintln(&out, args...) }
+	show := func(args ...any) { out.WriteString(strings.TrimRight(fmt.Sprintln(args...), "\n") + "\n") }
 	// The tour is the same every time it is taken.
 	locus.Seed(0)
 	if failed := locus.Try(func() { program(ctx, progress, folder, step, show, check) }); failed != nil {
