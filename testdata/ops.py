@@ -271,7 +271,7 @@ def sliced(x, ranges):
 
 
 view("Tensor.Slice", sliced, S(X(5, 4), ranges=[1, 4, 1]), S(X(5, 4), ranges=[99, 99, 1, 0, 4, 2]), S(X(5, 4), ranges=[4, 1, -1, -3, 99, 1]), S(X(5, 4), ranges=[2, 0, 0]),
-     S(X(5, 4), ranges=[-1, 0, 0, 1, 100, 1]), S(X(5), ranges=[3, 3, 1]), S(X(7), ranges=[6, 0, -2]), S(X(3, 3, 3), ranges=[0, 2, 1, 1, 0, 0, 2, 0, -1]), S(X(0, 3), ranges=[0, 5, 1]))
+     S(X(5, 4), ranges=[-1, 0, 0, 1, 100, 1]), S(X(5), ranges=[3, 3, 1]), S(X(7), ranges=[6, 0, -2]), S(X(8, 2), ranges=[0, 8, 3]), S(X(9), ranges=[8, 1, -3]), S(X(3, 3, 3), ranges=[0, 2, 1, 1, 0, 0, 2, 0, -1]), S(X(0, 3), ranges=[0, 5, 1]))
 view("Tensor.Index", lambda x, at: x[tuple(at)], S(X(3, 4), at=[1]), S(X(3, 4), at=[-1, 2]), S(X(3), at=[0]), S(X(2, 3, 4), at=[1, -1]), S(X(2, 0), at=[1]))
 view("Tensor.Narrow", lambda x, axis, start, stop: x.narrow(axis, start, stop - start), S(X(5, 3), axis=0, start=1, stop=4), S(X(5, 3), axis=-1, start=0, stop=2),
      S(X(4), axis=0, start=2, stop=2), S(X(4), axis=0, start=0, stop=4), S(X(0, 3), axis=1, start=1, stop=2))
@@ -645,3 +645,11 @@ f, samples = cell(torch.lstm_cell, 4, True)
 op("LSTMCell", f, ["float32", "float64"], *samples)
 f, samples = cell(torch.gru_cell, 3)
 op("GRUCell", f, ["float32", "float64"], *samples)
+
+# ---- updates of parameters ----------------------------------------------
+
+AB = dict(a=0.75, b=-1.5)
+op("Tensor.Blend", lambda x, y, a, b: a * x + b * y, FLOATS, S(X(2, 3), X(2, 3), **AB), S(X(5), X(5), a=1.0, b=0.25), S(X(), X(), **AB), S(X(0, 2), X(0, 2), **AB), S(X(3, 40), X(3, 40), **AB))
+op("Tensor.BlendSquare", lambda x, y, a, b: a * x + b * y * y, FLOATS, S(X(2, 3), X(2, 3), **AB), S(X(5), X(5), a=1.0, b=0.25), S(X(), X(), **AB), S(X(0, 2), X(0, 2), **AB), S(X(3, 40), X(3, 40), **AB))
+op("Tensor.AdamStep", lambda x, m, v, keep, rate, root, eps: keep * x - rate * m / (torch.sqrt(v) * root + eps), FLOATS,
+   *[S(X(*s), X(*s), X(*s, lo=0.5), keep=0.875, rate=0.5, root=1.25, eps=0.0625) for s in ((2, 3), (5,), (), (0, 2), (3, 40))])

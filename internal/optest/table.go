@@ -142,7 +142,7 @@ func toFloat(v any) float64 {
 // Table lists every public op.
 func Table() []*Op {
 	var l []*Op
-	for _, group := range []func() []*Op{unaryOps, binaryOps, reduceOps, viewOps, indexOps, activationOps, convOps, arrangeOps, sequenceOps, normOps, lossOps, createOps} {
+	for _, group := range []func() []*Op{unaryOps, binaryOps, reduceOps, viewOps, indexOps, activationOps, convOps, arrangeOps, sequenceOps, normOps, lossOps, optimizeOps, createOps} {
 		l = append(l, group()...)
 	}
 	return l
