@@ -10,7 +10,3 @@ func beside(x, made *locus.Tensor) *locus.Tensor {
 	}
 	return made
 }
-
-func fail(kind error, op, msg, fix string) {
-	panic(&locus.Error{Kind: kind, Op: op, Msg: msg, Fix: fix})
-}

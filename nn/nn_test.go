@@ -9,7 +9,16 @@ import (
 	"github.com/locusml/locus/nn"
 )
 
-var gpus = locus.AddVirtualGPUs(2, 64<<20)
+// everywhere is the CPU, a virtual GPU, and the machine's own where it has one;
+// gpus are two virtual ones.
+var everywhere, gpus = func() (all, virtual []locus.Device) {
+	all = []locus.Device{locus.CPU()}
+	if locus.NumGPUs() > 0 {
+		all = append(all, locus.GPU())
+	}
+	virtual = locus.AddVirtualGPUs(2, 64<<20)
+	return append(all, virtual[0]), virtual
+}()
 
 func values(t *locus.Tensor) []float64 { return locus.ToSlice[float64](t.Cast(locus.Float64)) }
 

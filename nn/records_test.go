@@ -229,7 +229,7 @@ func TestLayersAgainstPyTorch(t *testing.T) {
 		}
 	}
 	for name, c := range cases {
-		for _, d := range []locus.Device{locus.CPU(), gpus[0]} {
+		for _, d := range everywhere {
 			t.Run(name+"/"+d.String(), func(t *testing.T) {
 				tolerance := 1e-9
 				if name == "celu" || name == "hard_sigmoid" {

@@ -175,7 +175,7 @@ func TestPyTorchCheckpoints(t *testing.T) {
 		return &textNet{n.Embed, n.LSTM, n.Encoder, n.Head}
 	}
 	for name, build := range map[string]func(lazy bool) nn.Module{"resnet": resnet, "text": text} {
-		for _, d := range []locus.Device{locus.CPU(), gpus[0]} {
+		for _, d := range everywhere {
 			for _, lazy := range []bool{false, true} {
 				net := nn.Eval(nn.To(build(lazy), d))
 				if err := nn.Load("testdata/"+name+".safetensors", net); err != nil {
