@@ -71,7 +71,7 @@ type dnn struct {
 // algorithmPerf is cudnnConvolutionFwdAlgoPerf_t and its likes.
 type algorithmPerf struct {
 	algorithm, status int32
-	time              float32
+	_                 float32 // milliseconds
 	_                 int32
 	memory            uint64
 	deterministic     int32

@@ -77,7 +77,6 @@ type Device struct {
 	table   [op.NumOps][16]*kernel
 	blas    *blas
 	dnn     *dnn
-	parent  *Device // keeps the whole card's device when this is a share
 }
 
 const paramWords = 256 // a kernel's parameters, 2 KB
@@ -107,7 +106,6 @@ func (d *Device) Split(caps ...int64) ([]*Device, error) {
 	shares := make([]*Device, len(caps))
 	for i, c := range caps {
 		shares[i] = newDevice(d.card, c, fmt.Sprintf("%s, share %d of %d", d.name, i+1, len(caps)))
-		shares[i].parent = d
 	}
 	return shares, nil
 }

@@ -39,7 +39,7 @@ type driver struct {
 	MemHostGetDevicePointer func(p *uintptr, host uintptr, flags uint32) Result
 
 	// Addresses of the hot functions.
-	ctxSetCurrent, launchKernel, memcpyHtoDAsync, memcpyDtoHAsync, memcpyDtoDAsync, memcpyPeerAsync, memsetD8Async,
+	ctxSetCurrent, launchKernel, memcpyHtoDAsync, memcpyDtoHAsync, memcpyPeerAsync,
 	eventCreate, eventRecord, eventQuery, eventSynchronize, eventElapsedTime,
 	streamSynchronize, streamWaitEvent uintptr
 }
@@ -64,9 +64,8 @@ func (d *driver) hot() map[string]*uintptr {
 	return map[string]*uintptr{
 		"cuCtxSetCurrent": &d.ctxSetCurrent, "cuLaunchKernel": &d.launchKernel,
 		"cuMemcpyHtoDAsync_v2": &d.memcpyHtoDAsync, "cuMemcpyDtoHAsync_v2": &d.memcpyDtoHAsync,
-		"cuMemcpyDtoDAsync_v2": &d.memcpyDtoDAsync, "cuMemcpyPeerAsync": &d.memcpyPeerAsync,
-		"cuMemsetD8Async": &d.memsetD8Async,
-		"cuEventCreate":   &d.eventCreate, "cuEventRecord": &d.eventRecord, "cuEventQuery": &d.eventQuery,
+		"cuMemcpyPeerAsync": &d.memcpyPeerAsync,
+		"cuEventCreate":     &d.eventCreate, "cuEventRecord": &d.eventRecord, "cuEventQuery": &d.eventQuery,
 		"cuEventSynchronize": &d.eventSynchronize, "cuEventElapsedTime": &d.eventElapsedTime,
 		"cuStreamSynchronize": &d.streamSynchronize, "cuStreamWaitEvent": &d.streamWaitEvent,
 	}

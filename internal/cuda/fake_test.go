@@ -85,7 +85,6 @@ var fakeHot = sync.OnceValue(func() *driver {
 	})
 	set(&d.memcpyHtoDAsync, copier("cuMemcpyHtoDAsync"))
 	set(&d.memcpyDtoHAsync, copier("cuMemcpyDtoHAsync"))
-	set(&d.memcpyDtoDAsync, copier("cuMemcpyDtoDAsync"))
 	set(&d.memcpyPeerAsync, func(dst, dstCtx, src, srcCtx, n, stream uintptr) uintptr {
 		return plain("cuMemcpyPeerAsync", func(f *fake) {
 			if !f.peerLies {
@@ -168,7 +167,7 @@ func (f *fake) driver() *driver {
 		defer f.mu.Unlock()
 		b, ok := f.memory[p]
 		if !ok {
-			return resultInvalid
+			return 1
 		}
 		f.used -= int64(len(b) - 256)
 		delete(f.memory, p)

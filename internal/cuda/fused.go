@@ -40,6 +40,7 @@ type (
 		rows, keys, depth, width int32
 		causal, maskKind         int32
 		batches                  uint64
+		wide, _                  int32
 		qs, ks, vs, ms           [2]int64
 		batch, maskBatch         idx
 	}
@@ -188,7 +189,19 @@ func (d *Device) runAttention(c *backend.Call) error {
 	if p.width > 64 {
 		name, width = "attention128_", 128
 	}
-	return runKernel(d, "attention", name+typeName(t), &p, ceil(int(p.rows), rows), min(batches, 65535), ceil(int(p.width), width), 256, 0)
+	for i, x := range []struct {
+		addr    uintptr
+		strides [2]int64
+	}{{p.q, p.qs}, {p.k, p.ks}} {
+		if x.addr%uintptr(4*t.Size()) == 0 && x.strides[1] == 1 && x.strides[0]%4 == 0 && p.batch.together(4) {
+			p.wide |= 1 << i
+		}
+	}
+	shared := 4 * (2*64*68 + 64*68) // Room of the kernels: q and k (or v), and the scores
+	if t == dtype.Float64 {
+		shared = 8 * (max(16*36+16*68, 16*(width+4)) + 32*68)
+	}
+	return runKernel(d, "attention", name+typeName(t), &p, ceil(int(p.rows), rows), min(batches, 65535), ceil(int(p.width), width), 256, shared)
 }
 
 // canAttendMMA reports whether the matrix units can do it: they read 16 bytes

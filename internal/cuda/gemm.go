@@ -49,14 +49,7 @@ func (d *Device) ownGemm(t dtype.DType, g *product) error {
 			return err
 		}
 	}
-	layout := []byte("nn_")
-	if g.a.trans {
-		layout[0] = 't'
-	}
-	if g.b.trans {
-		layout[1] = 't'
-	}
-	if err := runKernel(d, file, kernel+string(layout)+name, &p, blocks, min(g.batch, 65535), int(p.splits), 256, shared); err != nil || p.splits == 1 {
+	if err := runKernel(d, file, kernel+g.layout()+name, &p, blocks, min(g.batch, 65535), int(p.splits), 256, shared); err != nil || p.splits == 1 {
 		return err
 	}
 	return d.sumSplits(t, p.partial, g.c, int(p.splits), g.batch*g.m*g.n)
@@ -72,47 +65,59 @@ func (d *Device) canMMA(t dtype.DType, g *product) bool {
 	return g.a.aligned(v, t.Size(), g.batch) == 1 && g.b.aligned(v, t.Size(), g.batch) == 1 && mmaShared(t, g) <= d.card.sharedMax
 }
 
-// canWGMMA reports whether Hopper's matrix units should do a product: enough
-// results to keep them busy, and operands along k or few enough to be laid so.
+// canWGMMA reports whether Hopper's matrix units should do a product: there
+// are enough results to keep them busy, and float32 lies along k or can be laid so.
 func (d *Device) canWGMMA(t dtype.DType, g *product) bool {
 	along := !g.a.trans && g.b.trans
-	return d.card.major == 9 && d.card.minor == 0 && d.card.drv.version >= 12000 && d.canMMA(t, g) && g.k*t.Size()%16 == 0 &&
-		(along || g.batch == 1) && ceil(g.m, 128)*ceil(g.n, 256)*g.batch >= d.card.sms/2
+	return d.card.major == 9 && d.card.minor == 0 && d.card.drv.version >= 12000 && d.canMMA(t, g) &&
+		(t != dtype.Float32 || g.k%4 == 0 && (along || g.batch == 1)) && ceil(g.m, 128)*ceil(g.n, 256)*g.batch >= d.card.sms/2
 }
 
-// hopperGemm queues a product by kernels/gemm_sm90.cu, which wants both
-// operands to lie along k; those that do not are copied.
+// hopperGemm queues a product by kernels/gemm_sm90.cu. TF32 wants both operands
+// along k; those that are not are copied.
 func (d *Device) hopperGemm(t dtype.DType, g *product) error {
 	p := productParams{a: g.a.addr, b: g.b.addr, c: g.c, m: int64(g.m), n: int64(g.n), k: int64(g.k), lda: int64(g.a.ld), ldb: int64(g.b.ld),
 		stepA: int64(g.a.step), stepB: int64(g.b.step), batch: int64(g.batch), chunk: int64(g.k), splits: 1}
-	room := 0
-	if g.a.trans {
-		room = (g.m*g.k*t.Size() + 255) &^ 255
-	}
-	work, err := d.workspace(room + g.n*g.k*t.Size())
-	if err != nil {
-		return err
-	}
-	if g.a.trans {
-		v := backend.View{Block: blockAt(g.a.addr), Shape: []int{g.m, g.k}, Strides: []int{1, g.a.ld}, DType: t}
-		if err := d.copyView(&v, work); err != nil {
-			return err
-		}
-		p.a, p.lda = work, int64(g.k)
-	}
-	if !g.b.trans {
-		v := backend.View{Block: blockAt(g.b.addr), Shape: []int{g.n, g.k}, Strides: []int{1, g.b.ld}, DType: t}
-		if err := d.copyView(&v, work+uintptr(room)); err != nil {
-			return err
-		}
-		p.b, p.ldb = work+uintptr(room), int64(g.k)
-	}
-	name := typeName(t)
+	name := g.layout() + typeName(t)
 	if t == dtype.Float32 {
-		name = "tf32"
+		name = "nt_tf32"
+		room := 0
+		if g.a.trans {
+			room = (g.m*g.k*t.Size() + 255) &^ 255
+		}
+		work, err := d.workspace(room + g.n*g.k*t.Size())
+		if err != nil {
+			return err
+		}
+		if g.a.trans {
+			v := backend.View{Block: blockAt(g.a.addr), Shape: []int{g.m, g.k}, Strides: []int{1, g.a.ld}, DType: t}
+			if err := d.copyView(&v, work); err != nil {
+				return err
+			}
+			p.a, p.lda = work, int64(g.k)
+		}
+		if !g.b.trans {
+			v := backend.View{Block: blockAt(g.b.addr), Shape: []int{g.n, g.k}, Strides: []int{1, g.b.ld}, DType: t}
+			if err := d.copyView(&v, work+uintptr(room)); err != nil {
+				return err
+			}
+			p.b, p.ldb = work+uintptr(room), int64(g.k)
+		}
 	}
 	const shared = 4*(128+256)*128 + 1024 // STAGES tiles, and room to align them
 	return runKernel(d, "gemm_sm90", "gemm_wgmma_"+name, &p, ceil(g.m, 128)*ceil(g.n, 256), min(g.batch, 65535), 1, 256, shared)
+}
+
+// layout is the part of a kernel's name that says how the operands are stored.
+func (g *product) layout() string {
+	name := []byte("nn_")
+	if g.a.trans {
+		name[0] = 't'
+	}
+	if g.b.trans {
+		name[1] = 't'
+	}
+	return string(name)
 }
 
 // mmaShared is the shared memory of a block of kernels/gemm_sm80.cu.

@@ -53,20 +53,6 @@ func (x *idx) close(n int) {
 	}
 }
 
-// indexOf lays out views of one shape.
-func indexOf(views ...*backend.View) (x idx) {
-	shape := views[0].Shape
-	for i := len(shape) - 1; i >= 0; i-- {
-		var s [3]int
-		for k, v := range views {
-			s[k] = v.Strides[i]
-		}
-		x.axis(shape[i], s)
-	}
-	x.close(op.Elements(shape))
-	return x
-}
-
 // indexAxes lays out some axes of views, outermost first in axes.
 func indexAxes(axes []int, views ...*backend.View) (x idx) {
 	n := 1
@@ -99,13 +85,3 @@ func typeName(t dtype.DType) string { return typeNames[t] }
 func sizeName(t dtype.DType) string { return sizeNames[t.Size()] }
 
 func ceil(a, b int) int { return (a + b - 1) / b }
-
-// contiguousStrides gives the row-major strides of shape without allocating.
-func contiguousStrides(shape []int) (s [op.MaxRank]int) {
-	n := 1
-	for i := len(shape) - 1; i >= 0; i-- {
-		s[i] = n
-		n *= shape[i]
-	}
-	return s
-}

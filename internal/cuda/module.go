@@ -87,7 +87,6 @@ const (
 	jitErrorLog     = 5
 	jitErrorLogSize = 6
 	funcMaxShared   = 8
-	funcCarveout    = 9
 )
 
 // kernel gives a function by file and name, loading it at first use. Between

@@ -14,7 +14,6 @@ type Result int32
 // The results that are treated apart.
 const (
 	success           Result = 0
-	resultInvalid     Result = 1
 	resultOutOfMemory Result = 2
 	resultNotReady    Result = 600
 )

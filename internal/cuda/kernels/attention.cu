@@ -10,6 +10,7 @@ struct Attention {
   i32 rows, keys, depth, width; // L, S, D, E
   i32 causal, maskKind;         // 0: none, 1: float, 2: bool
   u64 batches;
+  i32 wide, pad; // bits: q, k may be read four elements at a time
   i64 qs[2], ks[2], vs[2], ms[2]; // strides of the last two axes
   Idx batch, maskBatch;           // strides: q, k, v; and mask
 };
@@ -30,11 +31,33 @@ template <class A, class F> DEV A half_warp(A v, F f) {
   return v;
 }
 
+extern __shared__ __align__(128) char room[];
+
+// fill copies ROWS rows (from first) and COLS columns (from c0) of a matrix to shared
+// memory, transposed: to[column][row]. Neighbouring threads take neighbouring
+// rows, so that they write to different banks; four columns are read at once where
+// they lie together (wide).
+template <class T, class A, int ROWS, int COLS, int PITCH> DEV void fill(A (*to)[PITCH], const T* m, const i64* stride, i32 first, i32 rows, i32 c0, i32 cols, bool wide) {
+#pragma unroll 4
+  for (int t = threadIdx.x; t < ROWS * COLS / 4; t += 256) {
+    int r = t % ROWS, c = t / ROWS * 4;
+    Vec<T, 4> v;
+    i64 at = (i64)(first + r) * stride[0];
+    if (wide && first + r < rows && c0 + c + 4 <= cols) {
+      v = *(const Vec<T, 4>*)(m + at + c0 + c);
+    } else {
+#pragma unroll
+      for (int e = 0; e < 4; e++) v.v[e] = first + r < rows && c0 + c + e < cols ? m[at + (c0 + c + e) * stride[1]] : T();
+    }
+#pragma unroll
+    for (int e = 0; e < 4; e++) to[c + e][r] = get(v.v[e]);
+  }
+}
+
 template <class T, int BQ, int EC, int DC, int VC> DEV void attend(const Attention& p) {
   typedef typename Compute<T>::type A;
   typedef Room<A, BQ, EC, DC, VC> R;
   const int QT = BQ / 16, ET = EC / 16; // a thread's rows, and columns of the result
-  __shared__ __align__(16) char room[sizeof(R)];
   R& s = *(R*)room;
   int tx = threadIdx.x & 15, ty = threadIdx.x >> 4;
   i32 q0 = blockIdx.x * BQ, e0 = blockIdx.z * EC;
@@ -62,14 +85,8 @@ template <class T, int BQ, int EC, int DC, int VC> DEV void attend(const Attenti
 #pragma unroll 1
       for (i32 d0 = 0; d0 < p.depth; d0 += DC) {
         __syncthreads();
-        for (int t = threadIdx.x; t < BQ * DC; t += 256) {
-          int r = t / DC, d = t % DC;
-          s.s.q[d][r] = q0 + r < p.rows && d0 + d < p.depth ? get(q[(q0 + r) * p.qs[0] + (d0 + d) * p.qs[1]]) : A(0);
-        }
-        for (int t = threadIdx.x; t < BKEYS * DC; t += 256) {
-          int r = t / DC, d = t % DC;
-          s.s.k[d][r] = k0 + r < p.keys && d0 + d < p.depth ? get(k[(k0 + r) * p.ks[0] + (d0 + d) * p.ks[1]]) : A(0);
-        }
+        fill<T, A, BQ, DC, BQ + 4>(s.s.q, q, p.qs, q0, p.rows, d0, p.depth, p.wide & 1);
+        fill<T, A, BKEYS, DC, BKEYS + 4>(s.s.k, k, p.ks, k0, p.keys, d0, p.depth, p.wide & 2);
         __syncthreads();
 #pragma unroll 8
         for (int d = 0; d < DC; d++) {
@@ -157,4 +174,4 @@ template <class T, int BQ, int EC, int DC, int VC> DEV void attend(const Attenti
 #define ATTEND(T, BQ, DC, VC)                                                                                                          \
   KERNEL __launch_bounds__(256) attention64_##T(const __grid_constant__ Attention p) { attend<T, BQ, 64, DC, VC>(p); }                 \
   KERNEL __launch_bounds__(256) attention128_##T(const __grid_constant__ Attention p) { attend<T, BQ, 128, DC, VC>(p); }
-ATTEND(f16, 64, 32, 32) ATTEND(bf16, 64, 32, 32) ATTEND(f32, 64, 32, 32) ATTEND(f64, 32, 16, 16)
+ATTEND(f16, 64, 64, 64) ATTEND(bf16, 64, 64, 64) ATTEND(f32, 64, 64, 64) ATTEND(f64, 32, 16, 16)

@@ -11,6 +11,7 @@ struct Attention {
   i32 rows, keys, depth, width;
   i32 causal, maskKind;
   u64 batches;
+  i32 wide, pad;
   i64 qs[2], ks[2], vs[2], ms[2];
   Idx batch, maskBatch;
 };

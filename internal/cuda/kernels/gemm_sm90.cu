@@ -1,9 +1,9 @@
-// Matrix products on Hopper's matrix units (wgmma): float16, bfloat16, and
-// float32 cut to TF32. Both operands lie along k (a: m×k, b: n×k); the caller has seen to that.
+// Matrix products on Hopper's matrix units (wgmma): float16 and bfloat16 in any
+// layout, and float32 cut to TF32, whose operands must lie along k (a: m×k, b: n×k).
 //
 // A block of two warpgroups makes 128×256 results, each warpgroup 64×256. Tiles
-// of 128 bytes along k arrive by asynchronous copies, STAGES-1 of them ahead, in the
-// permutation of 16-byte chunks that the matrix units know as the 128-byte swizzle.
+// of 128 bytes along k arrive by asynchronous copies, two of them ahead, while the one
+// before is still being multiplied, in the permutation of 16-byte chunks that the matrix units know as the 128-byte swizzle.
 #include "locus.cuh"
 
 struct Product {
@@ -17,6 +17,7 @@ struct Product {
 #define BM 128
 #define BN 256
 #define STAGES 4
+#define AHEAD 2 // tiles asked for before they are used; the other two are being multiplied
 #define STAGE ((BM + BN) * 128)
 struct tf32 { f32 x; };
 DEV void put(tf32& r, f32 v) { r.x = v; }
@@ -62,39 +63,59 @@ DEV void copy16(u32 to, const void* from, int size) {
                "+f"(d[112]), "+f"(d[113]), "+f"(d[114]), "+f"(d[115]), "+f"(d[116]), "+f"(d[117]), "+f"(d[118]), "+f"(d[119]), \
                "+f"(d[120]), "+f"(d[121]), "+f"(d[122]), "+f"(d[123]), "+f"(d[124]), "+f"(d[125]), "+f"(d[126]), "+f"(d[127]) \
                : "l"(a), "l"(b), "r"(add))
-DEV void wgmma(f32* d, u64 a, u64 b, i32 add, f16*) { WGMMA("m64n256k16.f32.f16.f16", ", 0, 0"); }
-DEV void wgmma(f32* d, u64 a, u64 b, i32 add, bf16*) { WGMMA("m64n256k16.f32.bf16.bf16", ", 0, 0"); }
-DEV void wgmma(f32* d, u64 a, u64 b, i32 add, tf32*) { WGMMA("m64n256k8.f32.tf32.tf32", ""); }
+// The last two numbers say that an operand lies across k.
+#define WGMMA16(T, type)                                                                     \
+  template <bool TA, bool TB> DEV void wgmma(f32* d, u64 a, u64 b, i32 add, T*) {            \
+    if (!TA && !TB) WGMMA("m64n256k16.f32." type "." type, ", 0, 0");                        \
+    if (!TA && TB) WGMMA("m64n256k16.f32." type "." type, ", 0, 1");                         \
+    if (TA && !TB) WGMMA("m64n256k16.f32." type "." type, ", 1, 0");                         \
+    if (TA && TB) WGMMA("m64n256k16.f32." type "." type, ", 1, 1");                          \
+  }
+WGMMA16(f16, "f16")
+WGMMA16(bf16, "bf16")
+template <bool TA, bool TB> DEV void wgmma(f32* d, u64 a, u64 b, i32 add, tf32*) { WGMMA("m64n256k8.f32.tf32.tf32", ""); }
 
-// How the matrix units find a tile: address, 1024 bytes from 8 rows to the next, 128-byte swizzle.
-DEV u64 descriptor(u32 at) { return (u64)((at & 0x3ffff) >> 4) | 1ull << 16 | 64ull << 32 | 1ull << 62; }
+// How the matrix units find a tile in the 128-byte swizzle. Along k it is
+// rows of 128 bytes, 1024 bytes from 8 of them to the next. Across k it is blocks of 64
+// columns, 8192 bytes each, in which row after row of k has 128 bytes.
+template <bool ACROSS> DEV u64 descriptor(u32 at) { return (u64)((at & 0x3ffff) >> 4) | (ACROSS ? 512ull : 1ull) << 16 | 64ull << 32 | 1ull << 62; }
 
-template <class T, int R> struct Loader {
-  enum { S = sizeof(T), V = 16 / S, COPIES = R * 8 / 256 };
+template <class T, int R, bool ACROSS> struct Loader {
+  enum { S = sizeof(T), V = 16 / S, COPIES = R * 8 / 256, WIDE = R / V, DOWN = ACROSS ? 256 / WIDE : 32 }; // DOWN: rows from one copy to the next
   const T* p;
-  i64 jump;
-  u32 to, rows; // place in the tile; which rows exist
+  i64 jump, step;
+  u32 to, have; // place in the tile; which rows exist, or how many bytes of the chunk
   int k;
-  METHOD void init(const T* matrix, i64 ld, i64 first, i64 count, i64 k0) {
-    int row = threadIdx.x >> 3, chunk = threadIdx.x & 7;
-    to = row * 128 + ((chunk ^ (row & 7)) << 4);
-    k = chunk * V;
-    p = matrix + (first + row) * ld + k0 + k;
-    jump = 32 * ld;
-    rows = 0;
-    for (int t = 0; t < COPIES; t++) rows |= (u32)(first + row + t * 32 < count) << t;
+  METHOD void init(const T* matrix, i64 ld, i64 first, i64 count) {
+    int row = ACROSS ? threadIdx.x / WIDE : threadIdx.x >> 3, chunk = ACROSS ? threadIdx.x % WIDE : threadIdx.x & 7;
+    to = (ACROSS ? (chunk >> 3) * 8192 : 0) + row * 128 + (((chunk & 7) ^ (row & 7)) << 4);
+    jump = DOWN * ld;
+    have = 0;
+    if (ACROSS) {
+      i64 i = first + chunk * V, left = count - i;
+      k = row;
+      p = matrix + k * ld + i;
+      step = 128 / S * ld;
+      have = left >= V ? 16 : left > 0 ? (u32)left * S : 0;
+    } else {
+      k = chunk * V;
+      p = matrix + (first + row) * ld + k;
+      step = 128 / S;
+      for (int t = 0; t < COPIES; t++) have |= (u32)(first + row + t * DOWN < count) << t;
+    }
   }
   METHOD void load(u32 tile, int left) {
     int n = left - k, size = n >= V ? 16 : n > 0 ? n * S : 0;
 #pragma unroll
-    for (int t = 0; t < COPIES; t++) copy16(tile + to + t * 32 * 128, p + t * jump, rows >> t & 1 ? size : 0);
-    p += 128 / S;
+    for (int t = 0; t < COPIES; t++)
+      copy16(tile + to + t * DOWN * 128, p + t * jump, ACROSS ? (k + t * DOWN < left ? have : 0) : have >> t & 1 ? size : 0);
+    p += step;
   }
 };
 
 extern __shared__ __align__(1024) char room[];
 
-template <class T> DEV void gemm(const Product& p) {
+template <class T, bool TA, bool TB> DEV void gemm(const Product& p) { // across k: TA, TB
   enum { KT = 128 / sizeof(T) };
   u32 base = ((u32)__cvta_generic_to_shared(room) + 1023) & ~1023u;
   int group = threadIdx.x >> 7, warp = threadIdx.x >> 5 & 3, lane = threadIdx.x & 31;
@@ -102,16 +123,16 @@ template <class T> DEV void gemm(const Product& p) {
   i64 high = tilesM - g * 8 < 8 ? tilesM - g * 8 : 8, in = blockIdx.x % band;
   i64 m0 = (g * 8 + in % high) * BM, n0 = in / high * BN;
   for (i64 z = blockIdx.y; z < p.batch; z += gridDim.y) {
-    Loader<T, BM> la;
-    Loader<T, BN> lb;
-    la.init((const T*)p.a + z * p.stepA, p.lda, m0, p.m, 0);
-    lb.init((const T*)p.b + z * p.stepB, p.ldb, n0, p.n, 0);
-    int left = (int)p.k, stage = 0, fill = STAGES - 1;
+    Loader<T, BM, TA> la;
+    Loader<T, BN, TB> lb;
+    la.init((const T*)p.a + z * p.stepA, p.lda, m0, p.m);
+    lb.init((const T*)p.b + z * p.stepB, p.ldb, n0, p.n);
+    int left = (int)p.k, stage = 0, fill = AHEAD;
     f32 d[128];
 #pragma unroll
     for (int i = 0; i < 128; i++) d[i] = 0;
 #pragma unroll
-    for (int s = 0; s < STAGES - 1; s++, left -= KT) {
+    for (int s = 0; s < AHEAD; s++, left -= KT) {
       if (left > 0) {
         la.load(base + s * STAGE, left);
         lb.load(base + s * STAGE + BM * 128, left);
@@ -120,14 +141,13 @@ template <class T> DEV void gemm(const Product& p) {
     }
 #pragma unroll 1
     for (int steps = (int)((p.k + KT - 1) / KT), first = 1; steps > 0; steps--, first = 0) {
-      asm volatile("cp.async.wait_group %0;" ::"n"(STAGES - 2));
-      asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+      asm volatile("cp.async.wait_group %0;" ::"n"(AHEAD - 1));
       asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-      __syncthreads(); // this tile is there, and nobody reads the last one any more
-      u64 a = descriptor(base + stage * STAGE + group * 64 * 128), b = descriptor(base + stage * STAGE + BM * 128);
+      __syncthreads(); // this tile is there, and nobody reads the one before the last any more
+      u64 a = descriptor<TA>(base + stage * STAGE + group * 64 * 128), b = descriptor<TB>(base + stage * STAGE + BM * 128);
       asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 #pragma unroll
-      for (int k = 0; k < 4; k++) wgmma(d, a + 2 * k, b + 2 * k, !(first && k == 0), (T*)0);
+      for (int k = 0; k < 4; k++) wgmma<TA, TB>(d, a + (TA ? 128 : 2) * k, b + (TB ? 128 : 2) * k, !(first && k == 0), (T*)0);
       asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
       if (left > 0) {
         la.load(base + fill * STAGE, left);
@@ -135,6 +155,7 @@ template <class T> DEV void gemm(const Product& p) {
       }
       left -= KT;
       asm volatile("cp.async.commit_group;");
+      asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory"); // the last tile is done
       stage = stage + 1 == STAGES ? 0 : stage + 1;
       fill = fill + 1 == STAGES ? 0 : fill + 1;
     }
@@ -164,6 +185,11 @@ template <class T> DEV void gemm(const Product& p) {
   }
 }
 
-KERNEL __launch_bounds__(256, 1) gemm_wgmma_f16(const __grid_constant__ Product p) { gemm<f16>(p); }
-KERNEL __launch_bounds__(256, 1) gemm_wgmma_bf16(const __grid_constant__ Product p) { gemm<bf16>(p); }
-KERNEL __launch_bounds__(256, 1) gemm_wgmma_tf32(const __grid_constant__ Product p) { gemm<tf32>(p); }
+// In the names, t: the operand is stored transposed (a lies across k, b along it).
+#define GEMM(T)                                                                                                            \
+  KERNEL __launch_bounds__(256, 1) gemm_wgmma_nn_##T(const __grid_constant__ Product p) { gemm<T, false, true>(p); }       \
+  KERNEL __launch_bounds__(256, 1) gemm_wgmma_nt_##T(const __grid_constant__ Product p) { gemm<T, false, false>(p); }      \
+  KERNEL __launch_bounds__(256, 1) gemm_wgmma_tn_##T(const __grid_constant__ Product p) { gemm<T, true, true>(p); }        \
+  KERNEL __launch_bounds__(256, 1) gemm_wgmma_tt_##T(const __grid_constant__ Product p) { gemm<T, true, false>(p); }
+GEMM(f16) GEMM(bf16)
+KERNEL __launch_bounds__(256, 1) gemm_wgmma_nt_tf32(const __grid_constant__ Product p) { gemm<tf32, false, false>(p); }
