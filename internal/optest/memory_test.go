@@ -44,7 +44,7 @@ func leanStep(data, params []*locus.Tensor, rate float64) {
 }
 
 // TestFlatMemory takes 10,000 eager steps in scopes: memory in use, memory kept
-// for reuse and the peak must be the same after 100 steps and at the end, and
+// for reuse and the peak must be the same after 200 steps and at the end, and
 // no collection may be needed.
 func TestFlatMemory(t *testing.T) {
 	r := loadTraining(t)
@@ -59,6 +59,8 @@ func TestFlatMemory(t *testing.T) {
 			{"as little as can be", func(data, params []*locus.Tensor) { leanStep(data, params, 0.1) }},
 		} {
 			t.Run(kind.name, func(t *testing.T) {
+				d.Collect() // garbage of other tests
+				d.FreeCache()
 				data, params := newMLP(d, 8, []int{6, 10, 3})
 				steps := 10000 / every(10)
 				var early locus.MemoryStats
@@ -81,7 +83,11 @@ func TestFlatMemory(t *testing.T) {
 					t.Fatal(err)
 				}
 				late := d.MemoryStats()
-				if late.InUse > early.InUse || late.Peak > early.Peak || late.Cached > early.Cached {
+				// How far the program runs ahead of a GPU changes how much is kept for reuse,
+				// a slab of small blocks more or less; a leak of the smallest block a step
+				// would be ten of them.
+				const slabs = 2 * 64 << 10
+				if late.InUse > early.InUse || late.Peak > early.Peak || late.Cached > early.Cached+slabs {
 					t.Errorf("memory grew in %d steps:\n%s\n%s", steps, early, late)
 				}
 				if late.Collections > early.Collections {
