@@ -12,8 +12,8 @@ import (
 	"github.com/locusml/locus"
 )
 
-// raceFactor thins out what is slow under the race detector: every such test
-// looks at each raceFactor-th case.
+// every thins out what is slow under the race detector, and with -short: such
+// tests look at each n-th case only.
 func every(n int) int {
 	if raceEnabled || testing.Short() {
 		return n

@@ -37,9 +37,7 @@ func leanStep(data, params []*locus.Tensor, rate float64) {
 		s.Keep(grads[0], grads[1:]...)
 	})
 	for i := len(params) - 1; i >= 0; i-- {
-		var change *locus.Tensor
-		locus.Scoped(func(s *locus.Scope) { change = s.Keep(s.Adopt(grads[i]).Mul(rate)) })
-		locus.Scoped(func(s *locus.Scope) { params[i] = s.Keep(s.Adopt(params[i]).Sub(s.Adopt(change))) })
+		locus.Scoped(func(s *locus.Scope) { params[i] = s.Keep(s.Adopt(params[i]).Blend(1, s.Adopt(grads[i]), -rate)) })
 	}
 }
 
