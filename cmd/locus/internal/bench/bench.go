@@ -27,7 +27,7 @@ var About = map[string]string{
 type Options struct {
 	Which   []string      // exercises; nil: all
 	GPU     *locus.Device // nil: the first, a virtual one if there is none
-	Sizes   []int         // of the square matrices of the products; nil: some that suit the device
+	Sizes   []int         // of the square matrices of the first and the last exercise; nil: some that suit the device
 	Budget  time.Duration // for each figure; 0: 200 ms
 	Began   func(exercise string)
 	Virtual int64 // bytes of memory of each virtual GPU that is added; 0: 1 GiB

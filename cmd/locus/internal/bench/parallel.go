@@ -26,6 +26,9 @@ func (m *meter) parallel() error {
 	if !m.Pair[0].Virtual {
 		sizes = []int{512, 1024, 2048, 4096}
 	}
+	if m.Sizes != nil {
+		sizes = m.Sizes
+	}
 	r := &Parallel{}
 	for _, n := range sizes {
 		row, err := m.two(n)

@@ -35,8 +35,8 @@ was seen, in tables, plots and a web page:
 
 ` + exercises() + `
 
-Where there is no real GPU, virtual ones show what queueing and copying cost; the
-report says so, and what their figures do not say.`,
+Where there is no real GPU, virtual ones show what queueing and copying cost;
+the report says so, and what their figures do not say.`,
 		Example: `  locus bench
   locus bench log parallel
   locus bench 1 --sizes 64,256,1024 --json`,
@@ -45,7 +45,7 @@ report says so, and what their figures do not say.`,
 	}
 	fl := c.Flags()
 	fl.StringVar(&f.device, "device", "", "the GPU to measure (the first, a virtual one if there is none)")
-	fl.IntSliceVar(&f.Sizes, "sizes", nil, "sizes of the matrices of the first exercise")
+	fl.IntSliceVar(&f.Sizes, "sizes", nil, "sizes of the matrices of the first and the last exercise")
 	fl.DurationVar(&f.Budget, "time", 200*time.Millisecond, "time for each figure")
 	fl.BoolVar(&f.quick, "quick", false, "small sizes and little time: to see that it works")
 	fl.StringVar(&f.out, "out", filepath.Join("runs", "bench"), `folder for the report and the plots ("none" writes nothing)`)

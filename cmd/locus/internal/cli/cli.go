@@ -90,9 +90,22 @@ func withSignals(parent context.Context) (context.Context, func()) {
 	return ctx, func() { signal.Stop(c); cancel(nil) }
 }
 
-// run turns panics into errors: those of tensor expressions are what they say,
+// run makes the command and runs it.
+func (a *app) run(ctx context.Context, args []string) error {
+	return a.guard(func() error {
+		root := a.root()
+		root.SetArgs(append([]string{}, args...)) // nil would mean the arguments of the process
+		err := root.ExecuteContext(ctx)
+		if err != nil && strings.HasPrefix(err.Error(), "unknown command") {
+			err = usageError{err}
+		}
+		return err
+	})
+}
+
+// guard turns panics into errors: those of tensor expressions are what they say,
 // others are mistakes in the program.
-func (a *app) run(ctx context.Context, args []string) (err error) {
+func (a *app) guard(f func() error) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			if a.env("LOCUS_DEBUG") != "" {
@@ -101,9 +114,7 @@ func (a *app) run(ctx context.Context, args []string) (err error) {
 			err = fmt.Errorf("this is a mistake in locus, please report it (LOCUS_DEBUG=1 shows where): %v", r)
 		}
 	}()
-	root := a.root()
-	root.SetArgs(args)
-	if failed := locus.Try(func() { err = root.ExecuteContext(ctx) }); failed != nil {
+	if failed := locus.Try(func() { err = f() }); failed != nil {
 		err = failed
 	}
 	return err

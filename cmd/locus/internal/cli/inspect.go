@@ -22,9 +22,9 @@ func (a *app) inspect() *cobra.Command {
 		Use:   "inspect PATH...",
 		Short: "Look into files of weights and checkpoints",
 		Long: `Lists the tensors of a safetensors, npz or npy file, or of the newest checkpoint
-in a folder: names, element types, shapes, sizes, and what was saved beside them.
-Nothing in a file is run, and of a file only the header is read unless --stats
-asks for the values.`,
+in a folder: names, element types, shapes, sizes, and what was saved beside
+them. Nothing in a file is run, and of a file only the header is read unless
+--stats asks for the values.`,
 		Example: `  locus inspect runs/digits-mlp/weights.safetensors
   locus inspect --stats runs/digits-mlp/checkpoints`,
 		Args: cobra.MinimumNArgs(1),
@@ -161,8 +161,9 @@ func (a *app) convert() *cobra.Command {
 		Use:   "convert FROM TO",
 		Short: "Convert between safetensors, npz and npy",
 		Long: `Writes the tensors of a file in another format, which the ending of TO names:
-.safetensors, .npz or .npy. The element types stay unless --dtype asks for another
-floating-point type. NumPy's formats hold no metadata: what is lost is named.`,
+.safetensors, .npz or .npy. The element types stay unless --dtype asks for
+another floating-point type. NumPy's formats hold no metadata: what is lost is
+named.`,
 		Example: `  locus convert model.safetensors model.npz
   locus convert --dtype bf16 model.npz model.safetensors`,
 		Args: cobra.ExactArgs(2),

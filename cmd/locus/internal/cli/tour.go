@@ -73,7 +73,7 @@ func (a *app) runTour(ctx context.Context, asJSON, wait bool) error {
 	a.out.Println()
 	for _, l := range [][2]string{
 		{"locus train", "train a network on the digits and keep it"},
-		{"locus bench", "how fast this machine's devices are, and what moving data costs"},
+		{"locus bench", "how fast the devices are, what moving costs"},
 		{"locus devices --watch", "what the devices are doing"},
 	} {
 		a.out.Println("  " + text.Pad(a.out.Style(text.Bold, l[0]), 24) + l[1])
@@ -94,7 +94,10 @@ func (a *app) showStep(n int, s tour.Step) {
 	o.Println()
 	code, output := strings.Split(s.Code, "\n"), strings.Split(s.Output, "\n")
 	if o.Width >= sideBySide {
-		left := 78
+		left := 40
+		for _, l := range code {
+			left = min(78, max(left, text.Len(l)))
+		}
 		o.Beside(o.Code(text.Fold(code, left)), text.Fold(output, o.Width-left-3), left)
 		return
 	}

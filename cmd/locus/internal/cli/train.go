@@ -18,6 +18,9 @@ import (
 	"github.com/locusml/locus/train"
 )
 
+// boardHere as an address means any free port of this machine.
+const boardHere = "localhost"
+
 // trainFlags are the flags of locus train that need a second look.
 type trainFlags struct {
 	job.Config
@@ -34,14 +37,14 @@ func (a *app) train() *cobra.Command {
 		Long: `Trains a network and keeps it. Without flags that is a small network on the
 handwritten digits that are part of the program.
 
-Models: ` + models() + `.
+` + models() + `
 
 Data: digits (part of the program), fashion-mnist and mnist (files: from the
 system, from --data-dir, or fetched with --download).
 
 The folder --out gets the weights with their hyperparameters, a report with the
-curves, and the checkpoints. Ctrl-C ends training after the step at hand, keeps a
-checkpoint and exits with code 130; --resume goes on from there.`,
+curves, and the checkpoints. Ctrl-C ends training after the step at hand, keeps
+a checkpoint and exits with code 130; --resume goes on from there.`,
 		Example: `  locus train
   locus train --model lenet --epochs 20 --board
   locus train --data fashion-mnist --download --model lenet --device gpu:0
@@ -71,7 +74,7 @@ checkpoint and exits with code 130; --resume goes on from there.`,
 	fl.StringVar(&f.Checkpoints, "checkpoints", "", `folder for checkpoints (OUT/checkpoints; "none" writes none)`)
 	fl.BoolVar(&f.Resume, "resume", false, "go on from the last checkpoint")
 	fl.StringVar(&f.board, "board", "", "show the curves live on a web page, at `ADDRESS` if one is given")
-	fl.Lookup("board").NoOptDefVal = "localhost"
+	fl.Lookup("board").NoOptDefVal = boardHere
 	jsonFlag(c, &f.asJSON)
 	complete(c, "data", completeWords(model.DataNames...))
 	complete(c, "model", completeWords(model.Names...))
@@ -86,7 +89,7 @@ func models() string {
 	for _, n := range model.Names {
 		parts = append(parts, fmt.Sprintf("%s (%s)", n, model.About[n]))
 	}
-	return strings.Join(text.Wrap(strings.Join(parts, ", "), 78), "\n")
+	return strings.Join(text.Wrap("Models: "+strings.Join(parts, ", ")+".", 78), "\n")
 }
 
 // check turns flags into a configuration, or says which cannot be.
@@ -180,7 +183,7 @@ func (a *app) runTrain(c *cobra.Command, f *trainFlags) (err error) {
 	f.Progress = a.progress()
 	if f.board != "" {
 		f.Board = &board.Board{}
-		url, err := f.Board.Serve(strings.TrimSuffix(f.board, "localhost"))
+		url, err := f.Board.Serve(strings.TrimSuffix(f.board, boardHere))
 		if err != nil {
 			return err
 		}
@@ -227,7 +230,7 @@ func (a *app) showRun(r *job.Result) {
 	t := &text.Table{Head: head, Rows: rows, Right: map[int]bool{0: true, 1: true, 2: true, 3: true, 4: true, 5: true, 6: true}, Shrink: -1}
 	if o.Width < 100 { // room for what matters most
 		for i, row := range t.Rows {
-			t.Rows[i] = []string{row[0], row[1], row[2], row[3], row[4], row[6], strings.TrimSuffix(row[7], " so far")}
+			t.Rows[i] = []string{row[0], row[1], row[2], row[3], row[4], row[6], strings.Replace(row[7], "best so far", "*", 1)}
 		}
 		t.Head = []string{"epoch", "loss", "accuracy", "test loss", "test accuracy", "examples/s", ""}
 	}

@@ -33,7 +33,12 @@ func EpochRows(r *train.Report) (head []string, rows [][]string) {
 	return head, rows
 }
 
-func loss(m map[string]float64) string { return fmt.Sprintf("%.4f", m["loss"]) }
+func loss(m map[string]float64) string {
+	if v := m["loss"]; v >= 1e4 {
+		return fmt.Sprintf("%.3g", v)
+	}
+	return fmt.Sprintf("%.4f", m["loss"])
+}
 
 // Percent gives the accuracy among metrics.
 func Percent(m map[string]float64) string { return fmt.Sprintf("%.1f %%", 100*m["accuracy"]) }

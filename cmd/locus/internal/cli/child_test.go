@@ -1,0 +1,175 @@
+//go:build unix
+
+package cli
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/locusml/locus/cmd/locus/internal/inspect"
+)
+
+// child prepares the command as a process of its own.
+func child(t *testing.T, args ...string) (*exec.Cmd, *bytes.Buffer, *bytes.Buffer) {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := exec.CommandContext(t.Context(), exe, args...)
+	c.Env = append(os.Environ(), "LOCUS_TEST_CHILD=1")
+	var out, errs bytes.Buffer
+	c.Stdout, c.Stderr = &out, &errs
+	return c, &out, &errs
+}
+
+func exitCode(err error) int {
+	var e *exec.ExitError
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &e):
+		return e.ExitCode()
+	}
+	return -1
+}
+
+// eventually waits for something that a child does.
+func eventually(t *testing.T, what string, f func() bool) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); !f(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("in vain waited for " + what)
+		}
+	}
+}
+
+func TestInterruptKeepsACheckpoint(t *testing.T) {
+	for sig, code := range map[os.Signal]int{os.Interrupt: ExitInterrupted, syscall.SIGTERM: ExitTerminated} {
+		out := filepath.Join(t.TempDir(), "run")
+		args := []string{"train", "--model", "softmax", "--epochs", "1000000", "--out", out}
+		c, _, errs := child(t, args...)
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		folder := filepath.Join(out, "checkpoints")
+		eventually(t, "a checkpoint", func() bool {
+			found, _ := filepath.Glob(filepath.Join(folder, "checkpoint-*"))
+			return len(found) > 1
+		})
+		if err := c.Process.Signal(sig); err != nil {
+			t.Fatal(err)
+		}
+		if got := exitCode(c.Wait()); got != code {
+			t.Errorf("%s: exit code %d\n%s", sig, got, errs)
+		}
+		if !strings.Contains(errs.String(), "--resume") || strings.Count(errs.String(), "\n") != 1 {
+			t.Errorf("%s: %q", sig, errs)
+		}
+		f, err := inspect.Look(folder, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var state struct{ Epoch int }
+		parse(t, string(f.State), &state)
+		epochs := strconv.Itoa(state.Epoch + 2)
+		r := call("80", "train", "--model", "softmax", "--epochs", epochs, "--out", out, "--resume")
+		if r.code != 0 || !strings.Contains(r.out, "of "+epochs+")") {
+			t.Errorf("resumed: %+v", r)
+		}
+	}
+}
+
+func TestInterruptBeforeAnything(t *testing.T) {
+	c, _, errs := child(t, "train", "--epochs", "1000000", "--out", "none")
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(300 * time.Millisecond)
+	if err := c.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	if got := exitCode(c.Wait()); got != ExitInterrupted || !strings.Contains(errs.String(), "nothing was kept") {
+		t.Errorf("exit code %d, %q", got, errs)
+	}
+}
+
+func TestInterruptWatch(t *testing.T) {
+	c, out, errs := child(t, "devices", "--watch", "--json", "--every", "20ms")
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(500 * time.Millisecond)
+	if err := c.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	if got := exitCode(c.Wait()); got != ExitInterrupted || errs.Len() > 0 {
+		t.Errorf("exit code %d, %q", got, errs)
+	}
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	if len(lines) < 2 {
+		t.Errorf("watched %d times", len(lines))
+	}
+	for _, l := range lines {
+		var v struct{ Devices []any }
+		parse(t, l, &v)
+	}
+}
+
+func TestFullDisk(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skipf("no /dev/full here: %v", err)
+	}
+	defer full.Close()
+	for _, args := range []string{"devices", "devices --json", "--help", "--version", "doctor", "tour", "completion bash", "train --out none --epochs 1 --limit 64"} {
+		c, _, errs := child(t, strings.Fields(args)...)
+		c.Stdout = full
+		if code := exitCode(c.Run()); code != ExitFailure || !strings.Contains(errs.String(), "no space left on device") || strings.Count(errs.String(), "\n") != 1 {
+			t.Errorf("locus %s: exit code %d, %q", args, code, errs)
+		}
+	}
+}
+
+// A limit on the size of files stands for a disk that fills up while weights are
+// written: the process is told so, and nothing half-written gets the name.
+func TestFilesTooLarge(t *testing.T) {
+	dir := t.TempDir()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := exec.CommandContext(t.Context(), "sh", "-c", `ulimit -f 8; exec "$0" train --epochs 1 --checkpoints none --out `+dir+"/run", exe)
+	c.Env = append(os.Environ(), "LOCUS_TEST_CHILD=1")
+	var errs bytes.Buffer
+	c.Stderr = &errs
+	if code := exitCode(c.Run()); code != ExitFailure || !strings.Contains(errs.String(), "too large") || strings.Contains(errs.String(), "goroutine") {
+		t.Errorf("exit code %d, %s", code, &errs)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "run", "weights.safetensors")); err == nil {
+		t.Error("half a file of weights has its name")
+	}
+}
+
+func TestUnreadable(t *testing.T) {
+	if os.Getuid() == 0 {
+		t.Skip("root may read everything")
+	}
+	path := filepath.Join(t.TempDir(), "secret.safetensors")
+	if err := os.WriteFile(path, []byte("x"), 0); err != nil {
+		t.Fatal(err)
+	}
+	for _, command := range []string{"inspect", "predict"} {
+		if r := call("80", command, path); r.code != ExitFailure || !strings.Contains(r.err, "permission denied") {
+			t.Errorf("%s: %+v", command, r)
+		}
+	}
+}

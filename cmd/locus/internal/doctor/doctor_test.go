@@ -1,0 +1,129 @@
+package doctor
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/locusml/locus"
+)
+
+var notFound = errors.New("no NVIDIA GPU can be used: the CUDA driver was not found; tried, in this order:\nlibcuda.so.1: cannot open\n/usr/lib/wsl/lib/libcuda.so.1: cannot open")
+
+// root makes a folder that looks like the root of a machine.
+func root(t *testing.T, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, content := range files {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func find(t *testing.T, checks []Check, name string) Check {
+	t.Helper()
+	for _, c := range checks {
+		if c.Name == name {
+			return c
+		}
+	}
+	t.Fatalf("there is no check %q in %+v", name, checks)
+	return Check{}
+}
+
+func TestGraphics(t *testing.T) {
+	card := map[string]string{"sys/bus/pci/devices/0000:01:00.0/vendor": "0x10de\n", "sys/bus/pci/devices/0000:01:00.0/class": "0x030200\n"}
+	audio := map[string]string{"sys/bus/pci/devices/0000:01:00.1/vendor": "0x10de\n", "sys/bus/pci/devices/0000:01:00.1/class": "0x040300\n"}
+	for _, c := range []struct {
+		name   string
+		files  map[string]string
+		why    error
+		status Status // of the driver
+		card   Status
+		fix    string
+	}{
+		{"no card", nil, notFound, Missing, Missing, "nothing to do"},
+		{"only its sound", audio, notFound, Missing, Missing, "nothing to do"},
+		{"card without driver", card, notFound, Problem, OK, "install NVIDIA's driver"},
+		{"in a container", map[string]string{"proc/driver/nvidia/version": "NVRM version: 580\nGCC"}, notFound, Problem, Missing, "install NVIDIA's driver"},
+		{"switched off", card, errors.New("no NVIDIA GPU can be used: the CUDA driver: switched off by LOCUS_CUDA=off"), Missing, OK, "unset LOCUS_CUDA"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			checks := System{Env: os.Getenv, Root: root(t, c.files), GOOS: "linux", WhyNo: c.why}.graphics()
+			driver := find(t, checks, "NVIDIA driver")
+			if driver.Status != c.status || !strings.Contains(driver.Fix, c.fix) || strings.Contains(driver.Found, "\n") {
+				t.Errorf("%+v", driver)
+			}
+			if got := find(t, checks, "NVIDIA card"); got.Status != c.card {
+				t.Errorf("%+v", got)
+			}
+			if c.why == notFound && len(driver.More) != 2 {
+				t.Errorf("the paths that were tried are %q", driver.More)
+			}
+		})
+	}
+	if checks := (System{GOOS: "darwin", WhyNo: notFound}).graphics(); len(checks) != 1 || !strings.Contains(checks[0].Fix, "Linux") {
+		t.Errorf("%+v", checks)
+	}
+	if checks := (System{GOOS: "linux"}).graphics(); checks != nil {
+		t.Errorf("with a GPU: %+v", checks)
+	}
+}
+
+func TestVariables(t *testing.T) {
+	env := map[string]string{"LD_LIBRARY_PATH": "/usr/local/cuda/lib64/stubs", "CUDA_VISIBLE_DEVICES": "-1"}
+	checks := System{Env: func(n string) string { return env[n] }}.variables()
+	if c := find(t, checks, "environment"); len(c.More) != 2 {
+		t.Errorf("%+v", c)
+	}
+	for _, name := range []string{"LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES"} {
+		if c := find(t, checks, name); c.Status != Warning || c.Fix == "" {
+			t.Errorf("%+v", c)
+		}
+	}
+}
+
+func TestExamineHere(t *testing.T) {
+	locus.AddVirtualGPUs(1, 16<<20)
+	checks := Examine(Here(os.Getenv))
+	for _, c := range checks {
+		if c.Name == "" || c.Found == "" || c.Status == Problem {
+			t.Errorf("%+v", c)
+		}
+	}
+	if c := find(t, checks, "CPU"); c.Status == Missing {
+		t.Errorf("%+v", c)
+	}
+	if c := find(t, checks, "virtual GPUs"); c.Status != OK {
+		t.Errorf("%+v", c)
+	}
+}
+
+// A device that cannot compute is a problem with a fix.
+func TestGPUThatFails(t *testing.T) {
+	c := gpu(locus.DeviceInfo{Device: locus.GPU(1 << 10), Name: "a card that fell off the bus"})[0]
+	if c.Status != Problem || c.Fix == "" || strings.Contains(c.Found, "\n") {
+		t.Errorf("%+v", c)
+	}
+}
+
+func TestCache(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("XDG_CACHE_HOME", dir)
+	t.Setenv("HOME", dir)
+	t.Setenv("LocalAppData", dir)
+	if c := (System{Env: os.Getenv}).cache(); c.Status != OK || !strings.HasPrefix(c.Found, dir) {
+		t.Errorf("%+v", c)
+	}
+	if left, _ := os.ReadDir(dir); len(left) != 0 {
+		t.Errorf("the check left %v", left)
+	}
+}
