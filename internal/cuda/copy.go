@@ -84,19 +84,15 @@ func (d *Device) queueOut(host, src uintptr, n int) error {
 	return d.result("cuMemcpyDtoHAsync", Result(d.c.do()))
 }
 
-func (d *Device) stageFor(n int) *stage {
-	if n <= smallSlot {
-		return &d.small
-	}
-	return &d.large
-}
-
 // CopyIn copies src to dst. src has been read when it returns.
 func (d *Device) CopyIn(dst *memory.Block, src []byte, release func()) error {
 	if release != nil {
 		defer release()
 	}
-	s := d.stageFor(len(src))
+	if len(src) <= smallSlot {
+		return d.copySmallIn(dst.Addr, src)
+	}
+	s := &d.large
 	crew := newCrew(len(src), s.size)
 	defer crew.dismiss()
 	var slots []*slot // whose contents are being filled, oldest first
@@ -141,6 +137,27 @@ func (d *Device) CopyIn(dst *memory.Block, src []byte, release func()) error {
 	return nil
 }
 
+// copySmallIn copies what fits into one small slot.
+func (d *Device) copySmallIn(to uintptr, src []byte) error {
+	if len(src) == 0 {
+		return nil
+	}
+	if err := d.begin(); err != nil {
+		return err
+	}
+	defer d.end()
+	x, err := d.slot(&d.small)
+	if err != nil {
+		return err
+	}
+	copy(x.bytes(len(src)), src)
+	if err = d.queueIn(to, x.host, len(src)); err == nil {
+		err = d.record(x.event)
+	}
+	d.small.queued = append(d.small.queued, x)
+	return err
+}
+
 func (d *Device) takeSlot(s *stage) (*slot, error) {
 	if err := d.begin(); err != nil {
 		return nil, err
@@ -151,7 +168,10 @@ func (d *Device) takeSlot(s *stage) (*slot, error) {
 
 // CopyOut waits for what is queued and copies src at an offset to dst.
 func (d *Device) CopyOut(dst []byte, src *memory.Block, offset int) error {
-	s := d.stageFor(len(dst))
+	if len(dst) <= smallSlot {
+		return d.copySmallOut(dst, src.Addr+uintptr(offset))
+	}
+	s := &d.large
 	crew := newCrew(len(dst), s.size)
 	defer crew.dismiss()
 	var flight []*slot // on their way from the device, oldest first
@@ -197,8 +217,25 @@ func (d *Device) CopyOut(dst []byte, src *memory.Block, offset int) error {
 		}
 	}
 	giveBack(0)
+	return d.failed()
+}
+
+// copySmallOut copies what fits into one small slot.
+func (d *Device) copySmallOut(dst []byte, from uintptr) error {
 	if len(dst) == 0 {
 		return d.Synchronize() // nothing to copy, but the wait was asked for
+	}
+	x, err := d.fetch(&d.small, from, len(dst))
+	if err != nil {
+		return err
+	}
+	err = d.wait("cuEventSynchronize", d.card.drv.eventSynchronize, x.event)
+	copy(dst, x.bytes(len(dst)))
+	d.mu.Lock()
+	d.small.free = append(d.small.free, x)
+	d.mu.Unlock()
+	if err != nil {
+		return err
 	}
 	return d.failed()
 }
