@@ -13,8 +13,8 @@ func TestRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := report.Last().Validation["accuracy"]; got < 0.9 {
-		t.Errorf("accuracy %.3f, want at least 0.9\n%s", got, b.String())
+	if got := report.Epochs[report.BestEpoch].Validation["accuracy"]; got < 0.9 {
+		t.Errorf("the best accuracy is %.3f, want at least 0.9\n%s", got, b.String())
 	}
 	if !strings.Contains(b.String(), "validation accuracy") {
 		t.Errorf("the report is missing from\n%s", b.String())

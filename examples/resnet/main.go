@@ -22,13 +22,14 @@ const batchSize = 128
 
 func main() {
 	choices := train.NewFlags(flag.CommandLine, 10)
+	width := flag.Int("width", 32, "channels of the first stage; each stage has twice as many as the one before")
 	flag.Parse()
-	if _, err := run(os.Stdout, choices); err != nil {
+	if _, err := run(os.Stdout, choices, *width); err != nil {
 		log.Fatal(err)
 	}
 }
 
-func run(w io.Writer, choices *train.Flags) (*train.Report, error) {
+func run(w io.Writer, choices *train.Flags, width int) (*train.Report, error) {
 	learn, test, err := choices.Open()
 	if err != nil {
 		return nil, err
@@ -38,7 +39,7 @@ func run(w io.Writer, choices *train.Flags) (*train.Report, error) {
 		moved = append(moved, data.RandomFlip(0.5))
 	}
 
-	model := train.Classifier(resnet(len(learn.Classes)))
+	model := train.Classifier(resnet(width, len(learn.Classes)))
 	model.Optimizer = func(params []nn.Entry) *optim.Optimizer {
 		return optim.SGD(params, 0.1, optim.SGDOptions{Momentum: 0.9, Nesterov: true, WeightDecay: 5e-4})
 	}
@@ -58,18 +59,14 @@ func run(w io.Writer, choices *train.Flags) (*train.Report, error) {
 	return report, nil
 }
 
-// resnet has a stage of two residual blocks for each number of channels; all but
-// the first halve the image.
-func resnet(classes int) *nn.SequentialLayer {
-	channels := []int{32, 64, 128}
-	net := nn.Sequential(
-		nn.LazyConv2D(channels[0], 3, locus.ConvOptions{Padding: 1}, nn.NoBias()),
-		nn.BatchNorm(channels[0]),
-		nn.ReLU())
-	in, stride := channels[0], 1
-	for _, out := range channels {
-		net.Add(nn.ResNetBlock(in, out, stride), nn.ResNetBlock(out, out, 1))
-		in, stride = out, 2
-	}
-	return net.Add(nn.GlobalAvgPool(), nn.LazyLinear(classes))
+// resnet has three stages of two residual blocks. From stage to stage there are
+// twice as many channels of images half as high and wide.
+func resnet(width, classes int) *nn.SequentialLayer {
+	return nn.Sequential(
+		nn.LazyConv2D(width, 3, locus.ConvOptions{Padding: 1}, nn.NoBias()), nn.BatchNorm(width), nn.ReLU(),
+		nn.ResNetBlock(width, width, 1), nn.ResNetBlock(width, width, 1),
+		nn.ResNetBlock(width, 2*width, 2), nn.ResNetBlock(2*width, 2*width, 1),
+		nn.ResNetBlock(2*width, 4*width, 2), nn.ResNetBlock(4*width, 4*width, 1),
+		nn.GlobalAvgPool(),
+		nn.LazyLinear(classes))
 }
