@@ -10,7 +10,15 @@
 //	libcuda  everything              LOCUS_CUDA=off or a path
 //
 // Without them the package's own kernels do the work. The build tag nocuda
-// leaves everything out, for a fully static binary.
+// leaves everything out, for a fully static binary. LOCUS_CUDA_BLOCKING=1 waits
+// after each op, so that a fault in a kernel is reported by the op that caused it.
+//
+// Kernels are compiled to PTX by go generate ./internal/cuda; see kernels/gen for
+// what that needs. They run on cards from compute capability 7.0 and drivers from CUDA 11.0
+// on; the matrix units' bfloat16 and TF32 need 8.0, and wgmma 9.0 and CUDA 12.
+//
+// Results repeat exactly from run to run on one kind of card, except that cuDNN's
+// algorithms are chosen by timing them: LOCUS_CUDNN=off where bits must not change.
 //
 // The layers, lowest first: call_*.go (how a C function is called), driver.go
 // (the functions), result.go (their results as Go errors), device.go and the files beside

@@ -136,12 +136,12 @@ func (f *fake) driver() *driver {
 	d.CtxEnablePeerAccess = func(uintptr, uint32) Result { return success }
 	d.StreamCreate = func(s *uintptr, _ uint32) Result { return give(s, 1, "cuStreamCreate") }
 	d.ModuleLoadDataEx = func(m *uintptr, image *byte, _ uint32, _ *int32, _ *uintptr) Result {
-		e := entry.FindStringSubmatch(cString(image))
-		if e == nil {
+		_, rest, found := strings.Cut(cString(image), entryMark)
+		if !found || !strings.HasPrefix(cString(image), "// sources ") {
 			return 218
 		}
 		h := f.alloc(8)
-		f.kernels[h] = e[1]
+		f.kernels[h], _, _ = strings.Cut(rest, "(")
 		return give(m, h, "cuModuleLoadDataEx")
 	}
 	d.ModuleGetFunction = func(k *uintptr, m uintptr, name *byte) Result {

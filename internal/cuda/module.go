@@ -4,7 +4,6 @@ package cuda
 
 import (
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -52,35 +51,39 @@ func ptxFileOf(name string) (*ptxFile, error) {
 	return f, nil
 }
 
-var entry = regexp.MustCompile(`(?m)^\.visible \.entry (\w+)\(`)
+// entryMark begins a kernel: at the start of a line, before its name.
+const entryMark = "\n.visible .entry "
 
 // splitPTX takes a file apart. The compiler writes each kernel from its
 // .visible line to a closing brace at the start of a line.
 func splitPTX(text string) *ptxFile {
 	f := &ptxFile{kernels: map[string]string{}}
 	var shared strings.Builder
-	last := 0
-	for _, m := range entry.FindAllStringSubmatchIndex(text, -1) {
-		shared.WriteString(text[last:m[0]])
-		end := m[0] + strings.Index(text[m[0]:], "\n}\n") + len("\n}\n")
-		f.kernels[text[m[2]:m[3]]] = text[m[0]:end]
-		last = end
+	for {
+		before, rest, found := strings.Cut(text, entryMark)
+		shared.WriteString(before)
+		if !found {
+			f.shared = shared.String()
+			return f
+		}
+		name, _, _ := strings.Cut(rest, "(")
+		body, after, _ := strings.Cut(rest, "\n}\n")
+		f.kernels[name] = entryMark + body + "\n}\n"
+		text = rest[len(rest)-len(after)-1:] // with the line's end, which the next mark begins with
 	}
-	shared.WriteString(text[last:])
-	f.shared = shared.String()
-	return f
 }
 
-// source gives a module that holds one kernel.
-func source(file, name string) (string, error) {
+// source gives a module that holds one kernel, and the bytes of its parameter.
+func source(file, name string) (text string, params int, err error) {
 	f, err := ptxFileOf(file)
 	if err != nil {
-		return "", err
+		return "", 0, err
 	}
-	if f.kernels[name] == "" {
-		return "", fmt.Errorf("there is no kernel %s in %s.ptx", name, file)
+	k := f.kernels[name]
+	if k == "" {
+		return "", 0, fmt.Errorf("there is no kernel %s in %s.ptx", name, file)
 	}
-	return f.shared + f.kernels[name], nil
+	return f.shared + k, paramBytes(k), nil
 }
 
 const (
@@ -99,7 +102,7 @@ func (d *Device) kernel(file, name string) (*kernel, error) {
 	if k != nil {
 		return k, nil
 	}
-	text, err := source(file, name)
+	text, params, err := source(file, name)
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +113,7 @@ func (d *Device) kernel(file, name string) (*kernel, error) {
 	if err := d.result("cuModuleLoadDataEx", c.drv.ModuleLoadDataEx(&module, cBytes(text), 2, &options[0], &values[0])); err != nil {
 		return nil, fmt.Errorf("loading kernel %s: %w %s", name, err, strings.TrimRight(string(log), "\x00"))
 	}
-	k = &kernel{name: name, params: paramBytes(text)}
+	k = &kernel{name: name, params: params}
 	if err := d.result("cuModuleGetFunction", c.drv.ModuleGetFunction(&k.handle, module, cBytes(name))); err != nil {
 		return nil, fmt.Errorf("loading kernel %s: %w", name, err)
 	}
@@ -123,15 +126,13 @@ func (d *Device) kernel(file, name string) (*kernel, error) {
 	return k, nil
 }
 
-var paramSize = regexp.MustCompile(`\.param \.align \d+ \.b8 \w+_param_0\[(\d+)\]`)
-
-// paramBytes reads the size of a kernel's one parameter off its PTX.
-func paramBytes(text string) int {
-	m := paramSize.FindStringSubmatch(text)
-	if m == nil {
-		return 0
-	}
-	n, _ := strconv.Atoi(m[1])
+// paramBytes reads the size of a kernel's one parameter off its head, which is
+// like (.param .align 8 .b8 add_f32_param_0[392]).
+func paramBytes(kernel string) int {
+	head, _, _ := strings.Cut(kernel, ")")
+	_, size, _ := strings.Cut(head, "_param_0[")
+	size, _, _ = strings.Cut(size, "]")
+	n, _ := strconv.Atoi(size) // 0 if there is none, which no structure has
 	return n
 }
 
