@@ -10,7 +10,7 @@ import (
 	"github.com/locusml/locus"
 )
 
-var notFound = errors.New("no NVIDIA GPU can be used: the CUDA driver was not found; tried, in this order:\nlibcuda.so.1: cannot open\n/usr/lib/wsl/lib/libcuda.so.1: cannot open")
+var errNotFound = errors.New("no NVIDIA GPU can be used: the CUDA driver was not found; tried, in this order:\nlibcuda.so.1: cannot open\n/usr/lib/wsl/lib/libcuda.so.1: cannot open")
 
 // root makes a folder that looks like the root of a machine.
 func root(t *testing.T, files map[string]string) string {
@@ -50,10 +50,10 @@ func TestGraphics(t *testing.T) {
 		card   Status
 		fix    string
 	}{
-		{"no card", nil, notFound, Missing, Missing, "nothing to do"},
-		{"only its sound", audio, notFound, Missing, Missing, "nothing to do"},
-		{"card without driver", card, notFound, Problem, OK, "install NVIDIA's driver"},
-		{"in a container", map[string]string{"proc/driver/nvidia/version": "NVRM version: 580\nGCC"}, notFound, Problem, Missing, "install NVIDIA's driver"},
+		{"no card", nil, errNotFound, Missing, Missing, "nothing to do"},
+		{"only its sound", audio, errNotFound, Missing, Missing, "nothing to do"},
+		{"card without driver", card, errNotFound, Problem, OK, "install NVIDIA's driver"},
+		{"in a container", map[string]string{"proc/driver/nvidia/version": "NVRM version: 580\nGCC"}, errNotFound, Problem, Missing, "install NVIDIA's driver"},
 		{"switched off", card, errors.New("no NVIDIA GPU can be used: the CUDA driver: switched off by LOCUS_CUDA=off"), Missing, OK, "unset LOCUS_CUDA"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -65,12 +65,12 @@ func TestGraphics(t *testing.T) {
 			if got := find(t, checks, "NVIDIA card"); got.Status != c.card {
 				t.Errorf("%+v", got)
 			}
-			if c.why == notFound && len(driver.More) != 2 {
+			if c.why == errNotFound && len(driver.More) != 2 {
 				t.Errorf("the paths that were tried are %q", driver.More)
 			}
 		})
 	}
-	if checks := (System{GOOS: "darwin", WhyNo: notFound}).graphics(); len(checks) != 1 || !strings.Contains(checks[0].Fix, "Linux") {
+	if checks := (System{GOOS: "darwin", WhyNo: errNotFound}).graphics(); len(checks) != 1 || !strings.Contains(checks[0].Fix, "Linux") {
 		t.Errorf("%+v", checks)
 	}
 	if checks := (System{GOOS: "linux"}).graphics(); checks != nil {

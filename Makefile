@@ -1,0 +1,14 @@
+# Everything here is one command of Go's; this file only names them.
+.PHONY: build test check release
+
+build: ## the command, in bin/
+	CGO_ENABLED=0 go build -trimpath -o bin/locus ./cmd/locus
+
+test:
+	go test ./...
+
+check: ## what must be clean before a commit
+	test -z "$$(gofmt -l .)" && go vet ./... && go test -race ./...
+
+release: ## archives for all platforms and checksums, in dist/: make release VERSION=v0.1.0
+	go run ./scripts/release -version "$(VERSION)"
