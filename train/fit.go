@@ -57,6 +57,8 @@ type run struct {
 
 	train, validation *data.Loader
 	shards            []*shard
+	opt               *optim.Optimizer
+	grads             []*locus.Tensor // of the batches since the last step, on the first device; in no scope
 	schedule          optim.Schedule
 	baseLR            float64
 	progress          *board.Progress
@@ -121,7 +123,7 @@ func (r *run) prepareData() error {
 }
 
 // prepareModel puts the model on the first device, lets lazy layers see an input,
-// makes replicas on the others, and an optimizer for each.
+// makes its optimizer, and replicas on the others.
 func (r *run) prepareModel() error {
 	nn.To(r.model, r.devices[0])
 	if err := r.warmUp(); err != nil {
@@ -135,10 +137,14 @@ func (r *run) prepareModel() error {
 		}
 		r.shards = append(r.shards, newShard(r.t, m, d))
 	}
-	for _, e := range r.shards[0].params {
+	r.opt = configure(r.t, r.model)
+	for _, s := range r.shards {
+		s.keep(r.opt.Params())
+	}
+	for _, e := range r.opt.Params() {
 		r.report.Parameters += e.Value().Len()
 	}
-	r.baseLR = r.shards[0].opt.LR()
+	r.baseLR = r.opt.LR()
 	r.schedule = r.t.schedule
 	if r.schedule == nil {
 		r.schedule = optim.Fixed()
@@ -367,13 +373,5 @@ func (r *run) close() {
 	for _, s := range r.shards {
 		s.meter.reset()
 	}
-	r.report.Steps = r.steps()
 	nn.Eval(r.model)
-}
-
-func (r *run) steps() int64 {
-	if len(r.shards) == 0 {
-		return 0
-	}
-	return r.shards[0].opt.Steps()
 }

@@ -3,6 +3,7 @@ package train
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/locusml/locus"
@@ -15,15 +16,15 @@ type saver struct{ dir *checkpoint.Dir }
 
 // saved is what a checkpoint holds beside the tensors.
 type saved struct {
-	Epoch     int               `json:"epoch"` // where to go on
-	Batch     int               `json:"batch"`
-	Steps     int64             `json:"steps"`
-	Seed      uint64            `json:"seed"`
-	Counters  map[string]uint64 `json:"counters"`
-	Epochs    []Epoch           `json:"history"`
-	BestEpoch int               `json:"best_epoch"`
-	BestValue float64           `json:"best_value"`
-	SinceBest int               `json:"since_best"`
+	Epoch     int                 `json:"epoch"` // where to go on
+	Batch     int                 `json:"batch"`
+	Steps     int64               `json:"steps"`
+	Seed      uint64              `json:"seed"`
+	Counters  []map[string]uint64 `json:"counters"` // of every replica
+	Epochs    []Epoch             `json:"history"`
+	BestEpoch int                 `json:"best_epoch"`
+	BestValue float64             `json:"best_value"`
+	SinceBest int                 `json:"since_best"`
 }
 
 // openCheckpoints opens the folder, and goes on from the last checkpoint where
@@ -59,13 +60,17 @@ func (s *saver) save(r *run, epoch, batch int) error {
 	for _, e := range nn.State(r.model) {
 		tensors[modelPrefix+e.Name] = e.Value()
 	}
-	for name, t := range r.shards[0].opt.State() {
+	for name, t := range r.opt.State() {
 		tensors[optimPrefix+name] = t
 	}
 	for name, t := range r.best {
 		tensors[bestPrefix+name] = t
 	}
-	_, err := s.dir.Save(tensors, saved{Epoch: epoch, Batch: batch, Steps: r.steps(), Seed: r.t.seed, Counters: nn.Counters(r.model),
+	var counters []map[string]uint64
+	for _, sh := range r.shards {
+		counters = append(counters, nn.Counters(sh.model))
+	}
+	_, err := s.dir.Save(tensors, saved{Epoch: epoch, Batch: batch, Steps: r.opt.Steps(), Seed: r.t.seed, Counters: counters,
 		Epochs: r.report.Epochs, BestEpoch: r.report.BestEpoch, BestValue: r.bestValue, SinceBest: r.sinceBest})
 	return err
 }
@@ -79,42 +84,44 @@ func (r *run) restore(c *checkpoint.Checkpoint) error {
 	if s.Seed != r.t.seed {
 		return fmt.Errorf("train: the checkpoint is of a run with Seed(%d), not %d: its batches would come in another order: %w", s.Seed, r.t.seed, locus.ErrArgument)
 	}
-	for i, sh := range r.shards {
-		state := map[string]*locus.Tensor{}
-		for _, name := range c.Tensors.Names() {
-			if rest, ok := strings.CutPrefix(name, optimPrefix); ok {
-				t, err := c.Tensors.Load(name, sh.device)
-				if err != nil {
-					return err
-				}
-				state[rest] = t
+	if len(s.Counters) != len(r.shards) {
+		return fmt.Errorf("train: the checkpoint is of a run on %d devices, not %d: its parts of batches would be others: %w", len(s.Counters), len(r.shards), locus.ErrArgument)
+	}
+	state := map[string]*locus.Tensor{}
+	for _, name := range c.Tensors.Names() {
+		into, at := state, r.devices[0]
+		rest, ok := strings.CutPrefix(name, optimPrefix)
+		if !ok {
+			if rest, ok = strings.CutPrefix(name, bestPrefix); !ok {
+				continue
 			}
-			if rest, ok := strings.CutPrefix(name, bestPrefix); ok && i == 0 {
-				t, err := c.Tensors.Load(name, locus.CPU())
-				if err != nil {
-					return err
-				}
-				if r.best == nil {
-					r.best = nn.Tree{}
-				}
-				r.best[rest] = t
+			if r.best == nil {
+				r.best = nn.Tree{}
 			}
+			into, at = r.best, locus.CPU()
 		}
+		t, err := c.Tensors.Load(name, at)
+		if err != nil {
+			return err
+		}
+		into[rest] = t
+	}
+	for i, sh := range r.shards {
 		for _, e := range nn.State(sh.model) {
 			t, err := c.Tensors.Load(modelPrefix+e.Name, sh.device)
 			if err != nil {
 				return fmt.Errorf("train: the checkpoint in %s is of another model: %w", r.t.checkpoints, err)
 			}
-			if v := e.Value(); fmt.Sprint(v.Shape()) != fmt.Sprint(t.Shape()) {
+			if v := e.Value(); !slices.Equal(v.Shape(), t.Shape()) {
 				return fmt.Errorf("train: the checkpoint in %s is of another model: %s has shape %v there and %v here: %w", r.t.checkpoints, e.Name, t.Shape(), v.Shape(), locus.ErrShape)
 			}
 			e.Set(t)
 		}
-		if err := sh.opt.SetState(state, s.Steps); err != nil {
+		if err := nn.SetCounters(sh.model, s.Counters[i]); err != nil {
 			return err
 		}
 	}
-	if err := nn.SetCounters(r.model, s.Counters); err != nil {
+	if err := r.opt.SetState(state, s.Steps); err != nil {
 		return err
 	}
 	r.startEpoch, r.startBatch = s.Epoch, s.Batch

@@ -10,28 +10,64 @@ import (
 )
 
 // shard is one device's part in training: a replica of the model with its own
-// optimizer and its own metrics.
+// metrics. The model itself is the first.
 type shard struct {
 	device locus.Device
 	model  Model
 	params []nn.Entry
-	opt    *optim.Optimizer
 	meter  *meter
 	half   locus.DType // what the network is computed in; 0 for its own type
 
-	grads []*locus.Tensor // of the batches since the last step; in no scope
+	copied []*locus.Tensor // values that came from the first device, which the next ones free
 }
 
 func newShard(t *Trainer, m Model, d locus.Device) *shard {
-	s := &shard{device: d, model: m, params: nn.Parameters(m), meter: newMeter(), half: t.precision}
+	return &shard{device: d, model: m, meter: newMeter(), half: t.precision}
+}
+
+// keep chooses the parameters that the optimizer updates, by name: it may be given
+// fewer than there are.
+func (s *shard) keep(chosen []nn.Entry) {
+	byName := map[string]nn.Entry{}
+	for _, e := range nn.Parameters(s.model) {
+		byName[e.Name] = e
+	}
+	for _, e := range chosen {
+		own, ok := byName[e.Name]
+		if !ok {
+			panic(&locus.Error{Kind: locus.ErrArgument, Op: "train", Msg: "the optimizer updates " + e.Name + ", which is not a parameter of the model",
+				Fix: "give it entries of the list that ConfigureOptimizer gets"})
+		}
+		s.params = append(s.params, own)
+	}
+	s.copied = make([]*locus.Tensor, len(s.params))
+}
+
+// configure makes the model's optimizer.
+func configure(t *Trainer, m Model) *optim.Optimizer {
+	params := nn.Parameters(m)
 	if c, ok := m.(OptimizerConfigurer); ok {
-		s.opt = c.ConfigureOptimizer(s.params)
+		if o := c.ConfigureOptimizer(params); o != nil {
+			return o
+		}
 	}
-	if s.opt == nil {
-		s.opt = optim.SGD(s.params, t.lr, optim.SGDOptions{})
+	return optim.SGD(params, t.lr, optim.SGDOptions{})
+}
+
+// copyFrom gives a replica the values of the first device's parameters. So all
+// replicas are equal to the bit, whatever the kinds of device.
+func (s *shard) copyFrom(first *shard) {
+	for i, e := range s.params {
+		if e.Frozen() {
+			continue
+		}
+		v := first.params[i].Value().Detach().To(s.device)
+		e.Set(v)
+		if old := s.copied[i]; old != nil {
+			old.Free()
+		}
+		s.copied[i] = v
 	}
-	s.params = s.opt.Params()
-	return s
 }
 
 // backward computes the gradients of a part of a batch, in scope sc, scaled by its
@@ -55,7 +91,7 @@ func (s *shard) backward(sc *locus.Scope, fields []*locus.Tensor, size int, shar
 		}
 	}
 	grads := make([]*locus.Tensor, len(leaves))
-	for k, g := range locus.Grad([]*locus.Tensor{loss}, trained) {
+	for k, g := range locus.Grad([]*locus.Tensor{loss}, trained, locus.FreeGraph) {
 		if share != 1 {
 			g = g.Mul(share)
 		}
@@ -86,7 +122,7 @@ func (s *shard) lowered(fields []*locus.Tensor) (Model, []*locus.Tensor) {
 }
 
 // step trains on one batch: its parts on all devices at once, the sum of the
-// gradients on the first, the same update everywhere.
+// gradients and the update on the first.
 func (r *run) step(b *data.Batch, lr float64) error {
 	if len(r.shards) == 1 {
 		return r.stepAlone(b, lr)
@@ -130,26 +166,25 @@ func (r *run) stepAlone(b *data.Batch, lr float64) error {
 // accumulate adds gradients, which live on the first device in scope sc, to those
 // that wait, and takes a step when there are enough.
 func (r *run) accumulate(grads []*locus.Tensor, sc *locus.Scope, lr float64) {
-	s := r.shards[0]
 	r.pending++
 	if r.t.accumulate > 1 {
+		if r.grads == nil {
+			r.grads = make([]*locus.Tensor, len(grads))
+		}
 		for i, g := range grads {
 			if g == nil {
 				continue
 			}
-			if s.grads == nil {
-				s.grads = make([]*locus.Tensor, len(grads))
-			}
-			if old := s.grads[i]; old != nil {
+			if old := r.grads[i]; old != nil {
 				g = old.Add(g)
 				old.Free()
 			}
-			s.grads[i] = sc.Keep(g)
+			r.grads[i] = sc.Keep(g)
 		}
 		if r.pending < r.t.accumulate {
 			return
 		}
-		grads = s.grads
+		grads = r.grads
 	}
 	r.update(grads, lr)
 }
@@ -159,21 +194,11 @@ func (r *run) flush(lr float64) error {
 	if r.pending == 0 {
 		return nil
 	}
-	return locus.Try(func() { r.update(r.shards[0].grads, lr) })
+	return locus.Try(func() { r.update(r.grads, lr) })
 }
 
-// update takes the same step on every device.
+// update takes a step on the first device, and gives the others its result.
 func (r *run) update(grads []*locus.Tensor, lr float64) {
-	defer func() {
-		for _, g := range r.shards[0].grads {
-			if g != nil {
-				g.Free()
-			}
-		}
-		r.shards[0].grads = nil
-		r.pending = 0
-		r.report.Steps = r.steps()
-	}()
 	locus.Scoped(func(sc *locus.Scope) {
 		used := make([]*locus.Tensor, len(grads))
 		for i, g := range grads {
@@ -187,17 +212,19 @@ func (r *run) update(grads []*locus.Tensor, lr float64) {
 		if r.t.clip > 0 {
 			used, _ = locus.ClipGlobalNorm(used, r.t.clip)
 		}
-		for _, s := range r.shards {
-			s.opt.SetLR(lr)
-			own := make([]*locus.Tensor, len(used))
-			for i, g := range used {
-				if g != nil {
-					own[i] = g.To(s.device)
-				}
-			}
-			s.opt.StepWith(own)
-		}
+		r.opt.SetLR(lr)
+		r.opt.StepWith(used)
 	})
+	for _, s := range r.shards[1:] {
+		s.copyFrom(r.shards[0])
+	}
+	for _, g := range r.grads {
+		if g != nil {
+			g.Free()
+		}
+	}
+	r.grads, r.pending = nil, 0
+	r.report.Steps = r.opt.Steps()
 }
 
 // sum adds the gradients of all shards up on device d, always in the same order.

@@ -112,14 +112,14 @@ func TestMirroredTraining(t *testing.T) {
 	for n := 2; n <= 3; n++ {
 		steps := 0
 		many := mlp(3)
-		b := must(t)(train.New(train.MaxEpochs(3), train.Seed(5), train.NumGPUs(n), train.AfterStep(func(s *train.Step) error {
+		b := must(t)(train.New(train.MaxEpochs(3), train.Seed(5), train.Devices(gpus[:n]...), train.AfterStep(func(s *train.Step) error {
 			steps++
 			if len(s.Models) != n {
 				t.Fatalf("%d replicas", len(s.Models))
 			}
 			first := weights(s.Models[0])
 			for i, m := range s.Models {
-				if d, err := nn.Device(m); err != nil || d != locus.GPU(i) {
+				if d, err := nn.Device(m); err != nil || d != gpus[i] {
 					t.Error(d, err)
 				}
 				if !slices.Equal(weights(m), first) {
@@ -145,7 +145,15 @@ func TestMirroredTraining(t *testing.T) {
 		}
 	}
 	// A batch smaller than the number of devices.
-	must(t)(train.New(train.NumGPUs(3)).Fit(mlp(3), train.Data{Train: spirals(t, 5), BatchSize: 2}))
+	must(t)(train.New(train.Devices(gpus...)).Fit(mlp(3), train.Data{Train: spirals(t, 5), BatchSize: 2}))
+	// Whatever GPUs there are: real ones, then virtual ones. They round differently
+	// and still stay equal.
+	must(t)(train.New(train.NumGPUs(2), train.AfterStep(func(s *train.Step) error {
+		if !slices.Equal(weights(s.Models[0]), weights(s.Models[1])) {
+			t.Fatal("replicas differ")
+		}
+		return nil
+	})).Fit(mlp(3), set))
 }
 
 // The ledger proves that no step waits for the device, and that metrics are read
@@ -328,6 +336,12 @@ func TestResuming(t *testing.T) {
 	options := func(more ...train.Option) []train.Option {
 		return append([]train.Option{train.MaxEpochs(4), train.Seed(9), train.Schedule(optim.Cosine(28, 0)), train.KeepBest()}, more...)
 	}
+	t.Run("one device", func(t *testing.T) { resume(t, build, set, options, nil) })
+	t.Run("two devices", func(t *testing.T) { resume(t, build, set, options, gpus[:2]) })
+}
+
+func resume(t *testing.T, build func() *train.Supervised, set train.Data, base func(...train.Option) []train.Option, devices []locus.Device) {
+	options := func(more ...train.Option) []train.Option { return base(append(more, train.Devices(devices...))...) }
 	whole := build()
 	want := must(t)(train.New(options()...).Fit(whole, set))
 	for _, at := range []int64{3, 7, 10, 27} {
@@ -357,11 +371,31 @@ func TestResuming(t *testing.T) {
 	if _, err := train.New(options(train.Checkpoints(dir, 1), train.Resume())...).Fit(mlp(1), set); err == nil {
 		t.Error("a checkpoint of another model was taken")
 	}
-	if _, err := train.New(train.Checkpoints(dir, 1), train.Resume(), train.Seed(1)).Fit(build(), set); !errors.Is(err, locus.ErrArgument) {
+	if _, err := train.New(options(train.Checkpoints(dir, 1), train.Resume(), train.Seed(1))...).Fit(build(), set); !errors.Is(err, locus.ErrArgument) {
 		t.Error(err)
+	}
+	if _, err := train.New(base(train.Checkpoints(dir, 1), train.Resume(), train.Devices(gpus...))...).Fit(build(), set); !errors.Is(err, locus.ErrArgument) {
+		t.Error("another number of devices:", err)
 	}
 	// Nothing to resume from is a fresh start.
 	must(t)(train.New(options(train.Checkpoints(filepath.Join(t.TempDir(), "new"), 1), train.Resume())...).Fit(build(), set))
+}
+
+// An optimizer may be given a part of the parameters.
+func TestTrainingAPart(t *testing.T) {
+	m := mlp(1)
+	m.Optimizer = func(p []nn.Entry) *optim.Optimizer { return optim.SGD(p[2:], 0.1, optim.SGDOptions{}) }
+	var first []float32
+	r := must(t)(train.New(train.MaxEpochs(2), train.Devices(gpus[:2]...), train.AfterStep(func(s *train.Step) error {
+		if first == nil {
+			first = weights(m)
+		}
+		return nil
+	})).Fit(m, train.Data{Train: spirals(t, 64), BatchSize: 16}))
+	last := weights(m)
+	if r.Parameters != 66 || !slices.Equal(first[:96], last[:96]) || slices.Equal(first[96:], last[96:]) {
+		t.Error(r.Parameters, "parameters; others changed, or these did not")
+	}
 }
 
 // Training holds flat memory.
