@@ -3,7 +3,6 @@
 package cuda
 
 import (
-	"bytes"
 	"fmt"
 	"unsafe"
 
@@ -110,8 +109,11 @@ func (d *driver) check(name string, r Result) error {
 }
 
 func cString(p *byte) string {
-	b := unsafe.Slice(p, 1<<30)
-	return string(b[:bytes.IndexByte(b, 0)])
+	n := 0
+	for *(*byte)(unsafe.Add(unsafe.Pointer(p), n)) != 0 {
+		n++
+	}
+	return string(unsafe.Slice(p, n))
 }
 
 func cBytes(s string) *byte {

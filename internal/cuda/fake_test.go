@@ -136,12 +136,17 @@ func (f *fake) driver() *driver {
 	d.CtxEnablePeerAccess = func(uintptr, uint32) Result { return success }
 	d.StreamCreate = func(s *uintptr, _ uint32) Result { return give(s, 1, "cuStreamCreate") }
 	d.ModuleLoadDataEx = func(m *uintptr, image *byte, _ uint32, _ *int32, _ *uintptr) Result {
-		_, rest, found := strings.Cut(cString(image), entryMark)
-		if !found || !strings.HasPrefix(cString(image), "// sources ") {
-			return 218
+		name, found := "", false
+		for n := 0; !found; n++ { // up to the parenthesis that follows the kernel's name
+			switch *(*byte)(unsafe.Add(unsafe.Pointer(image), n)) {
+			case 0:
+				return 218
+			case '(':
+				_, name, found = strings.Cut(string(unsafe.Slice(image, n)), entryMark)
+			}
 		}
 		h := f.alloc(8)
-		f.kernels[h], _, _ = strings.Cut(rest, "(")
+		f.kernels[h] = name
 		return give(m, h, "cuModuleLoadDataEx")
 	}
 	d.ModuleGetFunction = func(k *uintptr, m uintptr, name *byte) Result {
