@@ -181,6 +181,19 @@ func TestCheckpoint(t *testing.T) {
 	}
 }
 
+// A gradient of something that a checkpointed function takes from elsewhere is not
+// lost in silence.
+func TestCheckpointRefusesWhatItCannotSee(t *testing.T) {
+	x, w := locus.Ones(2).RequireGrad(), locus.Ones(2).RequireGrad()
+	y := locus.Checkpoint(func(a ...*locus.Tensor) *locus.Tensor { return a[0].Mul(w) }, x)
+	if err := locus.Try(func() { y.Sum().Backward() }); !errors.Is(err, locus.ErrGrad) {
+		t.Error(err)
+	}
+	y = locus.Checkpoint(func(a ...*locus.Tensor) *locus.Tensor { return a[0].Mul(w.Detach()) }, x)
+	y.Sum().Backward()
+	expect(t, "x", x.Grad(), []int{2}, 1, 1)
+}
+
 func TestCustomGradient(t *testing.T) {
 	// Straight-through rounding.
 	round := func(x *locus.Tensor) *locus.Tensor {

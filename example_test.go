@@ -13,11 +13,14 @@ func Example() {
 	y := b.Full(2, 2, 3)
 	err := locus.Try(func() { x.Add(y) })
 	fmt.Println(errors.Is(err, locus.ErrDevice))
-	fmt.Println(x.To(b).Add(y))
+	z := x.To(b).Add(y)
+	fmt.Println(z.Device() == b)
+	fmt.Println(z.To(locus.CPU()))
 	// Output:
 	// true
+	// true
 	// [[3 3 3]
-	//  [3 3 3]] float32 (2, 3) on gpu:1
+	//  [3 3 3]] float32 (2, 3) on cpu
 }
 
 func ExampleParseDevice() {
@@ -35,8 +38,8 @@ func ExampleParseDevice() {
 func ExampleTensor_To() {
 	x := locus.Ones(2)
 	y := x.To(virtualGPUs[0])
-	fmt.Println(x.Device(), y.Device(), y.To(virtualGPUs[0]) == y)
-	// Output: cpu gpu:0 true
+	fmt.Println(x.Device(), y.Device() == virtualGPUs[0], y.To(virtualGPUs[0]) == y)
+	// Output: cpu true true
 }
 
 func ExampleFrom() {

@@ -138,7 +138,8 @@ func Vmap(f func(args ...*Tensor) *Tensor) func(args ...*Tensor) *Tensor {
 
 // Checkpoint computes f(args) without keeping what happens inside; a gradient
 // computes f again. It trades time for memory. f must give the same result both
-// times: random numbers in it must come from keys.
+// times: random numbers in it must come from keys. Whatever needs a gradient must
+// be an argument: a parameter that f takes from elsewhere is an [ErrGrad].
 func Checkpoint(f func(args ...*Tensor) *Tensor, args ...*Tensor) *Tensor {
 	if !tracked(args) {
 		return f(args...)
@@ -169,12 +170,30 @@ func Checkpoint(f func(args ...*Tensor) *Tensor, args ...*Tensor) *Tensor {
 		if again.node == nil {
 			return grads
 		}
+		checkCaptured(again, wanted)
 		for j, t := range gradFrom([]*Tensor{again}, []*Tensor{g}, wanted, opts) {
 			grads[at[j]] = t
 		}
 		return grads
 	}}
 	return y
+}
+
+// checkCaptured makes sure that no gradient is lost in silence: everything that y
+// depends on and that requires one is among the arguments.
+func checkCaptured(y *Tensor, args []*Tensor) {
+	known := map[*node]bool{}
+	for _, a := range args {
+		for _, n := range sorted([]*node{a.node}) { // with what it was computed from
+			known[n] = true
+		}
+	}
+	for _, n := range sorted([]*node{y.node}) {
+		if n.leaf != nil && !known[n] {
+			fail("Checkpoint", &op.Problem{Kind: ErrGrad, Msg: "the function uses a tensor that requires a gradient and is not one of its arguments",
+				Fix: "pass it as an argument, or use its Detach() if it needs no gradient"})
+		}
+	}
 }
 
 // Custom computes forward(args) and gives it a gradient of the program's own:

@@ -2,6 +2,7 @@ package locus_test
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -9,8 +10,17 @@ import (
 	"github.com/locusml/locus"
 )
 
-// places are the devices that tests move between.
-func places() []locus.Device { return append([]locus.Device{locus.CPU()}, virtualGPUs...) }
+// places are the devices that tests move between: the CPU, two virtual GPUs, and
+// the real ones of the machine.
+func places() []locus.Device {
+	l := append([]locus.Device{locus.CPU()}, virtualGPUs...)
+	for _, info := range locus.Devices() {
+		if info.Device.IsGPU() && info.Device.Index() < virtualGPUs[0].Index() {
+			l = append(l, info.Device)
+		}
+	}
+	return l
+}
 
 func TestToIsTheSameTensorWhenThere(t *testing.T) {
 	for _, d := range places() {
@@ -82,7 +92,7 @@ func TestMixingDevicesNamesTheFix(t *testing.T) {
 		}
 	}
 	err := locus.Try(func() { a.Add(b) })
-	for _, part := range []string{"add", "operand 0: float32 (2, 3) on " + a.Device().String(), "operand 1: float32 (3,) on " + b.Device().String(), ".To(locus.GPU(0))"} {
+	for _, part := range []string{"add", "operand 0: float32 (2, 3) on " + a.Device().String(), "operand 1: float32 (3,) on " + b.Device().String(), fmt.Sprintf(".To(locus.GPU(%d))", a.Device().Index())} {
 		if !strings.Contains(err.Error(), part) {
 			t.Errorf("%q is not in %v", part, err)
 		}

@@ -162,7 +162,7 @@ func TestScopesInManyGoroutines(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 8 {
 		wg.Go(func() {
-			d := places()[i%3]
+			d := places()[i%len(places())]
 			for range 200 {
 				locus.Scoped(func(s *locus.Scope) {
 					x := s.Use(d.Full(float64(i), 50))

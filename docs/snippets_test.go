@@ -148,7 +148,7 @@ func TestSnippets(t *testing.T) {
 			}
 			cmd := exec.Command("go", "run", "-overlay", overlay, "./"+filepath.ToSlash(filepath.Dir(virtual)[len(root)+1:]))
 			cmd.Dir = root
-			cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "LOCUS_VIRTUAL_GPUS=")
+			cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "LOCUS_VIRTUAL_GPUS=", "LOCUS_CUDA=off")
 			var out, problems bytes.Buffer
 			cmd.Stdout, cmd.Stderr = &out, &problems
 			if err := cmd.Run(); err != nil {
