@@ -38,10 +38,6 @@ template <class A> struct LogSoftmaxGrad {
   DEV A value(A g, A y, A, A f) { return g - m_exp(y) * f; }
 };
 
-// Where the maximum is infinite, differences to it are 0, -∞ or NaN as they
-// should be, and the sum must not make NaN of all.
-template <class A> DEV A finite_sum(A sum, A m) { return m == A(INF_D) || m == A(-INF_D) ? A(1) : sum; }
-
 enum { THREAD, WARP, BLOCK };
 
 template <int WHO, class A, class F> DEV A together(A v, A none, A* room, F f) {
@@ -70,7 +66,6 @@ template <class T, class Op, int WHO> DEV void soft_lines(const Lines& p) {
 #pragma unroll 4
   for (u64 i = first; i < p.len; i += step) sum += Op::term(get(a[i * p.stepA]), Op::TWO ? get(b[i * p.stepB]) : A(0), m);
   sum = together<WHO>(sum, A(0), room, [](A x, A y) { return x + y; });
-  if (Op::MAX) sum = finite_sum(sum, m);
   A f = Op::factor(sum);
 #pragma unroll 4
   for (u64 i = first; i < p.len; i += step) put(out[i * p.stepOut], Op::value(get(a[i * p.stepA]), Op::TWO ? get(b[i * p.stepB]) : A(0), m, f));
@@ -113,7 +108,6 @@ template <class T, class Op, int WHO> DEV void soft_held(const Lines& p) {
 #pragma unroll
       for (int j = 0; j < V; j++) sum += Op::term(get(x[h].v[j]), Op::TWO ? get(y[Op::TWO ? h : 0].v[j]) : A(0), m);
   sum = together<WHO>(sum, A(0), room, [](A x, A y) { return x + y; });
-  if (Op::MAX) sum = finite_sum(sum, m);
   A f = Op::factor(sum);
 #pragma unroll
   for (int h = 0; h < H; h++)
