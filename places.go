@@ -46,6 +46,7 @@ func gpus() []*place {
 	machine.once.Do(func() {
 		var found []backend.Device
 		found, machine.whyNone = openGPUs()
+		found = splitFromEnv(found)
 		n, size, err := virtualFromEnv(os.Getenv("LOCUS_VIRTUAL_GPUS"))
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)

@@ -48,6 +48,9 @@ func New(index int, memory int64) *Device {
 	return d
 }
 
+// Index is the number that the device was made with.
+func (d *Device) Index() int { return d.index }
+
 // SetDelay makes every op take at least so long, for tests of what happens
 // while work is queued.
 func (d *Device) SetDelay(delay time.Duration) { d.delay.Store(int64(delay)) }
