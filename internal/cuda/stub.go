@@ -4,6 +4,7 @@ package cuda
 
 import (
 	"errors"
+	"sync/atomic"
 
 	"github.com/locusml/locus/internal/backend"
 )
@@ -44,7 +45,9 @@ func (*Device) Telemetry() (Telemetry, error) { return Telemetry{}, errNoCUDA }
 func (*Device) Split(...int64) ([]*Device, error) { return nil, errNoCUDA }
 
 // SetTF32 does nothing in this build.
-func SetTF32(bool) {}
+func SetTF32(on bool) { tf32.Store(on) }
 
 // TF32 reports whether float32 products may use TF32.
-func TF32() bool { return false }
+func TF32() bool { return tf32.Load() }
+
+var tf32 atomic.Bool

@@ -1,0 +1,179 @@
+"""Locus and PyTorch on this machine's first GPU, side by side in one run.
+
+    python bench/gpu.py --binary ./gpu      # built with CGO_ENABLED=0 go build ./bench/gpu
+
+Cases run in groups, alternately in both; medians of several repetitions, the
+smaller of two rounds. A ratio above 1 means that Locus is faster.
+"""
+import argparse, json, os, statistics, subprocess, sys, time
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+D = "cuda"
+
+
+def each(times, f, *shape):
+    def make():
+        x = torch.rand(*shape, device=D)
+        return lambda: f(x)
+    return times, make
+
+
+def matmul(n, times, dtype, tf32):
+    def make():
+        torch.backends.cuda.matmul.allow_tf32 = tf32
+        a, b = (torch.randn(n, n, device=D).to(dtype) for _ in range(2))
+        return lambda: a @ b
+    return times, make
+
+
+def conv(batch, cin, size, cout, kernel, pad, stride):
+    def make():
+        torch.backends.cudnn.allow_tf32 = False
+        torch.backends.cudnn.benchmark = True
+        x, w = torch.randn(batch, cin, size, size, device=D), torch.randn(cout, cin, kernel, kernel, device=D)
+        return lambda: F.conv2d(x, w, padding=pad, stride=stride)
+    return 20, make
+
+
+def products(read):
+    def make():
+        a, b = torch.randn(100, 100, device=D), torch.randn(100, 100, device=D)
+
+        def run():
+            norms = []
+            for _ in range(1000):
+                n = (a @ b).norm()
+                norms.append(n.item() if read else n)
+            if not read:
+                torch.stack(norms).cpu()
+        return run
+    return 1, make
+
+
+def step(batch, shape, build):
+    def make():
+        torch.backends.cuda.matmul.allow_tf32 = False
+        torch.backends.cudnn.allow_tf32 = False
+        net = build().to(D)
+        opt = torch.optim.SGD(net.parameters(), lr=0.01)
+        x, y = torch.rand(batch, *shape, device=D), torch.randint(0, 10, (batch,), device=D)
+
+        def run():
+            opt.zero_grad()
+            F.cross_entropy(net(x), y).backward()
+            opt.step()
+        return run
+    return 50, make
+
+
+def lenet():
+    return nn.Sequential(nn.Conv2d(1, 6, 5, padding=2), nn.Sigmoid(), nn.AvgPool2d(2), nn.Conv2d(6, 16, 5), nn.Sigmoid(), nn.AvgPool2d(2),
+                         nn.Flatten(), nn.Linear(400, 120), nn.Sigmoid(), nn.Linear(120, 84), nn.Sigmoid(), nn.Linear(84, 10))
+
+
+def add(n):
+    def make():
+        x, y = torch.rand(*n, device=D), torch.rand(*n, device=D)
+        return lambda: x + y
+    return make
+
+
+def cross_entropy():
+    x, y = torch.randn(16384, 1024, device=D), torch.randint(0, 1024, (16384,), device=D)
+    return lambda: F.cross_entropy(x, y)
+
+
+def embedding():
+    w, i = torch.rand(50000, 512, device=D), torch.randint(0, 50000, (32768,), device=D)
+    return lambda: F.embedding(i, w)
+
+
+def copy(out, pinned):
+    def make():
+        host = torch.zeros(64 << 20, pin_memory=pinned)
+        dev = torch.rand(64 << 20, device=D)
+        return (lambda: host.copy_(dev, non_blocking=pinned)) if out else (lambda: host.to(D, non_blocking=pinned))
+    return 3, make
+
+
+bf = torch.bfloat16
+CASES = {
+    "add_2x3": (1000, add((2, 3))), "add_64m": (20, add((64 << 20,))),
+    "softmax": each(20, lambda x: F.softmax(x, 1), 4096, 4096), "layernorm": each(20, lambda x: F.layer_norm(x, (4096,)), 4096, 4096),
+    "sum": each(20, torch.sum, 4096, 4096), "row_sum": each(20, lambda x: x.sum(1), 4096, 4096), "col_sum": each(20, lambda x: x.sum(0), 4096, 4096),
+    "gelu": each(20, F.gelu, 4096, 4096), "cross_entropy": (20, cross_entropy), "embedding": (20, embedding),
+    "matmul_1024_f32": matmul(1024, 100, torch.float32, False), "matmul_4096_f32": matmul(4096, 10, torch.float32, False), "matmul_8192_f32": matmul(8192, 3, torch.float32, False),
+    "matmul_1024_tf32": matmul(1024, 100, torch.float32, True), "matmul_4096_tf32": matmul(4096, 20, torch.float32, True), "matmul_8192_tf32": matmul(8192, 5, torch.float32, True),
+    "matmul_1024_bf16": matmul(1024, 100, bf, False), "matmul_4096_bf16": matmul(4096, 20, bf, False), "matmul_8192_bf16": matmul(8192, 5, bf, False),
+    "conv_a": conv(128, 64, 24, 64, 3, 1, 1), "conv_b": conv(128, 128, 12, 128, 3, 1, 1), "conv_c": conv(128, 3, 96, 64, 7, 3, 2),
+    "host_to_device": copy(False, False), "device_to_host": copy(True, False),
+    "products_read": products(True), "products_kept": products(False),
+    "mlp_step": step(256, (784,), lambda: nn.Sequential(nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 10))),
+    "lenet_step": step(128, (1, 28, 28), lenet),
+}
+PINNED = {"host_to_device": copy(False, True), "device_to_host": copy(True, True)}
+
+
+def time_torch(times, make, grad, rounds=7):
+    f = make()
+    t = []
+    with torch.set_grad_enabled(grad):
+        for i in range(rounds + 2):
+            torch.cuda.synchronize()
+            start = time.perf_counter()
+            for _ in range(times):
+                f()
+            torch.cuda.synchronize()
+            if i >= 2:
+                t.append((time.perf_counter() - start) / times)
+    del f
+    torch.cuda.empty_cache()
+    return statistics.median(t)
+
+
+def time_locus(binary, names, env={}):
+    out = subprocess.run([binary, "-cases", ",".join(names)], check=True, capture_output=True, text=True, env={**os.environ, **env})
+    return json.loads(out.stdout)
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("--binary", required=True)
+    p.add_argument("--cases", default=",".join(CASES))
+    a = p.parse_args()
+    names = a.cases.split(",")
+    smi = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"], capture_output=True, text=True).stdout.strip()
+    print(f"{time.strftime('%Y-%m-%d')}, {smi}, PyTorch {torch.__version__}\n")
+
+    def start(cmd):
+        t = time.perf_counter()
+        subprocess.run(cmd, check=True, capture_output=True)
+        return time.perf_counter() - t
+    ours = min(start([a.binary, "-cases", "start"]) for _ in range(3))
+    theirs = min(start([sys.executable, "-c", "import torch; print(torch.ones(2, 3, device='cuda'))"]) for _ in range(2))
+    print("| case | Locus | PyTorch | PyTorch's time / Locus' time |\n|---|---|---|---|")
+    print(f"| process start to first GPU tensor | {ours:.2f} s | {theirs:.2f} s | {theirs/ours:.1f} |", flush=True)
+    first = time_locus(a.binary, names)
+    torch_times = {n: time_torch(*CASES[n], n.endswith("_step")) for n in names}
+    second = time_locus(a.binary, names)
+    for n in names:
+        x = min(first[n], second[n])
+        y = min(torch_times[n], time_torch(*CASES[n], n.endswith("_step")))
+        print(f"| {n} | {x*1e6:.1f} µs | {y*1e6:.1f} µs | {y/x:.2f} |", flush=True)
+    for n in PINNED:
+        if n in names:
+            x, y = min(first[n], second[n]), time_torch(*PINNED[n], False)
+            print(f"| {n}, PyTorch from pinned memory | {x*1e6:.1f} µs | {y*1e6:.1f} µs | {y/x:.2f} |")
+    own = [n for n in names if n in ("matmul_4096_f32", "matmul_4096_tf32", "matmul_4096_bf16")]
+    if own:
+        print("\n| own kernels without cuBLAS | Locus | cuBLAS from Locus | ratio |\n|---|---|---|---|")
+        off = time_locus(a.binary, own, {"LOCUS_CUBLAS": "off", "LOCUS_CUBLASLT": "off"})
+        for n in own:
+            print(f"| {n} | {off[n]*1e6:.1f} µs | {min(first[n], second[n])*1e6:.1f} µs | {min(first[n], second[n])/off[n]:.2f} |")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,187 @@
+// Command gpu times Locus on the first GPU, case by case, for bench/gpu.py, which
+// runs the same cases in PyTorch beside it:
+//
+//	go run ./bench/gpu -cases add_64m,softmax
+//
+// It prints one JSON object: seconds by case.
+package main
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/locusml/locus"
+	"github.com/locusml/locus/nn"
+	"github.com/locusml/locus/optim"
+)
+
+var gpu locus.Device
+
+// kase prepares its data and gives what is timed: repeated so often, then waited for.
+type kase struct {
+	times int
+	make  func() func()
+}
+
+func each(times int, f func(x *locus.Tensor) *locus.Tensor, shape ...int) kase {
+	return kase{times, func() func() {
+		x := gpu.Rand(shape...)
+		return func() { locus.Scoped(func(s *locus.Scope) { f(s.Use(x)) }) }
+	}}
+}
+
+func matmul(n, times int, dt locus.DType, tf32 bool) kase {
+	return kase{times, func() func() {
+		locus.AllowTF32(tf32)
+		a, b := gpu.Randn(n, n).Cast(dt), gpu.Randn(n, n).Cast(dt)
+		return func() { a.MatMul(b).Free() }
+	}}
+}
+
+func conv(batch, in, size, out, kernel, pad, stride int) kase {
+	return kase{20, func() func() {
+		locus.AllowTF32(false)
+		x, w := gpu.Randn(batch, in, size, size), gpu.Randn(out, in, kernel, kernel)
+		o := locus.ConvOptions{Padding: locus.Pair(pad), Stride: locus.Pair(stride)}
+		return func() { locus.Conv2D(x, w, nil, o).Free() }
+	}}
+}
+
+func products(read bool) kase {
+	return kase{1, func() func() {
+		a, b := gpu.Randn(100, 100), gpu.Randn(100, 100)
+		return func() {
+			locus.Scoped(func(s *locus.Scope) {
+				x := s.Use(a)
+				var norms []*locus.Tensor
+				for range 1000 {
+					n := x.MatMul(b).Norm()
+					if read {
+						n.Item()
+					} else {
+						norms = append(norms, n)
+					}
+				}
+				if !read {
+					locus.ToSlice[float32](locus.Stack(0, norms...))
+				}
+			})
+		}
+	}}
+}
+
+func step(batch int, shape []int, build func() nn.Module) kase {
+	return kase{50, func() func() {
+		net := nn.To(build(), gpu)
+		o := optim.SGD(nn.Parameters(net), 0.01, optim.SGDOptions{})
+		x, y := gpu.Rand(append([]int{batch}, shape...)...), gpu.Randint(0, 10, batch)
+		return func() {
+			locus.Scoped(func(s *locus.Scope) {
+				loss := locus.CrossEntropy(net.Forward(s.Use(x)), y, locus.CrossEntropyOptions{})
+				o.StepWith(locus.Grad([]*locus.Tensor{loss}, nn.Values(o.Params()), locus.FreeGraph))
+			})
+		}
+	}}
+}
+
+func leNet() nn.Module {
+	pool := nn.AvgPool2D(2, locus.PoolOptions{})
+	return nn.Sequential(
+		nn.Conv2D(1, 6, 5, locus.ConvOptions{Padding: 2}), nn.Sigmoid(), pool,
+		nn.Conv2D(6, 16, 5, locus.ConvOptions{}), nn.Sigmoid(), pool,
+		nn.Flatten(), nn.Linear(400, 120), nn.Sigmoid(), nn.Linear(120, 84), nn.Sigmoid(), nn.Linear(84, 10))
+}
+
+const copied = 64 << 20 // elements
+
+var cases = map[string]kase{
+	"add_2x3": {1000, func() func() {
+		x, y := gpu.Rand(2, 3), gpu.Rand(2, 3)
+		return func() { x.Add(y).Free() }
+	}},
+	"add_64m": {20, func() func() {
+		x, y := gpu.Rand(64<<20), gpu.Rand(64<<20)
+		return func() { x.Add(y).Free() }
+	}},
+	"softmax":   each(20, func(x *locus.Tensor) *locus.Tensor { return x.Softmax(1) }, 4096, 4096),
+	"layernorm": each(20, func(x *locus.Tensor) *locus.Tensor { return locus.LayerNorm(x, []int{4096}, nil, nil, 1e-5) }, 4096, 4096),
+	"sum":       each(20, func(x *locus.Tensor) *locus.Tensor { return x.Sum() }, 4096, 4096),
+	"row_sum":   each(20, func(x *locus.Tensor) *locus.Tensor { return x.Sum(1) }, 4096, 4096),
+	"col_sum":   each(20, func(x *locus.Tensor) *locus.Tensor { return x.Sum(0) }, 4096, 4096),
+	"gelu":      each(20, func(x *locus.Tensor) *locus.Tensor { return x.Gelu() }, 4096, 4096),
+	"cross_entropy": {20, func() func() {
+		x, y := gpu.Randn(16384, 1024), gpu.Randint(0, 1024, 16384)
+		return func() {
+			locus.Scoped(func(s *locus.Scope) { locus.CrossEntropy(s.Use(x), y, locus.CrossEntropyOptions{}) })
+		}
+	}},
+	"embedding": {20, func() func() {
+		w, i := gpu.Rand(50000, 512), gpu.Randint(0, 50000, 32768)
+		return func() { locus.Embedding(w, i).Free() }
+	}},
+	"matmul_1024_f32": matmul(1024, 100, locus.Float32, false), "matmul_4096_f32": matmul(4096, 10, locus.Float32, false), "matmul_8192_f32": matmul(8192, 3, locus.Float32, false),
+	"matmul_1024_tf32": matmul(1024, 100, locus.Float32, true), "matmul_4096_tf32": matmul(4096, 20, locus.Float32, true), "matmul_8192_tf32": matmul(8192, 5, locus.Float32, true),
+	"matmul_1024_bf16": matmul(1024, 100, locus.BFloat16, false), "matmul_4096_bf16": matmul(4096, 20, locus.BFloat16, false), "matmul_8192_bf16": matmul(8192, 5, locus.BFloat16, false),
+	"conv_a": conv(128, 64, 24, 64, 3, 1, 1), "conv_b": conv(128, 128, 12, 128, 3, 1, 1), "conv_c": conv(128, 3, 96, 64, 7, 3, 2),
+	"host_to_device": {3, func() func() {
+		data := make([]float32, copied)
+		return func() { gpu.From(data).Free() }
+	}},
+	"device_to_host": {3, func() func() {
+		x, data := gpu.Rand(copied), make([]float32, copied)
+		return func() { locus.CopyToSlice(data, x) }
+	}},
+	"products_read": products(true), "products_kept": products(false),
+	"mlp_step":   step(256, []int{784}, func() nn.Module { return nn.Sequential(nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 10)) }),
+	"lenet_step": step(128, []int{1, 28, 28}, leNet),
+}
+
+func main() {
+	list := flag.String("cases", "", "which cases; without it, all are listed")
+	rounds := flag.Int("rounds", 7, "repetitions; the median counts")
+	flag.Parse()
+	if *list == "start" { // from nothing to a tensor on the GPU
+		fmt.Println(locus.GPU().Ones(2, 3))
+		return
+	}
+	names := strings.Split(*list, ",")
+	out := map[string]float64{}
+	gpu = locus.GPU()
+	for _, n := range names {
+		k, ok := cases[n]
+		if !ok {
+			var all []string
+			for n := range cases {
+				all = append(all, n)
+			}
+			slices.Sort(all)
+			fmt.Fprintf(os.Stderr, "no case %q; there are %s\n", n, strings.Join(all, ","))
+			os.Exit(2)
+		}
+		f := k.make()
+		var times []float64
+		for i := range *rounds + 2 {
+			t := time.Now()
+			for range k.times {
+				f()
+			}
+			if err := gpu.Synchronize(); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				os.Exit(1)
+			}
+			if i >= 2 {
+				times = append(times, time.Since(t).Seconds()/float64(k.times))
+			}
+		}
+		slices.Sort(times)
+		out[n] = times[len(times)/2]
+		gpu.Collect()
+		gpu.FreeCache()
+	}
+	json.NewEncoder(os.Stdout).Encode(out)
+}
