@@ -119,7 +119,7 @@ func (r *Results) partParameters() (*Part, error) {
 		fmt.Sprintf("Value and Set of a parameter give and take tensors, wherever they are; From and ToSlice bring numbers from and to Go. Writing %s to %s took %s, reading it back %s.",
 			text.Bytes(int64(last.Bytes())), gpu, duration(last.Write), duration(last.Read)),
 		fmt.Sprintf("An update that stays on the device took %s; by reading, changing in Go and writing back it took %s, %s.",
-			duration(last.OnDevice), duration(last.ByHost), against(last.ByHost, last.OnDevice, "the other")),
+			duration(last.OnDevice), duration(last.ByHost), against(last.ByHost, last.OnDevice, "staying there")),
 	}
 	if last.ByHost.Median > last.OnDevice.Median {
 		part.Seen[1] += " So parameters are read for a file, now and then, and otherwise left where they are: optimizers work on the device."
@@ -198,9 +198,9 @@ func (r *Results) partParallel() (*Part, error) {
 func against(t, other Timing, what string) string {
 	switch f := t.Median / other.Median; {
 	case f > 1.05:
-		return fmt.Sprintf("%.2f times as long as %s", f, what)
+		return text.Number(f) + " times as long as " + what
 	case f < 0.95:
-		return fmt.Sprintf("%.2f times as fast as %s", 1/f, what)
+		return text.Number(1/f) + " times as fast as " + what
 	}
 	return "about as long as " + what
 }
@@ -242,5 +242,5 @@ func (r *Results) Noise() string {
 	if r.Spread < 1.5 {
 		return ""
 	}
-	return fmt.Sprintf("the machine was busy: half of the runs of one and the same thing lay up to %.3g times apart, so small differences mean nothing", r.Spread)
+	return fmt.Sprintf("half of the runs of one and the same thing lay up to %.3g times apart, so small differences mean nothing", r.Spread)
 }

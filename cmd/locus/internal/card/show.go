@@ -62,7 +62,7 @@ func (m Machine) table(o *text.Out) {
 	t := &text.Table{Head: []string{"device", "name", "memory", "load", "temp", "power", "backed by"}, Right: map[int]bool{3: true, 4: true, 5: true}, Shrink: 6}
 	for _, c := range m.Devices {
 		load, temp, power := c.figures()
-		t.Add(o.Style(text.Bold, c.Device.String()), c.Name, c.bar(o, 16), load, temp, power, c.backing())
+		t.Add(o.Style(text.Bold, c.Device.String()), c.Name, c.bar(o, 16), load, temp, power, c.shortBacking())
 	}
 	o.Table(t, 0)
 	for _, c := range m.Devices {
@@ -75,11 +75,15 @@ func (m Machine) table(o *text.Out) {
 	}
 }
 
-func (c Card) backing() string {
-	s := c.Backing
+func (c Card) shortBacking() string {
 	if c.Kind == "virtual gpu" {
-		s += ", computed by the CPU"
+		return c.Backing + ", computed by the CPU"
 	}
+	return c.Backing
+}
+
+func (c Card) backing() string {
+	s := c.shortBacking()
 	if c.Multiprocessors > 0 {
 		s += fmt.Sprintf(", %d multiprocessors", c.Multiprocessors)
 	}

@@ -52,6 +52,9 @@ func (a *app) showChecks(checks []doctor.Check, verbose bool) {
 	hidden := false
 	for _, c := range checks {
 		lines := text.Wrap(c.Found, o.Width-len(indent)-3)
+		for i, l := range lines { // a path has no blanks to break at
+			lines[i] = text.CutMiddle(l, o.Width-len(indent)-3)
+		}
 		o.Println(o.Mark(styles[c.Status]) + " " + text.Pad(o.Style(text.Bold, c.Name), len(indent)) + " " + lines[0])
 		for _, l := range lines[1:] {
 			o.Println("   " + indent + l)
