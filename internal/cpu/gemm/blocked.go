@@ -1,6 +1,9 @@
 package gemm
 
-import "unsafe"
+import (
+	"math"
+	"unsafe"
+)
 
 // blocked packs A and B and runs the kernels on the packed panels: for each
 // depth kc of k, B's block (kc×nc, in the last-level cache) is packed once by
@@ -21,30 +24,28 @@ func (p *problem[T]) blocked() {
 	for jc := 0; jc < p.n; jc += ks.nc {
 		nc := min(ks.nc, p.n-jc)
 		panels := (nc + nr - 1) / nr
-		gj := 1
-		if gi < 2*p.threads && p.threads > 1 {
-			gj = min(panels, (3*p.threads+gi-1)/gi)
-		}
-		group := (panels + gj - 1) / gj
-		gj = (panels + group - 1) / group
+		group := p.columnGroup(gi, panels)
+		gj := (panels + group - 1) / group
 		for pc := 0; pc < p.k; pc += depth {
 			kc := min(depth, p.k-pc)
-			p.loop(panels, max(1, 8192/(nr*kc)), func(lo, hi int) {
-				pack(buf[lo*nr*kc:], bt, jc+lo*nr, min(hi*nr, nc)-lo*nr, pc, kc, nr)
-			})
 			stride := mc*kc + packSlack
 			var shared []T
+			rows := 0 // blocks of A to pack along with B
 			if gj > 1 {
 				if ap == nil {
 					ap = buffers[T]().Get().(*[]T)
 				}
-				shared = grow(ap, gi*stride)
-				p.loop(gi, 1, func(lo, hi int) {
-					for q := lo; q < hi; q++ {
-						pack(shared[q*stride:][:stride], p.a, q*mc, min(mc, p.m-q*mc), pc, kc, mr)
-					}
-				})
+				shared, rows = grow(ap, gi*stride), gi
 			}
+			p.loop(rows+panels, max(1, 8192/(nr*kc)), func(lo, hi int) {
+				for ; lo < min(hi, rows); lo++ {
+					pack(shared[lo*stride:][:stride], p.a, lo*mc, min(mc, p.m-lo*mc), pc, kc, mr)
+				}
+				if lo < hi {
+					lo, hi := lo-rows, hi-rows
+					pack(buf[lo*nr*kc:], bt, jc+lo*nr, min(hi*nr, nc)-lo*nr, pc, kc, nr)
+				}
+			})
 			p.loop(gi*gj, 1, func(lo, hi int) {
 				s := scratches[T]().Get().(*scratch[T])
 				for q := lo; q < hi; q++ {
@@ -82,6 +83,24 @@ func (p *problem[T]) block(t *tile, a, b []T, i0, i1, jc, nc, q0, q1, pc, kc int
 	if pc+kc == p.k {
 		p.activate(i0, i1, jc+q0*nr, min(jc+q1*nr, jc+nc))
 	}
+}
+
+// columnGroup picks how many panels of B a task takes where there are gi blocks
+// of A: all, if the blocks alone keep the threads busy, else so many that the
+// tasks come out even, each thread getting four to eight of them.
+func (p *problem[T]) columnGroup(gi, panels int) int {
+	if p.threads == 1 || gi >= 4*p.threads {
+		return panels
+	}
+	best, least := 1, math.MaxInt
+	for gj := 4*p.threads/gi + 1; gj <= 8*p.threads/gi+1; gj++ {
+		group := max(1, (panels+gj-1)/gj)
+		tasks := gi * ((panels + group - 1) / group)
+		if time := (tasks + p.threads - 1) / p.threads * group; time < least {
+			best, least = group, time
+		}
+	}
+	return best
 }
 
 // rowBlock picks how many rows of A a task takes: at most mc, few enough that

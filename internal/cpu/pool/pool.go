@@ -6,8 +6,10 @@
 // same bits on any machine. A caller always works on its own loop and waits
 // only for chunks a helper has already begun, so a helper that is slow to wake
 // costs nothing, nested loops cannot deadlock, and when every helper is busy
-// (many goroutines computing at once) the caller simply does its loop alone:
-// the process never runs more than Threads()-1 helpers in all.
+// (many goroutines computing at once) the caller simply begins alone: the
+// process never runs more than Threads()-1 helpers in all. A loop that got
+// fewer helpers than it could use stays open, and helpers that become free,
+// among them those that woke too late for the loop before, join it.
 package pool
 
 import (
@@ -38,13 +40,8 @@ func For(n, grain int, f func(lo, hi int)) {
 	}
 	chunks := (n-1)/grain + 1
 	want := min(Threads(), chunks) - 1
-	if want > 0 {
-		var hired [16]*worker
-		ws := hire(hired[:0], want)
-		if len(ws) > 0 {
-			fanOut(n, grain, chunks, f, ws)
-			return
-		}
+	if want > 0 && fanOut(n, grain, chunks, want, f) {
+		return
 	}
 	for lo := 0; lo < n; lo += grain {
 		f(lo, min(lo+grain, n))
@@ -57,6 +54,7 @@ type job struct {
 	f        func(lo, hi int)
 	n, grain int
 	chunks   int64
+	places   int // for helpers that come later; guarded by mu while the job is open
 
 	next    atomic.Int64 // next chunk to begin
 	left    atomic.Int64 // chunks not yet ended
@@ -71,17 +69,35 @@ type job struct {
 
 var jobs = sync.Pool{New: func() any { return &job{done: make(chan struct{}, 1)} }}
 
-func fanOut(n, grain, chunks int, f func(lo, hi int), ws []*worker) {
+// fanOut runs a loop with helpers; it reports false, having done nothing, if
+// there are none now and others are so busy with the pool that none is likely
+// to become free.
+func fanOut(n, grain, chunks, want int, f func(lo, hi int)) bool {
+	if spare.Load() > 0 {
+		mu.Lock()
+	} else if !mu.TryLock() {
+		return false
+	}
+	var hired [32]*worker
+	ws := hire(hired[:0], want)
 	j := jobs.Get().(*job)
 	j.f, j.n, j.grain, j.chunks = f, n, grain, int64(chunks)
 	j.next.Store(0)
 	j.left.Store(int64(chunks))
 	j.waiting.Store(false)
 	j.refs.Store(int32(len(ws)) + 1)
+	j.places = want - len(ws)
+	if j.places > 0 {
+		open = append(open, j)
+	}
+	mu.Unlock()
 	for _, w := range ws {
 		w.give(j)
 	}
 	j.work()
+	if len(ws) < want {
+		shut(j)
+	}
 	j.wait()
 	if j.failed.Load() {
 		j.mu.Lock()
@@ -91,6 +107,7 @@ func fanOut(n, grain, chunks int, f func(lo, hi int), ws []*worker) {
 		panic(failure)
 	}
 	j.release()
+	return true
 }
 
 // work begins chunks until none is left to begin.

@@ -218,3 +218,38 @@ func BenchmarkFanOutAfterIdle(b *testing.B) {
 		For(2, 1, func(lo, hi int) {})
 	}
 }
+
+// A loop that found the only helper busy gets it when it becomes free.
+func TestAFreedHelperJoinsARunningLoop(t *testing.T) {
+	withThreads(t, 2)
+	release, busy := make(chan struct{}), make(chan struct{}, 2)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		For(2, 1, func(lo, hi int) {
+			busy <- struct{}{}
+			<-release
+		})
+	})
+	<-busy
+	<-busy
+	both := make(chan struct{})
+	var running atomic.Int32
+	For(2, 1, func(lo, hi int) {
+		if running.Add(1) == 1 {
+			close(release)
+		} else {
+			close(both)
+		}
+		select {
+		case <-both:
+		case <-time.After(10 * time.Second):
+			t.Error("the helper did not join")
+		}
+	})
+	wg.Wait()
+	mu.Lock()
+	defer mu.Unlock()
+	if len(open) > 0 {
+		t.Errorf("%d loops are still open", len(open))
+	}
+}

@@ -2,6 +2,7 @@ package pool
 
 import (
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 )
@@ -29,6 +30,8 @@ var (
 	mu      sync.Mutex
 	idle    []*worker
 	workers int // alive, busy or idle
+	// open has the jobs with chunks to begin and places for helpers.
+	open []*job
 	// spare mirrors len(idle) plus the helpers that may still be started, so
 	// that a loop that finds none does not touch the lock.
 	spare atomic.Int32
@@ -36,12 +39,9 @@ var (
 
 func init() { spare.Store(threads.Load() - 1) }
 
-// hire takes up to want idle helpers, starting new ones where the limit allows.
+// hire takes up to want idle helpers, starting new ones where the limit
+// allows. It is called with mu held.
 func hire(ws []*worker, want int) []*worker {
-	if spare.Load() <= 0 {
-		return ws
-	}
-	mu.Lock()
 	for len(ws) < want {
 		if k := len(idle); k > 0 {
 			ws = append(ws, idle[k-1])
@@ -57,8 +57,34 @@ func hire(ws []*worker, want int) []*worker {
 		}
 	}
 	setSpare()
-	mu.Unlock()
 	return ws
+}
+
+// join finds an open job for a helper that has become free, the newest first:
+// it is the innermost where loops are nested, which others wait for. It is
+// called with mu held; the caller of an open job holds on to it until shut.
+func join() *job {
+	for i := len(open) - 1; i >= 0; i-- {
+		j := open[i]
+		if j.next.Load() < j.chunks {
+			j.refs.Add(1)
+			if j.places--; j.places == 0 {
+				open = slices.Delete(open, i, i+1)
+			}
+			return j
+		}
+		open = slices.Delete(open, i, i+1)
+	}
+	return nil
+}
+
+// shut takes a job off the open ones, if it is still among them.
+func shut(j *job) {
+	mu.Lock()
+	if i := slices.Index(open, j); i >= 0 {
+		open = slices.Delete(open, i, i+1)
+	}
+	mu.Unlock()
 }
 
 // setSpare is called with mu held.
@@ -114,6 +140,11 @@ func (w *worker) loop() {
 			setSpare()
 			mu.Unlock()
 			return
+		}
+		if j = join(); j != nil {
+			mu.Unlock()
+			w.job.Store(j)
+			continue
 		}
 		idle = append(idle, w)
 		setSpare()
