@@ -67,7 +67,7 @@ a checkpoint and exits with code 130; --resume goes on from there.`,
 	fl.Float64Var(&f.LR, "lr", 0, "learning rate (0 takes one that suits the model)")
 	fl.StringVar(&f.Optimizer, "optimizer", "adam", "adam, or sgd with momentum")
 	fl.Float64Var(&f.Clip, "clip", 0, "scale gradients down to at most this norm")
-	fl.IntVar(&f.Patience, "patience", 0, "end when the test accuracy has not improved for so many epochs")
+	fl.IntVar(&f.Patience, "patience", 0, "end when the test accuracy has not improved for so many epochs, and keep the best")
 	fl.StringVar(&f.precision, "precision", "float32", "of the network's arithmetic: float32 or bf16")
 	fl.Uint64Var(&f.Seed, "seed", 0, "where all that is random comes from")
 	fl.StringVar(&f.out, "out", "", `folder for weights, report and checkpoints (runs/DATA-MODEL; "none" keeps nothing)`)

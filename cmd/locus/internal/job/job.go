@@ -47,8 +47,12 @@ type Config struct {
 
 // Result is what came of a run.
 type Result struct {
-	Card    model.Card
-	Report  *train.Report
+	Card   model.Card
+	Report *train.Report
+	// Final is the epoch that the network's parameters are from: the last, or with
+	// Patience the best. Chosen by the test set, the best looks better than it is.
+	Final   train.Epoch
+	Chosen  bool
 	Weights string // files; "" where nothing was kept
 	Page    string
 	Curves  string
@@ -108,7 +112,7 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 }
 
 func (c *Config) options() []train.Option {
-	o := []train.Option{train.MaxEpochs(c.Epochs), train.Devices(c.Devices...), train.Seed(c.Seed), train.Board(c.Board), train.Monitor("accuracy"), train.KeepBest()}
+	o := []train.Option{train.MaxEpochs(c.Epochs), train.Devices(c.Devices...), train.Seed(c.Seed), train.Board(c.Board), train.Monitor("accuracy")}
 	if c.Progress != nil {
 		o = append(o, train.Progress(c.Progress), train.LogEvery(10))
 	}
@@ -116,7 +120,7 @@ func (c *Config) options() []train.Option {
 		o = append(o, train.ClipGradients(c.Clip))
 	}
 	if c.Patience > 0 {
-		o = append(o, train.EarlyStopping(c.Patience))
+		o = append(o, train.EarlyStopping(c.Patience), train.KeepBest())
 	}
 	if c.Precision != 0 {
 		o = append(o, train.Precision(c.Precision))
@@ -191,7 +195,11 @@ func (c *Config) axes() error {
 // keep writes the weights and the report.
 func (c *Config) keep(r *Result, net nn.Module) error {
 	r.Card.Result = map[string]any{"epochs": len(r.Report.Epochs), "steps": r.Report.Steps, "seconds": r.Report.Time.Round(time.Millisecond).Seconds()}
-	for k, v := range Best(r.Report).Validation {
+	r.Final = r.Report.Last()
+	if r.Chosen = c.Patience > 0; r.Chosen {
+		r.Final = best(r.Report)
+	}
+	for k, v := range r.Final.Validation {
 		r.Card.Result["test_"+k] = v
 	}
 	if c.Out == "" {
@@ -204,8 +212,8 @@ func (c *Config) keep(r *Result, net nn.Module) error {
 	return errors.Join(model.Save(r.Weights, net, r.Card), c.Board.Save(r.Curves), r.save(c))
 }
 
-// Best is the epoch whose parameters the network ends with.
-func Best(r *train.Report) train.Epoch {
+// best is the one with the highest accuracy on the test set.
+func best(r *train.Report) train.Epoch {
 	for _, e := range r.Epochs {
 		if e.Number == r.BestEpoch {
 			return e

@@ -45,12 +45,15 @@ func Percent(m map[string]float64) string { return fmt.Sprintf("%.1f %%", 100*m[
 
 // Summary gives what there is to know of a run, by name.
 func (r *Result) Summary() [][2]string {
-	best := Best(r.Report)
+	result := fmt.Sprintf("%s of the test set right (epoch %d of %d)", Percent(r.Final.Validation), r.Final.Number+1, len(r.Report.Epochs))
+	if r.Chosen {
+		result += ", an epoch chosen by the test set: a little flattering"
+	}
 	facts := [][2]string{
 		{"network", fmt.Sprintf("%s, %s parameters", r.Card.Model, text.Count(r.Report.Parameters))},
 		{"data", r.Card.Data},
 		{"devices", List(r.Report.Devices)},
-		{"result", fmt.Sprintf("%s of the test set right (epoch %d of %d)", Percent(best.Validation), best.Number+1, len(r.Report.Epochs))},
+		{"result", result},
 		{"time", fmt.Sprintf("%s, %s steps, %s examples/s", text.Duration(r.Report.Time), text.Count(r.Report.Steps), text.Count(int(r.Report.Throughput())))},
 	}
 	for _, d := range slices.Sorted(maps.Keys(r.Report.PeakMemory)) {
