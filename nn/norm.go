@@ -62,9 +62,10 @@ func (l *BatchNormLayer) Forward(x *locus.Tensor) *locus.Tensor {
 	return y
 }
 
-// blend moves a running statistic towards the batch's; it outlives the step.
+// blend moves a running statistic towards the batch's, in its own precision where
+// the network computes in a lower one; it outlives the step.
 func (l *BatchNormLayer) blend(old, batch *locus.Tensor) *locus.Tensor {
-	t := old.Mul(1 - l.Momentum).Add(batch.Mul(l.Momentum))
+	t := old.Mul(1 - l.Momentum).Add(batch.Cast(old.DType()).Mul(l.Momentum))
 	if s := t.Scope(); s != nil {
 		s.Keep(t)
 	}

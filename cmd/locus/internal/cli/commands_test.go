@@ -165,6 +165,7 @@ func TestTrainVariants(t *testing.T) {
 		"--model resnet --epochs 1 --limit 64 --batch 32",
 		"--optimizer sgd --epochs 1 --limit 100 --clip 1 --patience 3",
 		"--precision bf16 --epochs 1 --limit 100",
+		"--precision bf16 --model resnet --epochs 1 --limit 64 --batch 32",
 		"--virtual-gpus 2:64MiB --gpus 2 --epochs 1 --limit 100",
 		"--device cpu --epochs 1 --limit 100 --board",
 	} {
