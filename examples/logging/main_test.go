@@ -20,6 +20,19 @@ func TestRun(t *testing.T) {
 	}
 }
 
+// Every copy and every wait is charged to a line of this program.
+func TestLedgerNamesThisProgram(t *testing.T) {
+	locus.ResetLedger()
+	if err := run(new(strings.Builder), 2); err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range locus.Ledger() {
+		if !strings.HasPrefix(e.Site, "logging/main") {
+			t.Errorf("%s is charged to %s", e.Kind, e.Site)
+		}
+	}
+}
+
 func TestBothWaysSeeTheSameLosses(t *testing.T) {
 	gpu := locus.AddVirtualGPUs(1, 64<<20)[0]
 	locus.ResetLedger()
