@@ -28,6 +28,9 @@ func init() {
 
 	gradients[op.Sum] = unaryRule(func(g, x, _ *Tensor) *Tensor { return g.expand(x.shape) })
 	gradients[op.LogSumExp] = unaryRule(func(g, x, y *Tensor) *Tensor { return g.Mul(x.Sub(y).Exp()) })
+	gradients[op.Norm] = unaryRule(func(g, x, y *Tensor) *Tensor {
+		return x.Mul(g.Div(y.Eq(0).Where(1, y))) // 0 at zero, where there is none
+	})
 	// Ties share the gradient.
 	gradients[op.Max] = unaryRule(shareOfExtreme)
 	gradients[op.Min] = unaryRule(shareOfExtreme)

@@ -137,8 +137,7 @@ func (t *Tensor) Std(axes ...int) *Tensor { return t.Var(axes...).root(2) }
 // Norm gives the Euclidean (Frobenius) norm. Its gradient at zero, where it has
 // none, is 0.
 func (t *Tensor) Norm(axes ...int) *Tensor {
-	t.wantFloat("Norm")
-	return t.wide().Square().Sum(axes...).root(2).Cast(t.dtype)
+	return t.reduce(op.Norm, false, axes)
 }
 
 // root gives t^(1/p) of numbers that are not negative, without a gradient at 0.

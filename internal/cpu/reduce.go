@@ -456,6 +456,11 @@ func init() {
 		sumFloats[float64](id64).withRow(vec.SumF64).withFold(vec.AddF64),
 		sumFloats[float32](f16).withRow(vec.SumF32).withFold(vec.AddF32),
 		sumFloats[float32](bf16).withRow(vec.SumF32).withFold(vec.AddF32))
+	registerFloats(op.Norm,
+		normFloats[float32](id32).withRow(vec.SumSqF32),
+		normFloats[float64](id64).withRow(vec.SumSqF64),
+		normFloats[float32](f16).withRow(vec.SumSqF32),
+		normFloats[float32](bf16).withRow(vec.SumSqF32))
 	registerFloats(op.Prod, prodFloats[float32](id32), prodFloats[float64](id64), prodFloats[float32](f16), prodFloats[float32](bf16))
 	finish := func(finish func(float64) float32) func(logSum) float32 {
 		return func(a logSum) float32 { return finish(a.value()) }
@@ -528,6 +533,27 @@ func sumFloats[T float, R any](finish func(float64) R) *reducer[T, float64, R] {
 		},
 		merge:  func(a, b float64) float64 { return a + b },
 		finish: finish,
+	}
+}
+
+// normFloats adds squares in float64.
+func normFloats[T float, R any](finish func(float64) R) *reducer[T, float64, R] {
+	return &reducer[T, float64, R]{
+		row: func(x []T, _ int) float64 {
+			s := 0.0
+			for _, v := range x {
+				s += float64(v) * float64(v)
+			}
+			return s
+		},
+		column: func(acc []float64, x []T, _ int) {
+			x = x[:len(acc)]
+			for i := range acc {
+				acc[i] += float64(x[i]) * float64(x[i])
+			}
+		},
+		merge:  func(a, b float64) float64 { return a + b },
+		finish: func(s float64) R { return finish(math.Sqrt(s)) },
 	}
 }
 

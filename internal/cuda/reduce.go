@@ -9,7 +9,7 @@ import (
 )
 
 func init() {
-	for _, id := range []op.ID{op.Sum, op.Prod, op.Max, op.Min, op.LogSumExp, op.ArgMax, op.ArgMin} {
+	for _, id := range []op.ID{op.Sum, op.Prod, op.Max, op.Min, op.LogSumExp, op.Norm, op.ArgMax, op.ArgMin} {
 		runners[id] = (*Device).runReduce
 	}
 }

@@ -98,6 +98,7 @@ const (
 	Max
 	Min
 	LogSumExp
+	Norm
 	ArgMax
 	ArgMin
 

@@ -25,6 +25,7 @@ func init() {
 	reduce(Max, "max", dtype.Any, "the largest; NaN if one is NaN; of bools: any", false)
 	reduce(Min, "min", dtype.Any, "the smallest; NaN if one is NaN; of bools: all", false)
 	reduce(LogSumExp, "logsumexp", dtype.Floats, "log Σ eˣ without overflow; -∞ if empty", true)
+	reduce(Norm, "norm", dtype.Floats, "√Σx²; 0 if empty; float16 and bfloat16 accumulate in float32", true)
 
 	arg := func(id ID, name, doc string) {
 		define(Def{ID: id, Name: name, Family: ReduceFamily, Arity: 1, DTypes: []dtype.Set{dtype.Numbers}, Doc: doc,

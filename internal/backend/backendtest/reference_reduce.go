@@ -45,6 +45,13 @@ func reduce(id op.ID, a op.Attrs, e *expected, x *array) {
 				e.floats[o] += x.floats[i]
 				e.scale[o] += math.Abs(x.floats[i])
 			}
+		case id == op.Norm:
+			e.units = max(e.units, lengthUnits(len(g)))
+			for _, i := range g {
+				e.floats[o] += x.floats[i] * x.floats[i]
+			}
+			e.floats[o] = math.Sqrt(e.floats[o])
+			e.scale[o] = e.floats[o]
 		case id == op.Prod:
 			e.units = max(e.units, 4+2*float64(len(g)))
 			e.floats[o] = 1

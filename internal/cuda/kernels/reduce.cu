@@ -37,6 +37,15 @@ template <class T> struct Sum {
   DEV void finish(T& out, State s) { put(out, (typename Compute<T>::type)s); }
 };
 
+template <class T> struct Norm {
+  typedef typename Compute<T>::type State;
+  typedef T Out;
+  DEV State none() { return 0; }
+  DEV State join(State s, T v, i64) { State x = get(v); return s + x * x; }
+  DEV State merge(State a, State b) { return a + b; }
+  DEV void finish(T& out, State s) { put(out, m_sqrt(s)); }
+};
+
 template <class T> struct Prod {
   typedef typename Acc<T>::type State;
   typedef T Out;
@@ -257,5 +266,6 @@ FLOATS(prod, Prod) INTS(prod, Prod)
 FLOATS(max, Max) INTS(max, Max) REDUCE(max, Max, b8)
 FLOATS(min, Min) INTS(min, Min) REDUCE(min, Min, b8)
 FLOATS(logsumexp, LogSumExp)
+FLOATS(norm, Norm)
 FLOATS(argmax, ArgMax) INTS(argmax, ArgMax)
 FLOATS(argmin, ArgMin) INTS(argmin, ArgMin)
