@@ -268,44 +268,81 @@ func share(a *op.Pool, ny, nx int) float64 {
 	return 1 / float64(max(1, ny*nx))
 }
 
+// spans gives the windows of an axis: where they begin and how many elements they have inside.
+func (w *window) spans(n int) (from, count []int) {
+	from, count = make([]int, n), make([]int, n)
+	for i := range n {
+		from[i], count[i] = w.span(i)
+	}
+	return from, count
+}
+
+// tiled reports whether the windows lie side by side, none of them cut off.
+func (w *window) tiled(n int) bool {
+	return w.pad == 0 && w.stride == w.kernel && (w.dilation == 1 || w.kernel == 1) && n*w.kernel <= w.size
+}
+
 func avgPool[T float](c *backend.Call, dst []T, in [2][]T) {
 	a := c.Attrs.(op.Pool)
 	h, w, oh, ow := c.In[0].Shape[2], c.In[0].Shape[3], c.Out.Shape[2], c.Out.Shape[3]
 	wy, wx := windows(&a, h, w)
+	fromY, countY := wy.spans(oh)
+	fromX, countX := wx.spans(ow)
+	pairs := a.Kernel == [2]int{2, 2} && wy.tiled(oh) && wx.tiled(ow)
 	planes(c.Out.Shape, oh*ow*a.Kernel[0]*a.Kernel[1], func(p int) {
 		x, to := in[0][p*h*w:][:h*w], dst[p*oh*ow:][:oh*ow]
 		for i := range oh {
-			y, ny := wy.span(i)
-			for j := range ow {
-				col, nx := wx.span(j)
+			row := to[i*ow:][:ow]
+			if pairs {
+				averagePairs(row, x[2*i*w:][:2*ow], x[(2*i+1)*w:][:2*ow])
+				continue
+			}
+			ny := countY[i]
+			for j := range row {
+				nx := countX[j]
 				s := 0.0
 				for k := range ny {
-					at := (y+k*wy.dilation)*w + col
+					at := (fromY[i]+k*wy.dilation)*w + fromX[j]
 					for range nx {
 						s += float64(x[at])
 						at += wx.dilation
 					}
 				}
-				to[i*ow+j] = T(s * share(&a, ny, nx))
+				row[j] = T(s * share(&a, ny, nx))
 			}
 		}
 	})
+}
+
+// averagePairs is a row of averages of 2×2 elements of two rows.
+func averagePairs[T float](dst, x, y []T) {
+	for j := range dst {
+		a, b := (*[2]T)(x[2*j:]), (*[2]T)(y[2*j:])
+		dst[j] = T((float64(a[0]) + float64(a[1]) + float64(b[0]) + float64(b[1])) * 0.25)
+	}
 }
 
 func avgPoolGrad[T float](c *backend.Call, dst []T, in [2][]T) {
 	a := c.Attrs.(op.Pool)
 	h, w, oh, ow := c.Out.Shape[2], c.Out.Shape[3], c.In[0].Shape[2], c.In[0].Shape[3]
 	wy, wx := windows(&a, h, w)
+	fromY, countY := wy.spans(oh)
+	fromX, countX := wx.spans(ow)
+	tiled := wy.tiled(oh) && wx.tiled(ow)
 	planes(c.Out.Shape, h*w+oh*ow*a.Kernel[0]*a.Kernel[1], func(p int) {
 		to, g := dst[p*h*w:][:h*w], in[0][p*oh*ow:][:oh*ow]
+		if tiled {
+			spread(to, g, w, oh, ow, a.Kernel)
+			return
+		}
 		clear(to)
 		for i := range oh {
-			y, ny := wy.span(i)
+			ny := countY[i]
 			for j := range ow {
-				col, nx := wx.span(j)
+				nx := countX[j]
 				d := T(float64(g[i*ow+j]) * share(&a, ny, nx))
 				for k := range ny {
-					at := (y+k*wy.dilation)*w + col
+					at := (fromY[i]+k*wy.dilation)*w + fromX[j]
 					for range nx {
 						to[at] += d
 						at += wx.dilation
@@ -314,4 +351,33 @@ func avgPoolGrad[T float](c *backend.Call, dst []T, in [2][]T) {
 			}
 		}
 	})
+}
+
+// spread is avgPoolGrad for windows side by side: each element of a plane gets its share once.
+func spread[T float](to, g []T, w, oh, ow int, kernel [2]int) {
+	each := 1 / float64(kernel[0]*kernel[1])
+	for i := range oh {
+		rows := to[i*kernel[0]*w:][:kernel[0]*w]
+		first := rows[:w]
+		if kernel[1] == 2 {
+			for j, x := range g[i*ow:][:ow] {
+				d := T(float64(x) * each)
+				*(*[2]T)(first[2*j:]) = [2]T{d, d}
+			}
+		} else {
+			at := 0
+			for _, x := range g[i*ow:][:ow] {
+				d := T(float64(x) * each)
+				for range kernel[1] {
+					first[at] = d
+					at++
+				}
+			}
+		}
+		clear(first[ow*kernel[1]:])
+		for k := 1; k < kernel[0]; k++ {
+			copy(rows[k*w:], first)
+		}
+	}
+	clear(to[oh*kernel[0]*w:])
 }
