@@ -7,17 +7,22 @@ import (
 	"github.com/locusml/locus/internal/op"
 )
 
-// Convolutions are matrix products. For an image and a group, with the patches
-// of x as columns (a row for each channel and place in the kernel, a column for
-// each pixel of the result),
+// Convolutions are matrix products with the patches of an image, a matrix with a
+// row for each channel and place in the kernel and a column for each pixel of
+// the result:
 //
 //	result      = weight · patches
 //	grad weight = gradient · patchesᵀ, summed over images
 //	grad x      = weightᵀ · gradient, each row added back to where it came from
 //
-// Patches are made for a few rows of the result at a time, so that they stay in
-// the cache. With a 1×1 kernel the image itself is the patches; with one
-// channel in a group products would be thin, and sums of shifted rows are used instead.
+// The patches are never made. In an image with its padding in place, every row
+// of them is the image itself from some element on, if the result is given rows
+// as long as the padded image's and what comes out in the columns too many is
+// dropped. With a stride s the image is first taken apart into s×s planes of every
+// s-th element, of which the same is true. See canvas.go.
+//
+// With a 1×1 kernel the image itself is the patches; with one channel in a
+// group products would be thin, and sums of shifted rows are used instead.
 
 func init() {
 	registerDense(op.Conv2D, conv2D[float32], conv2D[float64])
@@ -28,27 +33,21 @@ func init() {
 // convolution is the geometry of one call, in terms of the forward convolution.
 type convolution struct {
 	op.Conv
-	n, c, h, w   int // x
-	o, kh, kw    int // weight
-	oh, ow       int
-	cg, og       int // channels of a group, in and out
-	k, p         int // rows and columns of the patches of an image's group
-	pointwise    bool
-	depthwise    bool
-	rows, blocks int // rows of the result whose patches are made at once
+	n, c, h, w int // x
+	o, kh, kw  int // weight
+	oh, ow     int
+	cg, og     int // channels of a group, in and out
+	k, p       int // rows and columns of the patches of an image's group
+	pointwise  bool
+	depthwise  bool
 }
 
-// patchBytes is the size of a block of patches.
-const patchBytes = 512 << 10
-
-func newConvolution(a op.Conv, x, weight, out []int, width int) *convolution {
+func newConvolution(a op.Conv, x, weight, out []int) *convolution {
 	v := &convolution{Conv: a, n: x[0], c: x[1], h: x[2], w: x[3], o: weight[0], kh: weight[2], kw: weight[3], oh: out[2], ow: out[3]}
 	v.cg, v.og = v.c/v.Groups, v.o/v.Groups
 	v.k, v.p = v.cg*v.kh*v.kw, v.oh*v.ow
 	v.pointwise = v.kh == 1 && v.kw == 1 && v.Stride == [2]int{1, 1} && v.Pad == [2]int{}
 	v.depthwise = v.cg == 1 && v.Groups > 1
-	v.rows = min(v.oh, max(1, patchBytes/(max(1, v.k)*max(1, v.ow)*width)))
-	v.blocks = (v.oh-1)/v.rows + 1
 	return v
 }
 
@@ -67,178 +66,234 @@ func (v *convolution) span(axis, k, size, out int) (lo, hi, from int) {
 	return min(lo, out), max(hi, min(lo, out)), from
 }
 
-// patches writes those of rows y0 to y1 of the result; x is the group's image.
-func patches[T float](v *convolution, dst, x []T, y0, y1 int) {
-	width := (y1 - y0) * v.ow
-	pool.For(v.k, max(1, grainCheap/width), func(lo, hi int) {
-		for r := lo; r < hi; r++ {
-			c, kh, kw := r/(v.kh*v.kw), r/v.kw%v.kh, r%v.kw
-			plane := x[c*v.h*v.w:][:v.h*v.w]
-			j0, j1, from := v.span(1, kw, v.w, v.ow)
-			for y := y0; y < y1; y++ {
-				row := dst[r*width+(y-y0)*v.ow:][:v.ow]
-				iy := y*v.Stride[0] - v.Pad[0] + kh*v.Dilation[0]
-				if iy < 0 || iy >= v.h || j0 == j1 {
-					clear(row)
-					continue
-				}
-				clear(row[:j0])
-				clear(row[j1:])
-				line := plane[iy*v.w:][:v.w]
-				if v.Stride[1] == 1 {
-					copy(row[j0:j1], line[from+j0:])
-					continue
-				}
-				at := from + j0*v.Stride[1]
-				for j := j0; j < j1; j++ {
-					row[j] = line[at]
-					at += v.Stride[1]
-				}
-			}
-		}
-	})
-}
-
-// addPatches is the transpose of patches: it adds src to the image x.
-func addPatches[T float](v *convolution, x, src []T, y0, y1 int) {
-	width := (y1 - y0) * v.ow
-	// Channels are independent; within one, rows are added in order.
-	pool.For(v.cg, max(1, grainCheap/(width*v.kh*v.kw)), func(lo, hi int) {
-		for r := lo * v.kh * v.kw; r < hi*v.kh*v.kw; r++ {
-			c, kh, kw := r/(v.kh*v.kw), r/v.kw%v.kh, r%v.kw
-			plane := x[c*v.h*v.w:][:v.h*v.w]
-			j0, j1, from := v.span(1, kw, v.w, v.ow)
-			for y := y0; y < y1; y++ {
-				iy := y*v.Stride[0] - v.Pad[0] + kh*v.Dilation[0]
-				if iy < 0 || iy >= v.h || j0 == j1 {
-					continue
-				}
-				row := src[r*width+(y-y0)*v.ow:][j0:j1]
-				line := plane[iy*v.w:][:v.w]
-				if v.Stride[1] == 1 {
-					line = line[from+j0:][:len(row)]
-					addTo(line, row)
-					continue
-				}
-				at := from + j0*v.Stride[1]
-				for _, g := range row {
-					line[at] += g
-					at += v.Stride[1]
-				}
-			}
-		}
-	})
-}
-
 // conv2D: operands x and weight.
 func conv2D[T float](c *backend.Call, dst []T, in [2][]T) {
-	v := newConvolution(c.Attrs.(op.Conv), c.In[0].Shape, c.In[1].Shape, c.Out.Shape, widthOf[T]())
-	x, weight := in[0], in[1]
-	if v.depthwise {
-		depthwise(v, dst, x, weight)
+	v := newConvolution(c.Attrs.(op.Conv), c.In[0].Shape, c.In[1].Shape, c.Out.Shape)
+	switch {
+	case v.depthwise:
+		depthwise(v, dst, in[0], in[1])
+	case v.pointwise:
+		v.each(func(n, g int) {
+			product(v.og, v.p, v.k, gemm.RowMajor(sub0(in[1], g*v.og*v.k), v.k), gemm.RowMajor(group(v, in[0], n, g, v.cg*v.p), v.p),
+				group(v, dst, n, g, v.og*v.p), v.p, false)
+		})
+	default:
+		convolve(v, dst, in[0], in[1])
+	}
+}
+
+// convolve is the general forward convolution.
+func convolve[T float](v *convolution, dst, x, weight []T) {
+	if v.k == 0 {
+		clear(dst)
 		return
 	}
-	v.each(func(n, g int) {
-		image, w := group(v, x, n, g, v.cg*v.h*v.w), gemm.RowMajor(weight[g*v.og*v.k:], v.k)
-		out := group(v, dst, n, g, v.og*v.p)
-		if v.pointwise {
-			product(v.og, v.p, v.k, w, gemm.RowMajor(image, v.p), out, v.p, false)
-			return
+	left := lefts(v, func(g int) gemm.Mat[T] { return gemm.RowMajor(weight[g*v.og*v.k:], v.k) }, v.og, v.k)
+	defer freeLefts(left)
+	// The division has no influence on the results: it may depend on the threads.
+	l := newCanvas[T](v, v.og, 4*pool.Threads())
+	pool.For(v.n*v.Groups*l.blocks, max(1, serialProduct/max(1, v.og*v.k*l.rows*l.width)), func(lo, hi int) {
+		pitch := gemm.Whole[T](l.columns(0))
+		si, image := scratchOf[T](l.size)
+		so, out := scratchOf[T](v.og * pitch)
+		for i := lo; i < hi; i++ {
+			n, g, block := i/l.blocks/v.Groups, i/l.blocks%v.Groups, i%l.blocks
+			l.fill(image, group(v, x, n, g, v.cg*v.h*v.w), block)
+			left[g].Times(l.columns(block), image, l.starts, out, pitch)
+			l.narrow(group(v, dst, n, g, v.og*v.p), out, pitch, block)
 		}
-		s, buf := scratchOf[T](v.k * v.rows * v.ow)
-		for y := 0; y < v.oh; y += v.rows {
-			y1 := min(y+v.rows, v.oh)
-			width := (y1 - y) * v.ow
-			patches(v, buf, image, y, y1)
-			product(v.og, width, v.k, w, gemm.RowMajor(buf, width), out[y*v.ow:], v.p, false)
-		}
-		s.free()
+		si.free()
+		so.free()
 	})
+}
+
+// lefts packs each group's m×k matrix.
+func lefts[T float](v *convolution, a func(g int) gemm.Mat[T], m, k int) []*gemm.Left[T] {
+	l := make([]*gemm.Left[T], v.Groups)
+	for g := range l {
+		l[g] = gemm.NewLeft(m, k, a(g))
+	}
+	return l
+}
+
+func freeLefts[T float](l []*gemm.Left[T]) {
+	for _, l := range l {
+		l.Free()
+	}
 }
 
 // convGradInput: operands gradient and weight.
 func convGradInput[T float](c *backend.Call, dst []T, in [2][]T) {
-	v := newConvolution(c.Attrs.(op.Conv), c.Out.Shape, c.In[1].Shape, c.In[0].Shape, widthOf[T]())
+	v := newConvolution(c.Attrs.(op.Conv), c.Out.Shape, c.In[1].Shape, c.In[0].Shape)
 	grad, weight := in[0], in[1]
-	if v.depthwise {
+	switch b, ok := v.backward(); {
+	case v.depthwise:
 		depthwiseGradInput(v, dst, grad, weight)
-		return
-	}
-	v.each(func(n, g int) {
-		image, w := group(v, dst, n, g, v.cg*v.h*v.w), gemm.RowMajor(sub0(weight, g*v.og*v.k), v.k).T()
-		out := group(v, grad, n, g, v.og*v.p)
-		if v.pointwise {
-			product(v.k, v.p, v.og, w, gemm.RowMajor(out, v.p), image, v.p, false)
-			return
-		}
-		clear(image)
-		s, buf := scratchOf[T](v.k * v.rows * v.ow)
-		for y := 0; y < v.oh; y += v.rows {
-			y1 := min(y+v.rows, v.oh)
-			width := (y1 - y) * v.ow
-			product(v.k, width, v.og, w, gemm.RowMajor(sub0(out, y*v.ow), v.p), buf, width, false)
-			addPatches(v, image, buf, y, y1)
-		}
+	case v.o == 0 || v.p == 0:
+		clear(dst)
+	case v.pointwise:
+		v.each(func(n, g int) {
+			product(v.k, v.p, v.og, gemm.RowMajor(weight[g*v.og*v.k:], v.k).T(), gemm.RowMajor(group(v, grad, n, g, v.og*v.p), v.p),
+				group(v, dst, n, g, v.k*v.p), v.p, false)
+		})
+	case ok:
+		s, flipped := scratchOf[T](len(weight))
+		v.flip(func(to, from int) { flipped[to] = weight[from] })
+		convolve(b, dst, grad, flipped)
 		s.free()
+	default:
+		convScatter(v, dst, grad, weight)
+	}
+}
+
+// backward gives the convolution whose result is the gradient of x, if there is one that
+// does not compute much more than convScatter: of the gradient with flipped kernels.
+func (v *convolution) backward() (*convolution, bool) {
+	b := *v
+	b.c, b.h, b.w, b.o, b.oh, b.ow = v.o, v.oh, v.ow, v.c, v.h, v.w
+	b.cg, b.og = v.og, v.cg
+	b.k, b.p = b.cg*v.kh*v.kw, b.oh*b.ow
+	dy, dx := (v.kh-1)*v.Dilation[0], (v.kw-1)*v.Dilation[1]
+	b.Pad = [2]int{dy - v.Pad[0], dx - v.Pad[1]}
+	return &b, v.Stride == [2]int{1, 1} && b.Pad[0] >= 0 && b.Pad[1] >= 0 && 4*b.oh*(b.ow+dx) <= 5*v.oh*(v.ow+dx)
+}
+
+// flip calls f with each element of the flipped weights, in and out channels
+// changed over within a group, and where it comes from.
+func (v *convolution) flip(f func(to, from int)) {
+	taps := v.kh * v.kw
+	to := 0
+	for g := range v.Groups {
+		for c := range v.cg {
+			for o := g * v.og; o < (g+1)*v.og; o++ {
+				from := (o*v.cg+c)*taps + taps - 1
+				for t := range taps {
+					f(to+t, from-t)
+				}
+				to += taps
+			}
+		}
+	}
+}
+
+// convScatter computes the gradient of x by adding the patches' to their places.
+func convScatter[T float](v *convolution, dst, grad, weight []T) {
+	left := lefts(v, func(g int) gemm.Mat[T] { return gemm.RowMajor(weight[g*v.og*v.k:], v.k).T() }, v.k, v.og)
+	defer freeLefts(left)
+	l := newCanvas[T](v, v.k, 1)
+	whole := newCanvas[T](v, 0, 1) // of an image
+	pitch := gemm.Whole[T](l.columns(0))
+	at := make([]int, v.og)
+	for o := range at {
+		at[o] = o * pitch
+	}
+	rows := gemm.NewStarts[T](at)
+	pool.For(v.n*v.Groups, max(1, serialProduct/max(1, v.og*v.k*v.p)), func(lo, hi int) {
+		si, image := scratchOf[T](whole.size)
+		sg, wide := scratchOf[T](v.og * pitch)
+		sp, patches := scratchOf[T](v.k * pitch)
+		for i := lo; i < hi; i++ {
+			clear(image)
+			for block := range l.blocks {
+				n := l.columns(block)
+				l.widen(wide, group(v, grad, i/v.Groups, i%v.Groups, v.og*v.p), pitch, block)
+				left[i%v.Groups].Times(n, wide, rows, patches, pitch)
+				for r, at := range whole.at {
+					at += block * l.rows * l.width
+					addTo(image[at:at+n], patches[r*pitch:r*pitch+n])
+				}
+			}
+			whole.gather(group(v, dst, i/v.Groups, i%v.Groups, v.cg*v.h*v.w), image)
+		}
+		si.free()
+		sg.free()
+		sp.free()
 	})
 }
 
 // Partial sums of the weight's gradient: so many at most, and so many bytes.
 const (
-	gradParts = 8
-	gradBytes = 16 << 20
+	gradParts = 32
+	gradBytes = 8 << 20
 )
 
 // convGradWeight: operands gradient and x.
 func convGradWeight[T float](c *backend.Call, dst []T, in [2][]T) {
-	v := newConvolution(c.Attrs.(op.Conv), c.In[1].Shape, c.Out.Shape, c.In[0].Shape, widthOf[T]())
-	grad, x := in[0], in[1]
+	v := newConvolution(c.Attrs.(op.Conv), c.In[1].Shape, c.Out.Shape, c.In[0].Shape)
+	if v.n == 0 || v.p == 0 {
+		clear(dst)
+		return
+	}
+	add, transposed := gradWeights[T](v)
 	// Images are summed in parts whose number does not depend on the threads.
 	parts := max(1, min(v.n, gradParts, gradBytes/(len(dst)*widthOf[T]())))
-	s, partial := scratchOf[T](len(dst) * (parts - 1))
+	s, sums := scratchOf[T](len(dst) * parts)
 	defer s.free()
-	sums := func(part int) []T {
-		if part == 0 {
-			return dst
-		}
-		return partial[(part-1)*len(dst):][:len(dst)]
-	}
 	pool.For(parts, 1, func(lo, hi int) {
 		for part := lo; part < hi; part++ {
-			to := sums(part)
+			to := sums[part*len(dst):][:len(dst)]
 			clear(to)
 			for n := v.n * part / parts; n < v.n*(part+1)/parts; n++ {
-				gradWeightImage(v, to, grad, x, n)
+				add(to, in[0], in[1], n)
 			}
 		}
 	})
-	for part := 1; part < parts; part++ {
-		pool.For(len(dst), grainCheap, func(lo, hi int) { addTo(dst[lo:hi], sums(part)[lo:hi]) })
+	pool.For(len(dst), grainCheap/parts+1, func(lo, hi int) {
+		for part := 1; part < parts; part++ {
+			addTo(sums[lo:hi], sums[part*len(dst):][lo:hi])
+		}
+	})
+	if !transposed {
+		copy(dst, sums)
+		return
+	}
+	for o := range v.o { // sums has a row for each row of a group's patches
+		g := o / v.og
+		for r := range v.k {
+			dst[o*v.k+r] = sums[(g*v.k+r)*v.og+o%v.og]
+		}
 	}
 }
 
-// gradWeightImage adds image n's part.
-func gradWeightImage[T float](v *convolution, to, grad, x []T, n int) {
-	if v.depthwise {
-		depthwiseGradWeight(v, to, grad, x, n)
-		return
+// gradWeights picks the function that adds image n's part; transposed means that its sums
+// are k×og matrices, one for each group, instead of og×k ones.
+func gradWeights[T float](v *convolution) (add func(to, grad, x []T, n int), transposed bool) {
+	switch {
+	case v.depthwise:
+		return func(to, grad, x []T, n int) { depthwiseGradWeight(v, to, grad, x, n) }, false
+	case v.pointwise:
+		return func(to, grad, x []T, n int) {
+			for g := range v.Groups {
+				product(v.og, v.k, v.p, gemm.RowMajor(group(v, grad, n, g, v.og*v.p), v.p),
+					gemm.RowMajor(group(v, x, n, g, v.cg*v.p), v.p).T(), to[g*v.og*v.k:], v.k, true)
+			}
+		}, false
 	}
-	for g := range v.Groups {
-		image, out := group(v, x, n, g, v.cg*v.h*v.w), group(v, grad, n, g, v.og*v.p)
-		w := to[g*v.og*v.k:][:v.og*v.k]
-		if v.pointwise {
-			product(v.og, v.k, v.p, gemm.RowMajor(out, v.p), gemm.RowMajor(image, v.p).T(), w, v.k, true)
-			continue
+	l := newCanvas[T](v, v.og, 1)
+	// Few channels are summed for the places of a row of the kernel at once, in
+	// whose patches one element follows the other.
+	few := v.og <= 2*gemm.TileColumns[T]() && v.Stride == [2]int{1, 1}
+	return func(to, grad, x []T, n int) {
+		si, image := scratchOf[T](l.size)
+		sg, wide := scratchOf[T](v.og * l.columns(0))
+		for i := range v.Groups * l.blocks {
+			g, block := i/l.blocks, i%l.blocks
+			l.fill(image, group(v, x, n, g, v.cg*v.h*v.w), block)
+			out, w, columns := group(v, grad, n, g, v.og*v.p), to[g*v.og*v.k:][:v.og*v.k], l.columns(block)
+			if !few {
+				l.widen(wide, out, columns, block)
+				gemm.AddLines(v.og, v.k, columns, gemm.RowMajor(wide, columns), image, l.starts, w, v.k)
+				continue
+			}
+			l.turn(wide, out, block)
+			for c := range v.cg {
+				taps := v.kh * v.kw
+				gemm.Taps(v.kh, v.kw, v.og, columns, image[l.at[c*taps]:], v.Dilation[1], v.Dilation[0]*l.width, wide, v.og, w[c*taps*v.og:], v.og)
+			}
 		}
-		s, buf := scratchOf[T](v.k * v.rows * v.ow)
-		for y := 0; y < v.oh; y += v.rows {
-			y1 := min(y+v.rows, v.oh)
-			width := (y1 - y) * v.ow
-			patches(v, buf, image, y, y1)
-			product(v.og, v.k, width, gemm.RowMajor(sub0(out, y*v.ow), v.p), gemm.RowMajor(buf, width).T(), w, v.k, true)
-		}
-		s.free()
-	}
+		si.free()
+		sg.free()
+	}, few
 }
 
 // each calls f for every image and group.

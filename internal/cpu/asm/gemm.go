@@ -28,6 +28,7 @@ const (
 	tAlpha    = 120
 	tBeta     = 128
 	tStepBias = 136
+	tStarts   = 144
 
 	flagBeta = 1
 	flagRelu = 2
@@ -38,6 +39,8 @@ const (
 // handles a partial last vector, and for full tiles of packed panels one with
 // the strides built in. Under AVX2 a partial last vector needs other
 // instructions than a full one, so there is a "full" and an "edge" version.
+// The "rows" version, for convolutions, takes packed panels of A and a B whose
+// rows begin anywhere, and computes whole vectors only.
 func gemmKernels(ctx *build.Context, bits int) {
 	mr := 6
 	if bits == 512 {
@@ -51,6 +54,7 @@ func gemmKernels(ctx *build.Context, bits int) {
 					(&kernel{ctx: ctx, bits: bits, double: double, h: h, nv: nv}).emit()
 				}
 				(&kernel{ctx: ctx, bits: bits, double: double, h: h, nv: nv, edge: true}).emit()
+				(&kernel{ctx: ctx, bits: bits, double: double, h: h, nv: nv, rows: mr}).emit()
 			}
 		}
 		(&kernel{ctx: ctx, bits: bits, double: double, h: mr, nv: 2, packed: true}).emit()
@@ -68,6 +72,7 @@ type kernel struct {
 	h, nv  int
 	edge   bool // the last vector is partial: tile.tail of its lanes count
 	packed bool // rows of A and B are adjacent: strides are constants
+	rows   int  // rows of B begin at tile.starts and A's panels have so many rows; 0: no
 
 	acc  [][]reg.VecPhysical
 	b    []reg.VecPhysical
@@ -81,6 +86,8 @@ func (k *kernel) name() string {
 	s := fmt.Sprintf("kern%sR%dV%d", map[bool]string{false: "F32", true: "F64"}[k.double], k.h, k.nv)
 	if k.packed {
 		s += "Packed"
+	} else if k.rows > 0 {
+		s += "Rows"
 	} else if k.edge && k.bits == 256 {
 		s += "Edge"
 	}
@@ -207,6 +214,8 @@ func (k *kernel) emit() {
 	ctx.SignatureExpr("func(t *byte)")
 	if k.packed {
 		ctx.Doc(k.name() + " computes t.tiles full tiles of packed panels.")
+	} else if k.rows > 0 {
+		ctx.Doc(fmt.Sprintf("%s computes t.tiles tiles of %d rows and %d vectors of a B whose rows begin at t.starts.", k.name(), k.h, k.nv))
 	} else {
 		ctx.Doc(fmt.Sprintf("%s computes t.tiles tiles of %d rows and %d vectors.", k.name(), k.h, k.nv))
 	}
@@ -262,7 +271,7 @@ func (k *kernel) emit() {
 	ldc := ctx.GP64()
 	ctx.MOVQ(k.field(tLdc), ldc)
 	var rowA, colA, rowB reg.GPVirtual
-	if !k.packed {
+	if !k.packed && k.rows == 0 {
 		rowA, colA, rowB = ctx.GP64(), ctx.GP64(), ctx.GP64()
 		ctx.MOVQ(k.field(tRowA), rowA)
 		ctx.MOVQ(k.field(tColA), colA)
@@ -292,9 +301,12 @@ func (k *kernel) emit() {
 	b, n := ctx.GP64(), ctx.GP64()
 	ctx.MOVQ(k.field(tB), b)
 	ctx.MOVQ(k.field(tK), n)
-	if k.packed {
+	switch {
+	case k.packed:
 		k.packedLoop(a, b, n)
-	} else {
+	case k.rows > 0:
+		k.rowsLoop(a, b, n)
+	default:
 		k.stridedLoop(a, b, n, rowA, colA, rowB)
 	}
 	k.finish(c, ldc)
@@ -363,6 +375,50 @@ func (k *kernel) packedLoop(a, b, n reg.GPVirtual) {
 	step(0)
 	ctx.ADDQ(U32(uint32(k.h*es)), a)
 	ctx.ADDQ(U32(uint32(k.nv*vb)), b)
+	ctx.DECQ(rest)
+	ctx.JNZ(LabelRef("single"))
+	ctx.Label("sum")
+}
+
+func (k *kernel) rowsLoop(a, b, n reg.GPVirtual) {
+	ctx := k.ctx
+	es, vb := k.esize(), k.bits/8
+	const unroll = 4
+	starts := ctx.GP64()
+	ctx.MOVQ(k.field(tStarts), starts)
+	step := func(u int) {
+		at := ctx.GP64()
+		ctx.MOVQ(Mem{Base: starts, Disp: 8 * u}, at)
+		for j := range k.b {
+			k.load(Mem{Base: b, Index: at, Scale: 1, Disp: j * vb}, k.b[j], j)
+		}
+		for i, r := range k.acc {
+			t := k.t[i%len(k.t)]
+			k.broadcast(Mem{Base: a, Disp: (u*k.rows + i) * es}, t)
+			for j, v := range r {
+				k.fma231(k.b[j], t, v)
+			}
+		}
+	}
+	rest := ctx.GP64()
+	ctx.MOVQ(n, rest)
+	ctx.SHRQ(Imm(2), n)
+	ctx.JZ(LabelRef("rest"))
+	ctx.Label("loop")
+	for u := range unroll {
+		step(u)
+	}
+	ctx.ADDQ(U32(uint32(unroll*k.rows*es)), a)
+	ctx.ADDQ(U32(8*unroll), starts)
+	ctx.DECQ(n)
+	ctx.JNZ(LabelRef("loop"))
+	ctx.Label("rest")
+	ctx.ANDQ(Imm(unroll-1), rest)
+	ctx.JZ(LabelRef("sum"))
+	ctx.Label("single")
+	step(0)
+	ctx.ADDQ(U32(uint32(k.rows*es)), a)
+	ctx.ADDQ(U32(8), starts)
 	ctx.DECQ(rest)
 	ctx.JNZ(LabelRef("single"))
 	ctx.Label("sum")

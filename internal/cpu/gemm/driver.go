@@ -102,7 +102,11 @@ func (s source[T]) check(name string, rows, cols int) {
 	if s.format != 0 {
 		have = len(s.bits)
 	}
-	if need := (rows-1)*s.row + (cols-1)*s.col + 1; have < need {
+	need := (rows-1)*s.row + (cols-1)*s.col + 1
+	if s.starts != nil {
+		need = s.starts.last + rows
+	}
+	if have < need {
 		panic(fmt.Sprintf("gemm: %s has %d elements, %d×%d with strides %d, %d needs %d", name, have, rows, cols, s.row, s.col, need))
 	}
 }
@@ -124,6 +128,12 @@ func run[T Float](ks *kernels[T], m, n, k int, a, b source[T], c []T, ldc int, e
 	switch {
 	case k == 0:
 		p.empty()
+	case p.b.starts != nil:
+		if p.wide() {
+			p.wideBlocked()
+		} else {
+			p.blocked()
+		}
 	case p.thin():
 		p.dotted()
 	case p.n == 1 && ldc == 1 && a.row == 1 && a.format == 0 && b.format == 0:

@@ -38,7 +38,7 @@ func TestTileLayout(t *testing.T) {
 		{"rowB", unsafe.Offsetof(x.rowB), 48}, {"ldc", unsafe.Offsetof(x.ldc), 56}, {"tiles", unsafe.Offsetof(x.tiles), 64},
 		{"stepA", unsafe.Offsetof(x.stepA), 72}, {"stepC", unsafe.Offsetof(x.stepC), 80}, {"bias", unsafe.Offsetof(x.bias), 88},
 		{"rowBias", unsafe.Offsetof(x.rowBias), 96}, {"flags", unsafe.Offsetof(x.flags), 104}, {"tail", unsafe.Offsetof(x.tail), 112},
-		{"alpha", unsafe.Offsetof(x.alpha), 120}, {"beta", unsafe.Offsetof(x.beta), 128}, {"stepBias", unsafe.Offsetof(x.stepBias), 136},
+		{"alpha", unsafe.Offsetof(x.alpha), 120}, {"beta", unsafe.Offsetof(x.beta), 128}, {"stepBias", unsafe.Offsetof(x.stepBias), 136}, {"starts", unsafe.Offsetof(x.starts), 144},
 		{"dots.x", unsafe.Offsetof(d.x), 0}, {"dots.y", unsafe.Offsetof(d.y), 8}, {"dots.rowX", unsafe.Offsetof(d.rowX), 16},
 		{"dots.rowY", unsafe.Offsetof(d.rowY), 24}, {"dots.k", unsafe.Offsetof(d.k), 32}, {"dots.out", unsafe.Offsetof(d.out), 40},
 	} {

@@ -13,12 +13,14 @@ var (
 		full:   genericTiles[float32](),
 		edge:   genericTiles[float32](),
 		packed: func(t *byte) { genericRun[float32](t, 4, 2) },
+		rows:   genericTiles[float32](),
 	}
 	genericF64 = kernels[float64]{
 		name: "generic", lanes: 2, mr: 4, mc: 64, kc: 256, nc: 1024,
 		full:   genericTiles[float64](),
 		edge:   genericTiles[float64](),
 		packed: func(t *byte) { genericRun[float64](t, 4, 2) },
+		rows:   genericTiles[float64](),
 	}
 )
 
@@ -55,9 +57,12 @@ func genericRun[T Float](p *byte, h, nv int) {
 	alpha, beta := fromBits[T](t.alpha), fromBits[T](t.beta)
 	for {
 		var acc [4][4]T
-		if h == 4 && w == 4 {
+		switch {
+		case t.starts != nil:
+			genericRows(t, &acc, h, w)
+		case h == 4 && w == 4:
 			genericFull(t, &acc)
-		} else {
+		default:
 			pa, pb := t.a, t.b
 			for p := 0; ; {
 				for i := range h {
@@ -97,6 +102,20 @@ func genericRun[T Float](p *byte, h, nv int) {
 		t.a, t.c = unsafe.Add(t.a, t.stepA), unsafe.Add(t.c, t.stepC)
 		if t.rowBias != nil {
 			t.rowBias = unsafe.Add(t.rowBias, t.stepBias)
+		}
+	}
+}
+
+// genericRows sums a tile of packed rows of A and scattered rows of B.
+func genericRows[T Float](t *tile, acc *[4][4]T, h, w int) {
+	es := int(unsafe.Sizeof(T(0)))
+	for p, at := range unsafe.Slice((*int)(t.starts), t.k) {
+		b := unsafe.Slice((*T)(unsafe.Add(t.b, at)), w)
+		for i := range h {
+			x := *(*T)(unsafe.Add(t.a, (4*p+i)*es))
+			for j, y := range b {
+				acc[i][j] += x * y
+			}
 		}
 	}
 }

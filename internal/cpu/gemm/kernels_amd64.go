@@ -46,8 +46,16 @@ var avx2F32 = kernels[float32]{
 		{kernF32R6V1EdgeAVX2, kernF32R6V2EdgeAVX2},
 	},
 	packed: kernF32R6V2PackedAVX2,
-	row:    rowF32AVX2,
-	dots:   []func(*byte){dotF32R1AVX2, dotF32R2AVX2, dotF32R3AVX2},
+	rows: [][2]func(*byte){
+		{kernF32R1V1RowsAVX2, kernF32R1V2RowsAVX2},
+		{kernF32R2V1RowsAVX2, kernF32R2V2RowsAVX2},
+		{kernF32R3V1RowsAVX2, kernF32R3V2RowsAVX2},
+		{kernF32R4V1RowsAVX2, kernF32R4V2RowsAVX2},
+		{kernF32R5V1RowsAVX2, kernF32R5V2RowsAVX2},
+		{kernF32R6V1RowsAVX2, kernF32R6V2RowsAVX2},
+	},
+	row:  rowF32AVX2,
+	dots: []func(*byte){dotF32R1AVX2, dotF32R2AVX2, dotF32R3AVX2},
 }
 
 var avx2F64 = kernels[float64]{
@@ -69,8 +77,16 @@ var avx2F64 = kernels[float64]{
 		{kernF64R6V1EdgeAVX2, kernF64R6V2EdgeAVX2},
 	},
 	packed: kernF64R6V2PackedAVX2,
-	row:    rowF64AVX2,
-	dots:   []func(*byte){dotF64R1AVX2, dotF64R2AVX2, dotF64R3AVX2},
+	rows: [][2]func(*byte){
+		{kernF64R1V1RowsAVX2, kernF64R1V2RowsAVX2},
+		{kernF64R2V1RowsAVX2, kernF64R2V2RowsAVX2},
+		{kernF64R3V1RowsAVX2, kernF64R3V2RowsAVX2},
+		{kernF64R4V1RowsAVX2, kernF64R4V2RowsAVX2},
+		{kernF64R5V1RowsAVX2, kernF64R5V2RowsAVX2},
+		{kernF64R6V1RowsAVX2, kernF64R6V2RowsAVX2},
+	},
+	row:  rowF64AVX2,
+	dots: []func(*byte){dotF64R1AVX2, dotF64R2AVX2, dotF64R3AVX2},
 }
 
 // Under AVX-512 masked loads and stores cost nothing, so the edge kernels
@@ -79,16 +95,44 @@ var avx512F32 = kernels[float32]{
 	name: "avx512", lanes: 16, mr: 12, mc: 240, kc: 320, nc: 4096,
 	full: avx512TilesF32[:], edge: avx512TilesF32[:],
 	packed: kernF32R12V2PackedAVX512,
-	row:    rowF32AVX512,
-	dots:   []func(*byte){dotF32R1AVX512, dotF32R2AVX512, dotF32R3AVX512},
+	rows: [][2]func(*byte){
+		{kernF32R1V1RowsAVX512, kernF32R1V2RowsAVX512},
+		{kernF32R2V1RowsAVX512, kernF32R2V2RowsAVX512},
+		{kernF32R3V1RowsAVX512, kernF32R3V2RowsAVX512},
+		{kernF32R4V1RowsAVX512, kernF32R4V2RowsAVX512},
+		{kernF32R5V1RowsAVX512, kernF32R5V2RowsAVX512},
+		{kernF32R6V1RowsAVX512, kernF32R6V2RowsAVX512},
+		{kernF32R7V1RowsAVX512, kernF32R7V2RowsAVX512},
+		{kernF32R8V1RowsAVX512, kernF32R8V2RowsAVX512},
+		{kernF32R9V1RowsAVX512, kernF32R9V2RowsAVX512},
+		{kernF32R10V1RowsAVX512, kernF32R10V2RowsAVX512},
+		{kernF32R11V1RowsAVX512, kernF32R11V2RowsAVX512},
+		{kernF32R12V1RowsAVX512, kernF32R12V2RowsAVX512},
+	},
+	row:  rowF32AVX512,
+	dots: []func(*byte){dotF32R1AVX512, dotF32R2AVX512, dotF32R3AVX512},
 }
 
 var avx512F64 = kernels[float64]{
 	name: "avx512", lanes: 8, mr: 12, mc: 144, kc: 256, nc: 2048,
 	full: avx512TilesF64[:], edge: avx512TilesF64[:],
 	packed: kernF64R12V2PackedAVX512,
-	row:    rowF64AVX512,
-	dots:   []func(*byte){dotF64R1AVX512, dotF64R2AVX512, dotF64R3AVX512},
+	rows: [][2]func(*byte){
+		{kernF64R1V1RowsAVX512, kernF64R1V2RowsAVX512},
+		{kernF64R2V1RowsAVX512, kernF64R2V2RowsAVX512},
+		{kernF64R3V1RowsAVX512, kernF64R3V2RowsAVX512},
+		{kernF64R4V1RowsAVX512, kernF64R4V2RowsAVX512},
+		{kernF64R5V1RowsAVX512, kernF64R5V2RowsAVX512},
+		{kernF64R6V1RowsAVX512, kernF64R6V2RowsAVX512},
+		{kernF64R7V1RowsAVX512, kernF64R7V2RowsAVX512},
+		{kernF64R8V1RowsAVX512, kernF64R8V2RowsAVX512},
+		{kernF64R9V1RowsAVX512, kernF64R9V2RowsAVX512},
+		{kernF64R10V1RowsAVX512, kernF64R10V2RowsAVX512},
+		{kernF64R11V1RowsAVX512, kernF64R11V2RowsAVX512},
+		{kernF64R12V1RowsAVX512, kernF64R12V2RowsAVX512},
+	},
+	row:  rowF64AVX512,
+	dots: []func(*byte){dotF64R1AVX512, dotF64R2AVX512, dotF64R3AVX512},
 }
 
 var avx512TilesF32 = [...][2]func(*byte){

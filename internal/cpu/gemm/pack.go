@@ -28,7 +28,7 @@ func pack[T Float](dst []T, s source[T], l0, count, p0, k, width int) {
 const packSlack = 16
 
 func packPanel[T Float](d []T, s source[T], l0, h, p0, k, width int) {
-	if s.row == 1 {
+	if s.row == 1 && s.starts == nil {
 		for p := range k {
 			o := l0 + (p0+p)*s.col
 			x, y := d[p*width:][:h], s.data[o:o+h]
@@ -43,7 +43,7 @@ func packPanel[T Float](d []T, s source[T], l0, h, p0, k, width int) {
 
 func packStrided[T Float](d []T, s source[T], l0, h, p0, k, width int) {
 	for r := range h {
-		o := (l0+r)*s.row + p0*s.col
+		o := s.line(l0+r) + p0*s.col
 		for q := r; q < k*width; q += width {
 			d[q] = s.data[o]
 			o += s.col
@@ -94,6 +94,6 @@ func packHalf(dst []float32, s source[float32], l0, count, p0, k, width int) {
 // of h repeated.
 func lines[T Float](rows []uintptr, s source[T], l, h, p0 int) {
 	for i := range rows {
-		rows[i] = uintptr(unsafe.Pointer(&s.data[(l+min(i, h-1))*s.row+p0]))
+		rows[i] = uintptr(unsafe.Pointer(&s.data[s.line(l+min(i, h-1))+p0]))
 	}
 }

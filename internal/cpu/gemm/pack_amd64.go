@@ -14,7 +14,7 @@ func packFast[T Float](d []T, s source[T], l0, h, p0, k, width int) bool {
 	}
 	es := int(unsafe.Sizeof(d[0]))
 	switch {
-	case s.row == 1 && h == width:
+	case s.row == 1 && s.starts == nil && h == width:
 		var f func(dst, src *byte, stride, k int)
 		switch width * es {
 		case 24:

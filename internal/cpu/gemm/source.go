@@ -17,6 +17,15 @@ type source[T Float] struct {
 	bits     []uint16
 	format   half
 	row, col int
+	starts   *Starts // of a B's columns, instead of col; such a B is always packed
+}
+
+// line is where line l of a matrix begins that is packed by lines.
+func (s *source[T]) line(l int) int {
+	if s.starts != nil {
+		return s.starts.at[l]
+	}
+	return l * s.row
 }
 
 func nativeSource[T Float](m Mat[T]) source[T] {

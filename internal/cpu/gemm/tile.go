@@ -21,6 +21,7 @@ type tile struct {
 	alpha      uint64 // bits of the element type in the low bytes
 	beta       uint64
 	stepBias   int
+	starts     unsafe.Pointer // for kernels.rows: t.k offsets from b, in bytes, of B's rows
 }
 
 const (
@@ -45,6 +46,7 @@ type kernels[T Float] struct {
 	// panels laid out by packA and packB.
 	full, edge [][2]func(*byte)
 	packed     func(*byte)
+	rows       [][2]func(*byte)                   // full for packed panels of A and a B of scattered rows
 	row        func(c, x, b *byte, stride, n int) // or nil
 	dots       []func(*byte)                      // by rows of X less one; nil if there are none
 

@@ -1,0 +1,231 @@
+package cpu
+
+import "github.com/locusml/locus/internal/cpu/gemm"
+
+// canvas is how the image of a group is laid out for a convolution, some rows
+// of the result at a time: for each distance of a place of the kernel from a
+// multiple of the stride a plane of every stride-th element, its rows as long
+// as the result's and the kernel's reach. From start r on lie the patches' row r.
+type canvas[T float] struct {
+	v             *convolution
+	rows, blocks  int // rows of the result in a block, and blocks
+	height, width int // of a plane
+	phases        [2][]int
+	size          int // of all planes, and room for whole vectors
+	at            []int
+	starts        *gemm.Starts
+}
+
+// canvasBytes is the size of a block of planes and of what is computed for it.
+const canvasBytes = 192 << 10
+
+// newCanvas divides the result so that what belongs to a block, with `lines` for each
+// of its pixels, stays in the cache, and so that there are `tasks` blocks of
+// all images if that leaves them a few rows. With no lines an image is one block.
+func newCanvas[T float](v *convolution, lines, tasks int) *canvas[T] {
+	l := &canvas[T]{v: v}
+	var reach [2]int
+	for axis, k := range [2]int{v.kh, v.kw} {
+		s, d := v.Stride[axis], v.Dilation[axis]
+		reach[axis] = (k - 1) * d / s
+		for i := range k {
+			if p := i * d % s; indexOf(l.phases[axis], p) < 0 {
+				l.phases[axis] = append(l.phases[axis], p)
+			}
+		}
+	}
+	l.width = v.ow + reach[1]
+	l.rows = v.oh
+	if lines > 0 {
+		row := max(lines, v.cg*len(l.phases[0])*len(l.phases[1])) * l.width * widthOf[T]()
+		l.rows = min(v.oh, max(1, canvasBytes/row))
+		if want := (tasks-1)/(v.n*v.Groups) + 1; (v.oh-1)/l.rows+1 < want {
+			l.rows = min(l.rows, max((v.oh-1)/want+1, min(reach[0]+1, v.oh), 64/l.width))
+		}
+	}
+	l.blocks = (v.oh-1)/l.rows + 1
+	l.rows = (v.oh-1)/l.blocks + 1
+	l.height = l.rows + reach[0]
+	area := l.height * l.width
+	l.size = v.cg*len(l.phases[0])*len(l.phases[1])*area + gemm.Whole[T](1)
+	l.at = make([]int, v.k)
+	for r := range l.at {
+		c, y, x := r/(v.kh*v.kw), r/v.kw%v.kh*v.Dilation[0], r%v.kw*v.Dilation[1]
+		py, px := indexOf(l.phases[0], y%v.Stride[0]), indexOf(l.phases[1], x%v.Stride[1])
+		l.at[r] = ((py*len(l.phases[1])+px)*v.cg+c)*area + y/v.Stride[0]*l.width + x/v.Stride[1]
+	}
+	l.starts = gemm.NewStarts[T](l.at)
+	return l
+}
+
+func indexOf(list []int, x int) int {
+	for i, y := range list {
+		if y == x {
+			return i
+		}
+	}
+	return -1
+}
+
+// span gives the rows of the result that a block has.
+func (l *canvas[T]) span(block int) (y0, y1 int) {
+	return block * l.rows, min((block+1)*l.rows, l.v.oh)
+}
+
+// columns is how many columns of a block's patches are of use.
+func (l *canvas[T]) columns(block int) int {
+	y0, y1 := l.span(block)
+	return (y1-y0-1)*l.width + l.v.ow
+}
+
+// each calls f for every row of every plane that a block needs: where it begins, the row of
+// x it comes from, which may be outside, and the columns: element j of the row is
+// element from + j·stride of x's, which exists for j0 ≤ j < j1.
+func (l *canvas[T]) each(block int, f func(at, c, iy, j0, j1, from int)) {
+	v := l.v
+	y0, y1 := l.span(block)
+	height := y1 - y0 + l.height - l.rows
+	at := 0
+	for _, py := range l.phases[0] {
+		for _, px := range l.phases[1] {
+			from := px - v.Pad[1]
+			s := v.Stride[1]
+			j0, j1 := 0, 0
+			if from < 0 {
+				j0 = (-from + s - 1) / s
+			}
+			if v.w > from {
+				j1 = min(l.width, (v.w-from-1)/s+1)
+			}
+			j0 = min(j0, l.width)
+			j1 = max(j0, j1)
+			for c := range v.cg {
+				for q := range height {
+					f(at+q*l.width, c, (y0+q)*v.Stride[0]+py-v.Pad[0], j0, j1, from)
+				}
+				at += l.height * l.width
+			}
+		}
+	}
+}
+
+// fill lays out a block of image x.
+func (l *canvas[T]) fill(to, x []T, block int) {
+	v := l.v
+	clear(to[l.size-gemm.Whole[T](1):])
+	s := v.Stride[1]
+	l.each(block, func(at, c, iy, j0, j1, from int) {
+		row := to[at:][:l.width]
+		if iy < 0 || iy >= v.h || j0 == j1 {
+			clear(row)
+			return
+		}
+		line := x[(c*v.h+iy)*v.w:][:v.w]
+		for j := range row[:j0] {
+			row[j] = 0
+		}
+		if s == 1 {
+			copy(row[j0:j1], line[from+j0:])
+		} else {
+			i := from + j0*s
+			for j := j0; j < j1; j++ {
+				row[j] = line[i]
+				i += s
+			}
+		}
+		for j := j1; j < len(row); j++ {
+			row[j] = 0
+		}
+	})
+}
+
+// gather is fill's opposite, for planes of a whole image: x gets the sums.
+func (l *canvas[T]) gather(x, from []T) {
+	v := l.v
+	s := v.Stride[1]
+	// Elements that no place of the kernel ever meets.
+	if len(l.phases[0])*len(l.phases[1]) < v.Stride[0]*s || (l.height-1)*v.Stride[0]-v.Pad[0]+1 < v.h || (l.width-1)*s-v.Pad[1]+1 < v.w {
+		clear(x)
+	}
+	l.each(0, func(at, c, iy, j0, j1, first int) {
+		if iy < 0 || iy >= v.h || j0 == j1 {
+			return
+		}
+		line, row := x[(c*v.h+iy)*v.w:][:v.w], from[at:][:l.width]
+		if s == 1 {
+			copy(line[first+j0:], row[j0:j1])
+			return
+		}
+		i := first + j0*s
+		for _, e := range row[j0:j1] {
+			line[i] = e
+			i += s
+		}
+	})
+}
+
+// narrow copies a block of the result, lines pitch apart, without the columns too many.
+func (l *canvas[T]) narrow(dst, from []T, pitch, block int) {
+	v := l.v
+	y0, y1 := l.span(block)
+	for o := range v.og {
+		to, row := dst[o*v.p+y0*v.ow:], from[o*pitch:]
+		for y := range y1 - y0 {
+			copyShort(to[y*v.ow:][:v.ow], row[y*l.width:][:v.ow])
+		}
+	}
+}
+
+// widen copies a block of a gradient, with zeros for the columns too many.
+func (l *canvas[T]) widen(to, grad []T, pitch, block int) {
+	v := l.v
+	y0, y1 := l.span(block)
+	n := l.columns(block)
+	for o := range v.og {
+		row, from := to[o*pitch:][:pitch], grad[o*v.p+y0*v.ow:]
+		for y := range y1 - y0 {
+			at := y * l.width
+			copyShort(row[at:][:v.ow], from[y*v.ow:][:v.ow])
+			for j := at + v.ow; j < min(at+l.width, n); j++ {
+				row[j] = 0
+			}
+		}
+		clear(row[n:])
+	}
+}
+
+// turn is widen with the pixels as rows and the channels as columns.
+func (l *canvas[T]) turn(to, grad []T, block int) {
+	v := l.v
+	y0, y1 := l.span(block)
+	for y := y0; y < y1; y++ {
+		row := to[(y-y0)*l.width*v.og:]
+		for o := range v.og {
+			at := o
+			for _, g := range grad[o*v.p+y*v.ow:][:v.ow] {
+				row[at] = g
+				at += v.og
+			}
+		}
+		if y < y1-1 {
+			clear(row[v.ow*v.og : l.width*v.og])
+		}
+	}
+}
+
+// copyShort is copy for rows so short that a call would cost more.
+func copyShort[T float](to, from []T) {
+	if len(to) > 32 {
+		copy(to, from)
+		return
+	}
+	from = from[:len(to)]
+	for len(to) >= 4 {
+		a, b := (*[4]T)(to), (*[4]T)(from)
+		*a = *b
+		to, from = to[4:], from[4:]
+	}
+	for i := range to {
+		to[i] = from[i]
+	}
+}

@@ -1,0 +1,127 @@
+package gemm
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+)
+
+// overlapping makes k lines of n elements that begin anywhere in one slice.
+func overlapping[T Float](r *rand.Rand, k, n int) ([]T, *Starts) {
+	data, at := vector[T](r, k+n+50), make([]int, k)
+	for i := range at {
+		at[i] = r.IntN(len(data) - n + 1)
+	}
+	return data, NewStarts[T](at)
+}
+
+func near[T Float](t *testing.T, what string, got T, want, scale float64, k int) {
+	t.Helper()
+	if math.Abs(float64(got)-want) > float64(k+2)*eps[T]()*(scale+1e-30) {
+		t.Errorf("%s: %v, want %v", what, got, want)
+	}
+}
+
+func testScattered[T Float](t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	for _, ks := range levels[T]() {
+		for _, s := range [][3]int{{1, 1, 1}, {5, 3, 2}, {6, 16, 25}, {16, 136, 150}, {13, 33, 700}, {24, 32, 4}, {25, 50, 1300}, {12, 17, 640}, {350, 40, 300}} {
+			m, n, k := s[0], s[1], s[2]
+			what := fmt.Sprintf("%s %d×%d×%d", ks.name, m, n, k)
+			w := (n + ks.lanes - 1) / ks.lanes * ks.lanes
+			a := matrix[T](r, m, k, r.IntN(5))
+			at := func(i, p int) float64 { return float64(a.Data[i*a.RowStride+p*a.ColStride]) }
+
+			// A times rows.
+			b, rows := overlapping[T](r, k, w)
+			c := make([]T, m*w)
+			l := newLeft(ks, m, k, a)
+			l.Times(n, b, rows, c, w)
+			l.Free()
+			for i := range m {
+				for j := range n {
+					var sum, abs float64
+					for p := range k {
+						x := at(i, p) * float64(b[rows.at[p]+j])
+						sum, abs = sum+x, abs+math.Abs(x)
+					}
+					near(t, what+" rows", c[i*w+j], sum, abs, k)
+				}
+			}
+
+			// A times columns, added to what is there.
+			b, columns := overlapping[T](r, n, k)
+			c = vector[T](r, m*n)
+			old := append([]T(nil), c...)
+			addLines(ks, m, n, k, a, b, columns, c, n)
+			for i := range m {
+				for j := range n {
+					sum := float64(old[i*n+j])
+					abs := math.Abs(sum)
+					for p := range k {
+						x := at(i, p) * float64(b[columns.at[j]+p])
+						sum, abs = sum+x, abs+math.Abs(x)
+					}
+					near(t, what+" columns", c[i*n+j], sum, abs, k)
+				}
+			}
+		}
+	}
+}
+
+func TestScatteredF32(t *testing.T) { testScattered[float32](t) }
+func TestScatteredF64(t *testing.T) { testScattered[float64](t) }
+
+func testTaps[T Float](t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6))
+	for _, ks := range levels[T]() {
+		for _, s := range [][6]int{{1, 1, 1, 1, 1, 1}, {5, 5, 16, 136, 1, 14}, {5, 5, 6, 892, 1, 32}, {3, 7, 33, 300, 2, 5}, {2, 13, 3, 40, 1, 0}, {4, 25, 17, 9, 3, 1}} {
+			groups, h, n, k, row, step := s[0], s[1], s[2], s[3], s[4], s[5]
+			a := vector[T](r, (groups-1)*step+(h-1)*row+k)
+			b, c := vector[T](r, k*n), vector[T](r, groups*h*n)
+			old := append([]T(nil), c...)
+			taps(ks, groups, h, n, k, a, row, step, b, n, c, n)
+			for i := range groups * h {
+				for j := range n {
+					sum := float64(old[i*n+j])
+					abs := math.Abs(sum)
+					for p := range k {
+						x := float64(a[i/h*step+i%h*row+p]) * float64(b[p*n+j])
+						sum, abs = sum+x, abs+math.Abs(x)
+					}
+					near(t, fmt.Sprintf("%s %v", ks.name, s), c[i*n+j], sum, abs, k)
+				}
+			}
+		}
+	}
+}
+
+func TestTapsF32(t *testing.T) { testTaps[float32](t) }
+func TestTapsF64(t *testing.T) { testTaps[float64](t) }
+
+func TestScatteredShortOperandsPanic(t *testing.T) {
+	l := NewLeft(2, 3, RowMajor(make([]float32, 6), 3))
+	defer l.Free()
+	starts := NewStarts[float32]([]int{0, 1, 2})
+	w := Whole[float32](1)
+	for name, f := range map[string]func(){
+		"B":      func() { l.Times(1, make([]float32, w+1), starts, make([]float32, 2*w), w) },
+		"C":      func() { l.Times(1, make([]float32, w+2), starts, make([]float32, 2*w-1), w) },
+		"rows":   func() { l.Times(1, make([]float32, w+2), NewStarts[float32]([]int{0}), make([]float32, 2*w), w) },
+		"starts": func() { NewStarts[float32]([]int{-1}) },
+		"taps":   func() { Taps(2, 2, 1, 4, make([]float32, 6), 1, 2, make([]float32, 4), 1, make([]float32, 4), 1) },
+		"lines": func() {
+			AddLines(1, 3, 4, RowMajor(make([]float32, 4), 4), make([]float32, 5), starts, make([]float32, 3), 3)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			defer func() {
+				if recover() == nil {
+					t.Error("no panic")
+				}
+			}()
+			f()
+		})
+	}
+}
