@@ -70,7 +70,12 @@ func (o *Optimizer) Step() {
 // StepWith updates every parameter by the gradient at its place in grads; nil
 // leaves it as it is. Nothing waits for a device. The value that an earlier step
 // has made is freed: copy it to keep it.
-func (o *Optimizer) StepWith(grads []*locus.Tensor) {
+func (o *Optimizer) StepWith(grads []*locus.Tensor) { o.StepIf(nil, grads) }
+
+// StepIf is StepWith that changes nothing where ok, one bool on the parameters'
+// device, is false: the choice is made there, and nothing waits for it. A nil ok
+// is true. The step is counted either way.
+func (o *Optimizer) StepIf(ok *locus.Tensor, grads []*locus.Tensor) {
 	if len(grads) != len(o.params) {
 		panic(&locus.Error{Kind: locus.ErrArgument, Op: "optim.StepWith", Msg: fmt.Sprintf("%d gradients for %d parameters", len(grads), len(o.params))})
 	}
@@ -78,13 +83,13 @@ func (o *Optimizer) StepWith(grads []*locus.Tensor) {
 	locus.NoGrad(func() {
 		for i, e := range o.params {
 			if g := grads[i]; g != nil && !e.Frozen() {
-				o.update(i, e, g)
+				o.update(i, e, g, ok)
 			}
 		}
 	})
 }
 
-func (o *Optimizer) update(i int, e nn.Entry, g *locus.Tensor) {
+func (o *Optimizer) update(i int, e nn.Entry, g, ok *locus.Tensor) {
 	// What is computed here is freed at once but for the new value and what the
 	// rule remembers.
 	s := locus.NewScope()
@@ -98,6 +103,16 @@ func (o *Optimizer) update(i int, e nn.Entry, g *locus.Tensor) {
 		}
 	}
 	value := o.rule.update(s.Use(old), s.Use(g.Detach()), remembered, o.lr, o.steps)
+	if ok != nil {
+		value = ok.Where(value, old)
+		for k, t := range remembered {
+			if before := o.slots[i][k]; before != nil {
+				remembered[k] = ok.Where(t, before)
+			} else {
+				remembered[k] = ok.Where(t, 0)
+			}
+		}
+	}
 	for k, t := range remembered {
 		if o.slots[i][k] == nil || !t.SharesMemory(o.slots[i][k]) {
 			if o.slots[i][k] != nil {

@@ -58,6 +58,7 @@ type run struct {
 	train, validation *data.Loader
 	shards            []*shard
 	opt               *optim.Optimizer
+	scaler            *scaler         // float16 only
 	grads             []*locus.Tensor // of the batches since the last step, on the first device; in no scope
 	schedule          optim.Schedule
 	baseLR            float64
@@ -143,6 +144,9 @@ func (r *run) prepareModel() error {
 	}
 	for _, e := range r.opt.Params() {
 		r.report.Parameters += e.Value().Len()
+	}
+	if r.t.precision == locus.Float16 {
+		r.scaler = newScaler(r.devices[0])
 	}
 	r.baseLR = r.opt.LR()
 	r.schedule = r.t.schedule

@@ -52,7 +52,7 @@ func (r *run) openCheckpoints() error {
 	return r.restore(c)
 }
 
-const modelPrefix, optimPrefix, bestPrefix = "model.", "optim.", "best."
+const modelPrefix, optimPrefix, bestPrefix, scalerPrefix = "model.", "optim.", "best.", "scaler."
 
 // save writes the state of the run, which is to go on with the given batch.
 func (s *saver) save(r *run, epoch, batch int) error {
@@ -65,6 +65,9 @@ func (s *saver) save(r *run, epoch, batch int) error {
 	}
 	for name, t := range r.best {
 		tensors[bestPrefix+name] = t
+	}
+	if r.scaler != nil {
+		tensors[scalerPrefix+"scale"], tensors[scalerPrefix+"good"] = r.scaler.scale, r.scaler.good
 	}
 	var counters []map[string]uint64
 	for _, sh := range r.shards {
@@ -123,6 +126,15 @@ func (r *run) restore(c *checkpoint.Checkpoint) error {
 	}
 	if err := r.opt.SetState(state, s.Steps); err != nil {
 		return err
+	}
+	if r.scaler != nil {
+		for name, t := range map[string]**locus.Tensor{"scale": &r.scaler.scale, "good": &r.scaler.good} {
+			saved, err := c.Tensors.Load(scalerPrefix+name, r.devices[0])
+			if err != nil {
+				return fmt.Errorf("train: the checkpoint in %s is of a run in another precision: %w", r.t.checkpoints, err)
+			}
+			*t = saved
+		}
 	}
 	r.startEpoch, r.startBatch = s.Epoch, s.Batch
 	r.report.Epochs, r.report.Steps, r.report.BestEpoch = s.Epochs, s.Steps, s.BestEpoch

@@ -71,8 +71,8 @@ func (s *shard) copyFrom(first *shard) {
 }
 
 // backward computes the gradients of a part of a batch, in scope sc, scaled by its
-// share, and counts its metrics.
-func (s *shard) backward(sc *locus.Scope, fields []*locus.Tensor, size int, share float64) []*locus.Tensor {
+// share and by scale, unless that is nil, and counts its metrics.
+func (s *shard) backward(sc *locus.Scope, fields []*locus.Tensor, size int, share float64, scale *locus.Tensor) []*locus.Tensor {
 	fields = place(sc, fields, s.device)
 	model, leaves := s.model, nn.Values(s.params)
 	if s.half != 0 {
@@ -82,6 +82,9 @@ func (s *shard) backward(sc *locus.Scope, fields []*locus.Tensor, size int, shar
 	s.meter.add("loss", loss, size)
 	for name, v := range metrics {
 		s.meter.add(name, v, size)
+	}
+	if scale != nil {
+		loss = loss.Mul(scale.To(s.device).Cast(loss.DType()))
 	}
 	var trained []*locus.Tensor
 	var at []int
@@ -141,7 +144,7 @@ func (r *run) step(b *data.Batch, lr float64) error {
 		wg.Go(func() {
 			errs[i] = locus.Try(func() {
 				share := float64(parts[i].size) / float64(b.Size)
-				grads[i] = s.backward(scopes[i], parts[i].fields, parts[i].size, share)
+				grads[i] = s.backward(scopes[i], parts[i].fields, parts[i].size, share, r.scale())
 			})
 		})
 	}
@@ -158,7 +161,7 @@ func (r *run) step(b *data.Batch, lr float64) error {
 func (r *run) stepAlone(b *data.Batch, lr float64) error {
 	return locus.Try(func() {
 		locus.Scoped(func(sc *locus.Scope) {
-			r.accumulate(r.shards[0].backward(sc, b.Fields, b.Size, 1), sc, lr)
+			r.accumulate(r.shards[0].backward(sc, b.Fields, b.Size, 1, r.scale()), sc, lr)
 		})
 	})
 }
@@ -209,11 +212,18 @@ func (r *run) update(grads []*locus.Tensor, lr float64) {
 				}
 			}
 		}
+		var ok *locus.Tensor
+		if r.scaler != nil {
+			used, ok = r.scaler.unscale(used)
+		}
 		if r.t.clip > 0 {
 			used, _ = locus.ClipGlobalNorm(used, r.t.clip)
 		}
 		r.opt.SetLR(lr)
-		r.opt.StepWith(used)
+		r.opt.StepIf(ok, used)
+		if r.scaler != nil {
+			r.scaler.update(ok)
+		}
 	})
 	for _, s := range r.shards[1:] {
 		s.copyFrom(r.shards[0])
@@ -225,6 +235,14 @@ func (r *run) update(grads []*locus.Tensor, lr float64) {
 	}
 	r.grads, r.pending = nil, 0
 	r.report.Steps = r.opt.Steps()
+}
+
+// scale is what losses are multiplied by; nil for nothing.
+func (r *run) scale() *locus.Tensor {
+	if r.scaler == nil {
+		return nil
+	}
+	return r.scaler.scale
 }
 
 // sum adds the gradients of all shards up on device d, always in the same order.

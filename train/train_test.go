@@ -300,15 +300,44 @@ func TestAccumulation(t *testing.T) {
 }
 
 func TestLowerPrecision(t *testing.T) {
-	m := mlp(1)
-	r := must(t)(train.New(train.MaxEpochs(30), train.Precision(locus.BFloat16)).Fit(m, train.Data{Train: spirals(t, 512), Validation: spirals(t, 256), BatchSize: 64}))
-	if a := r.Last().Validation["accuracy"]; a < 0.9 {
-		t.Error(r)
-	}
-	for _, e := range nn.State(m) {
-		if e.Value().DType() != locus.Float32 {
-			t.Error(e.Name, e.Value().DType())
+	for _, c := range []struct {
+		precision locus.DType
+		devices   []locus.Device
+	}{{locus.BFloat16, nil}, {locus.Float16, nil}, {locus.BFloat16, gpus[:2]}, {locus.Float16, gpus[:2]}} {
+		m := mlp(1)
+		r := must(t)(train.New(train.MaxEpochs(30), train.Precision(c.precision), train.Devices(c.devices...)).Fit(m, train.Data{Train: spirals(t, 512), Validation: spirals(t, 256), BatchSize: 64}))
+		if a := r.Last().Validation["accuracy"]; a < 0.9 {
+			t.Error(c.precision, r)
 		}
+		for _, e := range nn.State(m) {
+			if e.Value().DType() != locus.Float32 {
+				t.Error(e.Name, e.Value().DType())
+			}
+		}
+	}
+}
+
+// Gradients that overflow float16 leave the step out, and the scale comes down until
+// they do not; nothing waits for that.
+func TestScaledLosses(t *testing.T) {
+	k := locus.NewKey(4)
+	net := nn.Sequential(nn.LazyLinear(8, nn.WithKey(k)), nn.LazyLinear(1, nn.WithKey(k)))
+	m := train.Regressor(net)
+	m.LossFunc = func(y, target *locus.Tensor) *locus.Tensor { // gradients of about 100
+		return locus.MSELoss(y, target, locus.ReduceMean).Mul(100)
+	}
+	m.Optimizer = func(p []nn.Entry) *optim.Optimizer { return optim.Adam(p, 0.01, optim.AdamOptions{}) }
+	var history [][]float32
+	locus.ResetLedger()
+	r := must(t)(train.New(train.MaxEpochs(10), train.Precision(locus.Float16), train.LogEvery(0), train.AfterStep(func(*train.Step) error {
+		history = append(history, weights(net))
+		return nil
+	})).Fit(m, train.Data{Train: line(t, 256), BatchSize: 32}))
+	if !slices.Equal(history[0], history[1]) {
+		t.Error("a step that overflows was taken")
+	}
+	if slices.Equal(history[len(history)-1], history[len(history)-2]) || r.Last().Train["loss"] > r.Epochs[0].Train["loss"]/2 {
+		t.Error("nothing was learned after that:", r)
 	}
 }
 
@@ -338,6 +367,12 @@ func TestResuming(t *testing.T) {
 	}
 	t.Run("one device", func(t *testing.T) { resume(t, build, set, options, nil) })
 	t.Run("two devices", func(t *testing.T) { resume(t, build, set, options, gpus[:2]) })
+	t.Run("float16", func(t *testing.T) {
+		half := func(more ...train.Option) []train.Option {
+			return options(append(more, train.Precision(locus.Float16))...)
+		}
+		resume(t, build, set, half, nil)
+	})
 }
 
 func resume(t *testing.T, build func() *train.Supervised, set train.Data, base func(...train.Option) []train.Option, devices []locus.Device) {

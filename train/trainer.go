@@ -82,6 +82,8 @@ func Accumulate(batches int) Option { return func(t *Trainer) { t.accumulate = b
 // Precision computes the network in another floating-point type than its
 // parameters have: with BFloat16, parameters and inputs are rounded to it for each
 // step, while the parameters themselves, their updates and the loss stay float32.
+// With Float16, whose range is small, the loss is scaled so that gradients do not
+// vanish, and steps that overflow are left out.
 func Precision(d locus.DType) Option { return func(t *Trainer) { t.precision = d } }
 
 // Seed is where all that the trainer draws (the order of the examples) comes from.
@@ -154,8 +156,6 @@ func (t *Trainer) check(d Data) ([]locus.Device, error) {
 		return nil, bad("NumGPUs(%d) with %d devices; choose one of the two", t.gpus, len(t.devices))
 	case t.precision != 0 && !t.precision.IsFloat():
 		return nil, bad("Precision(%s); want a floating-point type", t.precision)
-	case t.precision == locus.Float16:
-		return nil, bad("Precision(float16) needs its losses scaled, which is not offered; use BFloat16")
 	case (t.patience > 0 || t.keepBest) && d.Validation == nil:
 		return nil, bad("EarlyStopping and KeepBest look at the validation data; Data.Validation is nil")
 	case t.resume && t.checkpoints == "":
