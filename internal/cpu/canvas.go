@@ -127,16 +127,26 @@ func (l *canvas[T]) fill(to, x []T, block int) {
 		if s == 1 {
 			copy(row[j0:j1], line[from+j0:])
 		} else {
-			i := from + j0*s
-			for j := j0; j < j1; j++ {
-				row[j] = line[i]
-				i += s
-			}
+			everyNth(row[j0:j1], line[from+j0*s:], s)
 		}
 		for j := j1; j < len(row); j++ {
 			row[j] = 0
 		}
 	})
+}
+
+// everyNth copies every s-th element of x.
+func everyNth[T float](dst, x []T, s int) {
+	if s == 2 {
+		for len(dst) >= 4 && len(x) >= 8 {
+			a, b := (*[4]T)(dst), (*[8]T)(x)
+			a[0], a[1], a[2], a[3] = b[0], b[2], b[4], b[6]
+			dst, x = dst[4:], x[8:]
+		}
+	}
+	for j := range dst {
+		dst[j] = x[j*s]
+	}
 }
 
 // gather is fill's opposite, for planes of a whole image: x gets the sums.

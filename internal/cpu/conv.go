@@ -99,8 +99,13 @@ func convolve[T float](v *convolution, dst, x, weight []T) {
 		for i := lo; i < hi; i++ {
 			n, g, block := i/l.blocks/v.Groups, i/l.blocks%v.Groups, i%l.blocks
 			l.fill(image, group(v, x, n, g, v.cg*v.h*v.w), block)
-			left[g].Times(l.columns(block), image, l.starts, out, pitch)
-			l.narrow(group(v, dst, n, g, v.og*v.p), out, pitch, block)
+			to, columns := group(v, dst, n, g, v.og*v.p), l.columns(block)
+			if l.width == v.ow && columns == gemm.Whole[T](columns) { // no columns too many
+				left[g].Times(columns, image, l.starts, to[block*l.rows*v.ow:], v.p)
+				continue
+			}
+			left[g].Times(columns, image, l.starts, out, pitch)
+			l.narrow(to, out, pitch, block)
 		}
 		si.free()
 		so.free()
