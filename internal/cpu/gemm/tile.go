@@ -31,6 +31,8 @@ const (
 
 // tailMask is 8 words of ones and 8 of zeros: from 4*n bytes before its middle
 // begins a mask of n lanes.
+//
+//lint:ignore U1000 the assembly reads it
 var tailMask = [16]uint32{
 	0: ^uint32(0), 1: ^uint32(0), 2: ^uint32(0), 3: ^uint32(0),
 	4: ^uint32(0), 5: ^uint32(0), 6: ^uint32(0), 7: ^uint32(0),
