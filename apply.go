@@ -103,17 +103,21 @@ func checkOperands(name string, in []*Tensor) *place {
 	return p
 }
 
-// failMixed reports operands on two devices: with the operand that could move
-// to the place where most of the bytes are.
+// failMixed reports operands on two devices, with the operand that could move: to
+// a GPU rather than to the CPU, else to where most of the bytes are.
 func failMixed(name string, in []*Tensor) {
 	bytes := map[*place]int{}
 	var most *place
 	for _, t := range in {
-		if !t.constant {
-			bytes[t.place] += t.Bytes() + 1
-			if most == nil || bytes[t.place] > bytes[most] {
-				most = t.place
-			}
+		if t.constant {
+			continue
+		}
+		bytes[t.place] += t.Bytes() + 1
+		switch {
+		case most == nil || most.host && !t.place.host:
+			most = t.place
+		case most.host == t.place.host && bytes[t.place] > bytes[most]:
+			most = t.place
 		}
 	}
 	problem := &op.Problem{Kind: ErrDevice, Msg: "operands are on different devices; nothing is moved silently"}
