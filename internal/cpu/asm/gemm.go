@@ -344,9 +344,10 @@ func (k *kernel) packedLoop(a, b, n reg.GPVirtual) {
 		for j := range k.b {
 			k.load(Mem{Base: b, Disp: (u*k.nv + j) * vb}, k.b[j], j)
 		}
-		if k.bits == 512 {
+		if k.bits == 512 { // both panels together are larger than an L1 cache
 			ctx.PREFETCHT0(Mem{Base: b, Disp: u*k.nv*vb + 1024})
 			ctx.PREFETCHT0(Mem{Base: b, Disp: u*k.nv*vb + 1024 + 64})
+			ctx.PREFETCHT0(Mem{Base: a, Disp: u*k.h*es + 768})
 		}
 		for i, r := range k.acc {
 			t := k.t[i%len(k.t)]

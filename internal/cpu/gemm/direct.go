@@ -56,8 +56,11 @@ func (p *problem[T]) directBlock(s *scratch[T], i0, i1, j0, j1 int) {
 // A grid divides C into blocks of rows × columns elements.
 type grid struct{ rows, cols int }
 
-// flopsPerTask is the least work worth handing to another thread: some 2 µs.
-const flopsPerTask = 150_000
+// flopsPerTask is the least work worth handing to another thread: some 4 µs.
+const flopsPerTask = 400_000
+
+// thinPerTask is the same for products that wait for memory.
+const thinPerTask = 150_000
 
 // grid picks blocks of whole tiles: about three per thread where the product
 // is large enough to pay for handing them out. The division has no influence

@@ -92,7 +92,7 @@ var avx2F64 = kernels[float64]{
 // Under AVX-512 masked loads and stores cost nothing, so the edge kernels
 // serve whole vectors too.
 var avx512F32 = kernels[float32]{
-	name: "avx512", lanes: 16, mr: 12, mc: 240, kc: 320, nc: 4096,
+	name: "avx512", lanes: 16, mr: 12, mc: 240, kc: 384, nc: 4096,
 	full: avx512TilesF32[:], edge: avx512TilesF32[:],
 	packed: kernF32R12V2PackedAVX512,
 	rows: [][2]func(*byte){

@@ -30,8 +30,8 @@ func (p *problem[T]) dotted() {
 	es := int(unsafe.Sizeof(T(0)))
 	// Chunks of Y that stay in the L1 cache while X's rows pass by.
 	grain := 4
-	if per := 2 * nx * p.k * 4; per < flopsPerTask {
-		grain = (flopsPerTask/per + 1) * 4
+	if per := 2 * nx * p.k * 4; per < thinPerTask {
+		grain = (thinPerTask/per + 1) * 4
 	}
 	p.loop(ny, grain, func(lo, hi int) {
 		s := scratches[T]().Get().(*scratch[T])

@@ -40,10 +40,9 @@ func (l Level) String() string {
 	return "generic"
 }
 
-// highest is the best level taken without being asked for by name. The AVX-512
-// code comes from the same generator as the AVX2 code but must pass this
-// package's and gemm's tests on a machine that has it before it is AVX512.
-const highest = AVX2
+// highest is the best level taken without being asked for by name. A level
+// belongs here once this package's, gemm's and cpu's tests have passed on a machine that has it.
+const highest = AVX512
 
 // CPU returns the level in use: the best the CPU and operating system support,
 // or the one named by the environment variable LOCUS_CPU_LEVEL (generic, avx2
