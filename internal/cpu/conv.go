@@ -1,6 +1,8 @@
 package cpu
 
 import (
+	"sync/atomic"
+
 	"github.com/locusml/locus/internal/backend"
 	"github.com/locusml/locus/internal/cpu/gemm"
 	"github.com/locusml/locus/internal/cpu/pool"
@@ -129,11 +131,13 @@ func freeLefts[T float](l []*gemm.Left[T]) {
 
 // convGradInput: operands gradient and weight.
 func convGradInput[T float](c *backend.Call, dst []T, in [2][]T) {
-	v := newConvolution(c.Attrs.(op.Conv), c.Out.Shape, c.In[1].Shape, c.In[0].Shape)
-	grad, weight := in[0], in[1]
+	gradInput(newConvolution(c.Attrs.(op.Conv), c.Out.Shape, c.In[1].Shape, c.In[0].Shape), dst, in[0], in[1])
+}
+
+func gradInput[T float](v *convolution, dst, grad, weight []T) {
 	switch b, ok := v.backward(); {
 	case v.depthwise:
-		depthwiseGradInput(v, dst, grad, weight)
+		shiftedGradInput(v, dst, grad, weight)
 	case v.o == 0 || v.p == 0:
 		clear(dst)
 	case v.pointwise:
@@ -148,6 +152,9 @@ func convGradInput[T float](c *backend.Call, dst []T, in [2][]T) {
 		s.free()
 	default:
 		convScatter(v, dst, grad, weight)
+	}
+	if !v.depthwise && !v.pointwise && hasNaN(dst) {
+		shiftedGradInput(v, dst, grad, weight)
 	}
 }
 
@@ -224,12 +231,42 @@ const (
 
 // convGradWeight: operands gradient and x.
 func convGradWeight[T float](c *backend.Call, dst []T, in [2][]T) {
-	v := newConvolution(c.Attrs.(op.Conv), c.In[1].Shape, c.Out.Shape, c.In[0].Shape)
+	gradWeight(newConvolution(c.Attrs.(op.Conv), c.In[1].Shape, c.Out.Shape, c.In[0].Shape), dst, in)
+}
+
+func gradWeight[T float](v *convolution, dst []T, in [2][]T) {
 	if v.n == 0 || v.p == 0 {
 		clear(dst)
 		return
 	}
 	add, transposed := gradWeights[T](v)
+	sumGradWeights(v, dst, in, add, transposed)
+	if !v.depthwise && !v.pointwise && hasNaN(dst) {
+		sumGradWeights(v, dst, in, shiftedGradWeight[T], false)
+	}
+}
+
+// hasNaN reports whether one of x is not a number. Around a gradient and in the
+// columns too many there are zeros, which with an infinity or a NaN of a weight or
+// an element of x make a NaN where there is none: then the gradient is
+// computed again without them.
+func hasNaN[T float](x []T) bool {
+	var found atomic.Bool
+	pool.For(len(x), grainCheap, func(lo, hi int) {
+		for _, e := range x[lo:hi] {
+			if e != e {
+				found.Store(true)
+				return
+			}
+		}
+	})
+	return found.Load()
+}
+
+// gradAdder adds image n's part of a weight's gradient.
+type gradAdder[T float] func(v *convolution, to, grad, x []T, n int)
+
+func sumGradWeights[T float](v *convolution, dst []T, in [2][]T, add gradAdder[T], transposed bool) {
 	// Images are summed in parts whose number does not depend on the threads.
 	parts := max(1, min(v.n, gradParts, gradBytes/(len(dst)*widthOf[T]())))
 	s, sums := scratchOf[T](len(dst) * parts)
@@ -239,7 +276,7 @@ func convGradWeight[T float](c *backend.Call, dst []T, in [2][]T) {
 			to := sums[part*len(dst):][:len(dst)]
 			clear(to)
 			for n := v.n * part / parts; n < v.n*(part+1)/parts; n++ {
-				add(to, in[0], in[1], n)
+				add(v, to, in[0], in[1], n)
 			}
 		}
 	})
@@ -262,12 +299,12 @@ func convGradWeight[T float](c *backend.Call, dst []T, in [2][]T) {
 
 // gradWeights picks the function that adds image n's part; transposed means that its sums
 // are k×og matrices, one for each group, instead of og×k ones.
-func gradWeights[T float](v *convolution) (add func(to, grad, x []T, n int), transposed bool) {
+func gradWeights[T float](v *convolution) (add gradAdder[T], transposed bool) {
 	switch {
 	case v.depthwise:
-		return func(to, grad, x []T, n int) { depthwiseGradWeight(v, to, grad, x, n) }, false
+		return shiftedGradWeight[T], false
 	case v.pointwise:
-		return func(to, grad, x []T, n int) {
+		return func(v *convolution, to, grad, x []T, n int) {
 			for g := range v.Groups {
 				product(v.og, v.k, v.p, gemm.RowMajor(group(v, grad, n, g, v.og*v.p), v.p),
 					gemm.RowMajor(group(v, x, n, g, v.cg*v.p), v.p).T(), to[g*v.og*v.k:], v.k, true)
@@ -278,7 +315,7 @@ func gradWeights[T float](v *convolution) (add func(to, grad, x []T, n int), tra
 	// Few channels are summed for the places of a row of the kernel at once, in
 	// whose patches one element follows the other.
 	few := v.og <= 2*gemm.TileColumns[T]() && v.Stride == [2]int{1, 1}
-	return func(to, grad, x []T, n int) {
+	return func(v *convolution, to, grad, x []T, n int) {
 		si, image := scratchOf[T](l.size)
 		sg, wide := scratchOf[T](v.og * l.columns(0))
 		for i := range v.Groups * l.blocks {
@@ -362,17 +399,17 @@ func depthwise[T float](v *convolution, dst, x, weight []T) {
 	})
 }
 
-func depthwiseGradInput[T float](v *convolution, dst, grad, weight []T) {
+func shiftedGradInput[T float](v *convolution, dst, grad, weight []T) {
 	step, taps := v.Stride[1], v.kh*v.kw
 	pool.For(v.n*v.c, max(1, grainCheap/(v.og*v.p*taps)), func(lo, hi int) {
 		for i := lo; i < hi; i++ {
-			n, c := i/v.c, i%v.c
+			n, g, c := i/v.c, i%v.c/v.cg, i%v.cg
 			to := dst[i*v.h*v.w:][:v.h*v.w]
 			clear(to)
-			for o := c * v.og; o < (c+1)*v.og; o++ {
-				from := grad[(n*v.o+o)*v.p:][:v.p]
+			for o := g * v.og; o < (g+1)*v.og; o++ {
+				from, weights := grad[(n*v.o+o)*v.p:][:v.p], weight[(o*v.cg+c)*taps:][:taps]
 				v.eachTap(func(tap, y, iy, j0, j1, at int) {
-					w, row, line := weight[o*taps+tap], from[y*v.ow+j0:y*v.ow+j1], to[iy*v.w:][:v.w]
+					w, row, line := weights[tap], from[y*v.ow+j0:y*v.ow+j1], to[iy*v.w:][:v.w]
 					if step == 1 {
 						axpy(line[at:at+len(row)], w, row)
 						return
@@ -387,11 +424,12 @@ func depthwiseGradInput[T float](v *convolution, dst, grad, weight []T) {
 	})
 }
 
-func depthwiseGradWeight[T float](v *convolution, to, grad, x []T, n int) {
+func shiftedGradWeight[T float](v *convolution, to, grad, x []T, n int) {
 	step, taps := v.Stride[1], v.kh*v.kw
-	for o := range v.o {
-		from, image := grad[(n*v.o+o)*v.p:][:v.p], x[(n*v.c+o/v.og)*v.h*v.w:][:v.h*v.w]
-		w := to[o*taps:][:taps]
+	for i := range v.o * v.cg {
+		o, c := i/v.cg, i/v.cg/v.og*v.cg+i%v.cg
+		from, image := grad[(n*v.o+o)*v.p:][:v.p], x[(n*v.c+c)*v.h*v.w:][:v.h*v.w]
+		w := to[i*taps:][:taps]
 		v.eachTap(func(tap, y, iy, j0, j1, at int) {
 			row, line := from[y*v.ow+j0:y*v.ow+j1], image[iy*v.w:][:v.w]
 			if step == 1 {
