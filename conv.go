@@ -158,7 +158,7 @@ func addBias(name string, in []*Tensor, y, bias *Tensor) *Tensor {
 	if !sameShape(bias.shape, []int{y.shape[1]}) {
 		failf(name, ErrShape, in, "bias has shape %s; want one number for each of %d channels", op.ShapeString(bias.shape), y.shape[1])
 	}
-	return y.Add(perChannel(bias, len(y.shape)))
+	return y.addAndFree(perChannel(bias, len(y.shape)))
 }
 
 // naming is deferred by ops that are compositions: what an op inside panics with

@@ -19,7 +19,7 @@ func Linear(x, weight, bias *Tensor) *Tensor {
 	// would repeat the weight.
 	y := x.reshape([]int{op.Elements(lead), features}).MatMul(weight.T())
 	if bias != nil {
-		y = y.Add(bias)
+		y = y.addAndFree(bias)
 	}
 	return y.reshape(append(append([]int{}, lead...), out))
 }
@@ -44,7 +44,7 @@ func Bilinear(x1, x2, weight, bias *Tensor) *Tensor {
 	half := x1.reshape([]int{n, in1}).MatMul(weight.Transpose(0, 1).reshape([]int{in1, out * in2}))
 	y := half.reshape([]int{n, out, in2}).MatMul(x2.reshape([]int{n, in2, 1})).reshape([]int{n, out})
 	if bias != nil {
-		y = y.Add(bias)
+		y = y.addAndFree(bias)
 	}
 	return y.reshape(append(append([]int{}, lead...), out))
 }
@@ -59,4 +59,12 @@ func given(n int, ts ...*Tensor) []*Tensor {
 		}
 	}
 	return l
+}
+
+// addAndFree gives t + y and frees t, which nobody else holds: a product before
+// its bias. The gradient of a sum needs neither.
+func (t *Tensor) addAndFree(y *Tensor) *Tensor {
+	sum := t.Add(y)
+	t.Free()
+	return sum
 }
