@@ -10,6 +10,7 @@ type canvas[T float] struct {
 	v             *convolution
 	rows, blocks  int // rows of the result in a block, and blocks
 	height, width int // of a plane
+	tail          int // elements of padding that a row shares with the next
 	phases        [2][]int
 	size          int // of all planes, and room for whole vectors
 	at            []int
@@ -35,6 +36,11 @@ func newCanvas[T float](v *convolution, lines, tasks int) *canvas[T] {
 		}
 	}
 	l.width = v.ow + reach[1]
+	if tail := l.width - v.w - v.Pad[1]; v.Stride[1] == 1 && tail >= 0 && tail <= v.Pad[1] && l.width-tail >= v.ow {
+		// The padding left of the next row is also that right of this one.
+		l.tail = tail
+		l.width -= l.tail
+	}
 	l.rows = v.oh
 	if lines > 0 {
 		row := max(lines, v.cg*len(l.phases[0])*len(l.phases[1])) * l.width * widthOf[T]()
@@ -47,7 +53,7 @@ func newCanvas[T float](v *convolution, lines, tasks int) *canvas[T] {
 	l.rows = (v.oh-1)/l.blocks + 1
 	l.height = l.rows + reach[0]
 	area := l.height * l.width
-	l.size = v.cg*len(l.phases[0])*len(l.phases[1])*area + gemm.Whole[T](1)
+	l.size = v.cg*len(l.phases[0])*len(l.phases[1])*area + l.tail + gemm.Whole[T](1)
 	l.at = make([]int, v.k)
 	for r := range l.at {
 		c, y, x := r/(v.kh*v.kw), r/v.kw%v.kh*v.Dilation[0], r%v.kw*v.Dilation[1]
@@ -112,7 +118,7 @@ func (l *canvas[T]) each(block int, f func(at, c, iy, j0, j1, from int)) {
 // fill lays out a block of image x.
 func (l *canvas[T]) fill(to, x []T, block int) {
 	v := l.v
-	clear(to[l.size-gemm.Whole[T](1):])
+	clear(to[l.size-gemm.Whole[T](1)-l.tail : l.size])
 	s := v.Stride[1]
 	l.each(block, func(at, c, iy, j0, j1, from int) {
 		row := to[at:][:l.width]
@@ -133,6 +139,13 @@ func (l *canvas[T]) fill(to, x []T, block int) {
 			row[j] = 0
 		}
 	})
+	// The last block may have fewer rows than there is room for: what its last one shares.
+	if y0, y1 := l.span(block); y1-y0 < l.rows {
+		area := l.height * l.width
+		for at := (y1 - y0 + l.height - l.rows) * l.width; at < l.size-l.tail; at += area {
+			clear(to[at : at+l.tail])
+		}
+	}
 }
 
 // everyNth copies every s-th element of x.

@@ -47,7 +47,7 @@ func TestConvolutionPaths(t *testing.T) {
 		{2, 4, 11, 12, 6, 3, 2, op.Conv{Stride: pair(1, 1), Pad: pair(1, 3), Dilation: pair(2, 3), Groups: 2}},
 		{2, 4, 6, 5, 3, 2, 3, op.Conv{Stride: pair(1, 1), Pad: pair(4, 5), Dilation: pair(1, 1), Groups: 1}},
 		{1, 2, 9, 10, 3, 3, 4, op.Conv{Stride: pair(3, 2), Pad: pair(2, 1), Dilation: pair(2, 3), Groups: 1}},
-		{1, 8, 40, 60, 9, 3, 3, op.Conv{Stride: pair(1, 1), Pad: pair(1, 1), Dilation: pair(1, 1), Groups: 1}},
+		{1, 8, 41, 60, 9, 3, 3, op.Conv{Stride: pair(1, 1), Pad: pair(1, 1), Dilation: pair(1, 1), Groups: 1}},
 	} {
 		oh := (s.h+2*s.Pad[0]-(s.kh-1)*s.Dilation[0]-1)/s.Stride[0] + 1
 		ow := (s.w+2*s.Pad[1]-(s.kw-1)*s.Dilation[1]-1)/s.Stride[1] + 1
@@ -100,6 +100,48 @@ func checkConvolution(t *testing.T, what string, v *convolution, x, weight, grad
 			if got != want && !(got != got && want != want) && !(math.Abs(got-want) <= 1e-4*(1+math.Abs(want))) {
 				t.Errorf("%s: %s[%d] is %v, want %v", what, name, i, got, want)
 				break
+			}
+		}
+	}
+}
+
+// Whatever was in the memory before, the patches of a block are the image's elements and zeros.
+func TestCanvasOfUsedMemory(t *testing.T) {
+	for _, s := range []op.Conv{
+		{Stride: [2]int{1, 1}, Pad: [2]int{1, 2}, Dilation: [2]int{1, 1}, Groups: 1},
+		{Stride: [2]int{2, 3}, Pad: [2]int{2, 1}, Dilation: [2]int{3, 2}, Groups: 1},
+	} {
+		const h, w, k = 45, 30, 3
+		oh, ow := (h+2*s.Pad[0]-(k-1)*s.Dilation[0]-1)/s.Stride[0]+1, (w+2*s.Pad[1]-(k-1)*s.Dilation[1]-1)/s.Stride[1]+1
+		v := newConvolution(s, []int{1, 2, h, w}, []int{5, 2, k, k}, []int{1, 5, oh, ow})
+		x := make([]float32, 2*h*w)
+		for i := range x {
+			x[i] = float32(i + 1)
+		}
+		l := newCanvas[float32](v, v.og, 4)
+		if y0, y1 := l.span(l.blocks - 1); l.blocks < 2 || y1-y0 == l.rows {
+			t.Fatalf("%d blocks of %d rows: the last one is to be shorter", l.blocks, l.rows)
+		}
+		for block := range l.blocks {
+			memory := make([]float32, l.size)
+			for i := range memory {
+				memory[i] = float32(math.NaN())
+			}
+			l.fill(memory, x, block)
+			y0, y1 := l.span(block)
+			for r, at := range l.at {
+				for y := y0; y < y1; y++ {
+					for j := range ow {
+						iy, ix := y*s.Stride[0]-s.Pad[0]+r/k%k*s.Dilation[0], j*s.Stride[1]-s.Pad[1]+r%k*s.Dilation[1]
+						want := float32(0)
+						if iy >= 0 && iy < h && ix >= 0 && ix < w {
+							want = x[(r/(k*k)*h+iy)*w+ix]
+						}
+						if got := memory[at+(y-y0)*l.width+j]; got != want {
+							t.Fatalf("%+v: row %d of the patches at %d, %d is %v, want %v", s, r, y, j, got, want)
+						}
+					}
+				}
 			}
 		}
 	}

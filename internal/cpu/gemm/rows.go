@@ -49,7 +49,7 @@ func TileColumns[T Float]() int { return kernelsOf[T]().nr() }
 
 // leftDepth is how much of k one pass takes: a panel of A and a tile's columns
 // of B, whose rows overlap, stay in the L1 cache.
-const leftDepth = 640
+const leftDepth = 288
 
 // A Left is an m×k matrix laid out for products with many others.
 type Left[T Float] struct {
