@@ -120,6 +120,13 @@ func (l *canvas[T]) fill(to, x []T, block int) {
 	v := l.v
 	clear(to[l.size-gemm.Whole[T](1)-l.tail : l.size])
 	s := v.Stride[1]
+	if v.Stride == [2]int{1, 1} && v.Pad == [2]int{} && l.width == v.w { // rows as they are
+		y0, y1 := l.span(block)
+		for c := range v.cg {
+			copy(to[c*l.height*l.width:], x[(c*v.h+y0)*v.w:][:(y1-y0+l.height-l.rows)*v.w])
+		}
+		return
+	}
 	l.each(block, func(at, c, iy, j0, j1, from int) {
 		row := to[at:][:l.width]
 		if iy < 0 || iy >= v.h || j0 == j1 {
