@@ -137,7 +137,7 @@ func (o *Optimizer) ZeroGrad() {
 	}
 }
 
-// State gives what the optimizer remembers by name ("momentum.layers.0.weight"),
+// State gives what the optimizer remembers by name ("momentum.0.weight"),
 // for a checkpoint. Entries that do not exist yet are left out. The next step
 // frees them: copy what is to be kept.
 func (o *Optimizer) State() map[string]*locus.Tensor {
