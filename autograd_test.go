@@ -3,6 +3,7 @@ package locus_test
 import (
 	"errors"
 	"math"
+	"slices"
 	"sync"
 	"testing"
 
@@ -177,6 +178,38 @@ func TestCheckpoint(t *testing.T) {
 	for i, v := range f(func(a ...*locus.Tensor) *locus.Tensor { return locus.Checkpoint(block, a...) }) {
 		if !same(v, plain[i]) {
 			t.Fatalf("second order %d: %v, want %v", i, v, plain[i])
+		}
+	}
+}
+
+// What a gradient computes again is recorded although Backward is called where
+// nothing else is.
+func TestBackwardInsideNoGrad(t *testing.T) {
+	x := locus.As(locus.Float64).Key(locus.NewKey(1)).Randn(1, 4, 3)
+	grad := func(inside bool, f func(*locus.Tensor) *locus.Tensor) []float64 {
+		leaf := x.RequireGrad()
+		loss := f(leaf).Square().Sum()
+		if inside {
+			locus.NoGrad(func() {
+				loss.Backward()
+				if leaf.Mul(2).RequiresGrad() {
+					t.Error("recording stayed on")
+				}
+			})
+		} else {
+			loss.Backward()
+		}
+		return values(leaf.Grad())
+	}
+	for name, f := range map[string]func(*locus.Tensor) *locus.Tensor{
+		"attention": func(q *locus.Tensor) *locus.Tensor { return locus.Attention(q, q, q, locus.AttentionOptions{}) },
+		"checkpoint": func(q *locus.Tensor) *locus.Tensor {
+			return locus.Checkpoint(func(a ...*locus.Tensor) *locus.Tensor { return a[0].Exp() }, q)
+		},
+	} {
+		want := grad(false, f)
+		if got := grad(true, f); !slices.Equal(got, want) || slices.Max(want) == 0 {
+			t.Errorf("%s: %v, want %v", name, got, want)
 		}
 	}
 }

@@ -151,32 +151,42 @@ func Checkpoint(f func(args ...*Tensor) *Tensor, args ...*Tensor) *Tensor {
 	}
 	y = y.alias()
 	y.node = &node{name: "checkpoint", inputs: args, out: y, back: func(n *node, g *Tensor) []*Tensor {
-		in := make([]*Tensor, len(n.inputs))
-		var wanted []*Tensor
-		var at []int
-		for i, t := range n.inputs {
-			in[i] = t
-			if n.needs(i) && t.dtype.IsFloat() {
-				in[i] = t.separate()
-				wanted, at = append(wanted, in[i]), append(at, i)
-			}
-		}
-		var opts []GradOption
-		if g.node != nil || tracked(n.inputs) {
-			opts = []GradOption{CreateGraph}
-		}
-		again := f(in...)
-		grads := make([]*Tensor, len(in))
-		if again.node == nil {
-			return grads
-		}
-		checkCaptured(again, wanted)
-		for j, t := range gradFrom([]*Tensor{again}, []*Tensor{g}, wanted, opts) {
-			grads[at[j]] = t
-		}
-		return grads
+		return n.again(g, func(in []*Tensor) *Tensor { return f(in...) })
 	}}
 	return y
+}
+
+// again computes a node's result once more with f, and passes the gradient g of it
+// through that to the node's inputs.
+func (n *node) again(g *Tensor, f func(in []*Tensor) *Tensor) []*Tensor {
+	in := make([]*Tensor, len(n.inputs))
+	var wanted []*Tensor
+	var at []int
+	history := g.node != nil
+	for i, t := range n.inputs {
+		in[i] = t
+		history = history || t.node != nil
+		if n.needs(i) && t.dtype.IsFloat() {
+			in[i] = t.separate()
+			wanted, at = append(wanted, in[i]), append(at, i)
+		}
+	}
+	var opts []GradOption
+	if history {
+		opts = []GradOption{CreateGraph}
+	}
+	grads := make([]*Tensor, len(in))
+	withGrad(func() { // also where Backward is called inside NoGrad
+		y := f(in)
+		if y.node == nil {
+			return // it does not depend on its inputs
+		}
+		checkCaptured(y, wanted)
+		for j, t := range gradFrom([]*Tensor{y}, []*Tensor{g}, wanted, opts) {
+			grads[at[j]] = t
+		}
+	})
+	return grads
 }
 
 // checkCaptured makes sure that no gradient is lost in silence: everything that y

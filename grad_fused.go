@@ -122,30 +122,7 @@ func init() {
 // throughComposition computes an op again by its composition and passes the
 // gradient through that: only the operands are saved.
 func throughComposition(n *node, g *Tensor) []*Tensor {
-	in := make([]*Tensor, len(n.inputs))
-	var wanted []*Tensor
-	var at []int
-	history := g.node != nil
-	for i, t := range n.inputs {
-		in[i] = t
-		history = history || t.node != nil
-	}
-	for i, t := range n.inputs {
-		if n.needs(i) && t.dtype.IsFloat() {
-			in[i] = t.separate()
-			wanted, at = append(wanted, in[i]), append(at, i)
-		}
-	}
-	out := compositions[n.def.ID](n.attrs, in)
-	var opts []GradOption
-	if history {
-		opts = []GradOption{CreateGraph}
-	}
-	grads := make([]*Tensor, len(in))
-	for j, t := range gradFrom([]*Tensor{out}, []*Tensor{g}, wanted, opts) {
-		grads[at[j]] = t
-	}
-	return grads
+	return n.again(g, func(in []*Tensor) *Tensor { return compositions[n.def.ID](n.attrs, in) })
 }
 
 // forwardConv is the attribute of the convolution that a gradient op belongs to.

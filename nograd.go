@@ -37,6 +37,24 @@ func NoGrad(f func()) {
 	f()
 }
 
+// withGrad runs f with recording on, on the calling goroutine.
+func withGrad(f func()) {
+	if !gradDisabled() {
+		f()
+		return
+	}
+	id := goroutine()
+	set := func(depth int) (old int) {
+		noGrad.mu.Lock()
+		defer noGrad.mu.Unlock()
+		old, noGrad.depth[id] = noGrad.depth[id], depth
+		return old
+	}
+	old := set(0)
+	defer func() { set(old) }()
+	f()
+}
+
 // gradDisabled reports whether the calling goroutine is inside NoGrad.
 func gradDisabled() bool {
 	if noGrad.active.Load() == 0 {

@@ -7,7 +7,7 @@ import (
 )
 
 // Range chooses elements of one axis for [Tensor.Slice]; make one with [R],
-// [From0], [All] or [At].
+// [Tail], [All], [Reversed] or [At].
 type Range struct {
 	start, stop, step int
 	hasStop, at       bool

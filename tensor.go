@@ -64,7 +64,7 @@ func (t *Tensor) Device() Device { return t.place.device }
 // Bytes is the size of the elements in memory, if they lay without holes.
 func (t *Tensor) Bytes() int { return t.Len() * t.dtype.Size() }
 
-// Contiguous reports whether the elements lie in memory in order without holes.
+// IsContiguous reports whether the elements lie in memory in order without holes.
 func (t *Tensor) IsContiguous() bool { return op.IsContiguous(t.shape, t.strides) }
 
 // Freed reports whether the tensor's memory was given back, by [Tensor.Free] or

@@ -147,7 +147,7 @@ func Check(id ID, a Attrs, in []Spec) (Spec, error) {
 	return d.Infer(a, in)
 }
 
-// SameDType is the check of ops whose operands, from number `from` on, must
+// sameDType is the check of ops whose operands, from number `from` on, must
 // agree in element type.
 func sameDType(in []Spec, from int) error {
 	for i := from + 1; i < len(in); i++ {

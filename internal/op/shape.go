@@ -111,7 +111,7 @@ func Broadcast(shapes ...[]int) ([]int, error) {
 	return out, nil
 }
 
-// Axis resolves an axis that may count from the end.
+// ResolveAxis resolves an axis that may count from the end.
 func ResolveAxis(axis, rank int) (int, error) {
 	a := axis
 	if a < 0 {
