@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
+	"unsafe"
 )
 
 // modelName is the processor's name as the kernel gives it.
@@ -25,6 +27,16 @@ var modelName = sync.OnceValue(func() string {
 	}
 	return genericName()
 })
+
+// preferHugePages asks for huge pages below the whole ones of them that b
+// covers. Most systems give them only where they are asked for; a system that
+// has none refuses, and small pages do.
+func preferHugePages(b []byte) {
+	head := int(-uintptr(unsafe.Pointer(unsafe.SliceData(b))) & (hugePage - 1))
+	if n := (len(b) - head) &^ (hugePage - 1); n > 0 {
+		syscall.Madvise(b[head:head+n], syscall.MADV_HUGEPAGE)
+	}
+}
 
 // systemMemory reads /proc/meminfo and the limits of the process's cgroup,
 // which in a container are the ones that count.
