@@ -80,8 +80,17 @@ func conv2D[T float](c *backend.Call, dst []T, in [2][]T) {
 				group(v, dst, n, g, v.og*v.p), v.p, false)
 		})
 	default:
-		convolve(v, dst, in[0], in[1])
+		forward(v, dst, in[0], in[1])
 	}
+}
+
+// forward is the convolution with the method that suits it.
+func forward[T float](v *convolution, dst, x, weight []T) {
+	if dst, ok := any(dst).([]float32); ok && v.minimal() {
+		winograd(v, dst, any(x).([]float32), any(weight).([]float32), false)
+		return
+	}
+	convolve(v, dst, x, weight)
 }
 
 // convolve is the general forward convolution.
@@ -146,8 +155,14 @@ func gradInput[T float](v *convolution, dst, grad, weight []T) {
 				group(v, dst, n, g, v.k*v.p), v.p, false)
 		})
 	case ok:
+		if dst, ok := any(dst).([]float32); ok && b.minimal() {
+			if !winograd(b, dst, any(grad).([]float32), any(weight).([]float32), true) {
+				return // all of it is finite
+			}
+			break
+		}
 		s, flipped := scratchOf[T](len(weight))
-		v.flip(func(to, from int) { flipped[to] = weight[from] })
+		b.flip(func(to, from int) { flipped[to] = weight[from] })
 		convolve(b, dst, grad, flipped)
 		s.free()
 	default:
@@ -170,15 +185,15 @@ func (v *convolution) backward() (*convolution, bool) {
 	return &b, v.Stride == [2]int{1, 1} && b.Pad[0] >= 0 && b.Pad[1] >= 0 && 4*b.oh*(b.ow+dx) <= 5*v.oh*(v.ow+dx)
 }
 
-// flip calls f with each element of the flipped weights, in and out channels
-// changed over within a group, and where it comes from.
+// flip calls f with each element of the weights of a backward convolution, flipped, in
+// and out channels changed over within a group, and where in the forward one's it comes from.
 func (v *convolution) flip(f func(to, from int)) {
 	taps := v.kh * v.kw
 	to := 0
 	for g := range v.Groups {
-		for c := range v.cg {
-			for o := g * v.og; o < (g+1)*v.og; o++ {
-				from := (o*v.cg+c)*taps + taps - 1
+		for o := range v.og {
+			for c := g * v.cg; c < (g+1)*v.cg; c++ {
+				from := (c*v.og+o)*taps + taps - 1
 				for t := range taps {
 					f(to+t, from-t)
 				}

@@ -47,6 +47,11 @@ func TestConvolutionPaths(t *testing.T) {
 		{2, 4, 11, 12, 6, 3, 2, op.Conv{Stride: pair(1, 1), Pad: pair(1, 3), Dilation: pair(2, 3), Groups: 2}},
 		{2, 4, 6, 5, 3, 2, 3, op.Conv{Stride: pair(1, 1), Pad: pair(4, 5), Dilation: pair(1, 1), Groups: 1}},
 		{1, 2, 9, 10, 3, 3, 4, op.Conv{Stride: pair(3, 2), Pad: pair(2, 1), Dilation: pair(2, 3), Groups: 1}},
+		{2, 17, 9, 7, 19, 3, 3, op.Conv{Stride: pair(1, 1), Pad: pair(1, 1), Dilation: pair(1, 1), Groups: 1}},
+		{3, 16, 8, 11, 16, 3, 3, op.Conv{Stride: pair(1, 1), Dilation: pair(1, 1), Groups: 1}},
+		{5, 32, 6, 5, 34, 3, 3, op.Conv{Stride: pair(1, 1), Pad: pair(0, 2), Dilation: pair(1, 1), Groups: 2}},
+		{1, 20, 13, 36, 40, 3, 3, op.Conv{Stride: pair(1, 1), Pad: pair(2, 1), Dilation: pair(1, 1), Groups: 1}},
+		{130, 16, 1, 1, 16, 3, 3, op.Conv{Stride: pair(1, 1), Pad: pair(1, 1), Dilation: pair(1, 1), Groups: 1}},
 		{1, 8, 41, 60, 9, 3, 3, op.Conv{Stride: pair(1, 1), Pad: pair(1, 1), Dilation: pair(1, 1), Groups: 1}},
 	} {
 		oh := (s.h+2*s.Pad[0]-(s.kh-1)*s.Dilation[0]-1)/s.Stride[0] + 1
@@ -79,7 +84,9 @@ func TestConvolutionPaths(t *testing.T) {
 func checkConvolution(t *testing.T, what string, v *convolution, x, weight, grad []float32) {
 	t.Helper()
 	out, dx, dw := make([]float32, len(grad)), make([]float32, len(x)), make([]float32, len(weight))
-	convolve(v, out, x, weight)
+	plain := make([]float32, len(grad))
+	convolve(v, plain, x, weight)
+	forward(v, out, x, weight)
 	finite := weight
 	weight = slices.Clone(weight)
 	weight[1%v.k] = x[v.w-1]
@@ -94,7 +101,7 @@ func checkConvolution(t *testing.T, what string, v *convolution, x, weight, grad
 	for name, pair := range map[string]struct {
 		got  []float32
 		want []float64
-	}{"result": {out, wantOut}, "grad x": {dx, wantX}, "grad weight": {dw, wantW}} {
+	}{"result": {out, wantOut}, "plain result": {plain, wantOut}, "grad x": {dx, wantX}, "grad weight": {dw, wantW}} {
 		for i, want := range pair.want {
 			got := float64(pair.got[i])
 			if got != want && !(got != got && want != want) && !(math.Abs(got-want) <= 1e-4*(1+math.Abs(want))) {

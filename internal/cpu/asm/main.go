@@ -33,6 +33,8 @@ func main() {
 		{"gemm", "kernels_avx2", func(c *build.Context) { gemmKernels(c, 256) }},
 		{"gemm", "kernels_avx512", func(c *build.Context) { gemmKernels(c, 512) }},
 		{"gemm", "pack_avx2", packKernels},
+		{"gemm", "winograd_avx2", func(c *build.Context) { winogradKernels(c, 256) }},
+		{"gemm", "winograd_avx512", func(c *build.Context) { winogradKernels(c, 512) }},
 		{"vec", "vec_avx2", func(c *build.Context) { vecKernels(c, 256) }},
 		{"vec", "vec_avx512", func(c *build.Context) { vecKernels(c, 512) }},
 	} {

@@ -105,35 +105,40 @@ func (l *Left[T]) Times(n int, b []T, rows *Starts, c []T, ldc int) {
 	}
 	s := scratches[T]().Get().(*scratch[T])
 	t := &s.t
-	es := int(unsafe.Sizeof(T(0)))
 	t.alpha, t.beta, t.tail = toBits(T(1)), toBits(T(1)), ks.lanes
-	t.ldc = ldc * es
-	t.stepC = ks.mr * t.ldc
 	for pc, i := 0, 0; pc < l.k; pc, i = pc+l.depth, i+1 {
 		t.k = min(l.depth, l.k-pc)
-		t.stepA = ks.mr * t.k * es
 		t.starts = unsafe.Pointer(&rows.bytes[pc])
 		if pc > 0 {
 			t.flags = flagBeta
 		}
-		a := unsafe.Pointer(&l.block(i)[0])
-		for j := 0; j < w; j += ks.nr() {
-			nv := min(2, (w-j)/ks.lanes)
-			t.b = unsafe.Pointer(&b[j])
-			t.a, t.c = a, unsafe.Pointer(&c[j])
-			full := l.m / ks.mr
-			if full > 0 {
-				t.tiles = full
-				t.run(ks.rows[ks.mr-1][nv-1])
-			}
-			if h := l.m % ks.mr; h > 0 {
-				t.a, t.c = unsafe.Add(a, full*t.stepA), unsafe.Pointer(&c[full*ks.mr*ldc+j])
-				t.tiles = 1
-				t.run(ks.rows[h-1][nv-1])
-			}
-		}
+		ks.multiplyRows(t, unsafe.Pointer(&l.block(i)[0]), l.m, b, n, c, ldc)
 	}
 	s.release()
+}
+
+// multiplyRows computes m rows of Whole(n) columns of C from the panels of A at a and
+// the rows of b that begin at t.starts, t.k of them. What else t says holds.
+func (ks *kernels[T]) multiplyRows(t *tile, a unsafe.Pointer, m int, b []T, n int, c []T, ldc int) {
+	es := int(unsafe.Sizeof(T(0)))
+	w := (n + ks.lanes - 1) / ks.lanes * ks.lanes
+	t.ldc = ldc * es
+	t.stepA, t.stepC = ks.mr*t.k*es, ks.mr*t.ldc
+	full, h := m/ks.mr, m%ks.mr
+	for j := 0; j < w; j += ks.nr() {
+		nv := min(2, (w-j)/ks.lanes)
+		t.b = unsafe.Pointer(&b[j])
+		t.a, t.c = a, unsafe.Pointer(&c[j])
+		if full > 0 {
+			t.tiles = full
+			t.run(ks.rows[ks.mr-1][nv-1])
+		}
+		if h > 0 {
+			t.a, t.c = unsafe.Add(a, full*t.stepA), unsafe.Pointer(&c[full*ks.mr*ldc+j])
+			t.tiles = 1
+			t.run(ks.rows[h-1][nv-1])
+		}
+	}
 }
 
 // tapsDepth keeps the columns of B that a tile uses in the L1 cache.

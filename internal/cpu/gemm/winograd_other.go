@@ -1,0 +1,5 @@
+//go:build !amd64
+
+package gemm
+
+func transformsOf(ks *kernels[float32]) *transforms { return genericTransforms(ks.mr) }
