@@ -118,7 +118,12 @@ func (d *Device) ownConv(c *backend.Call) error {
 			return err
 		}
 	}
-	if err := runKernel(d, "conv", fmt.Sprintf("%s_%d_%s", c.Op, bm, typeName(t)), &p, blocks, a.Groups, int(p.splits), 256, 0); err != nil || p.splits == 1 {
+	kernel := c.Op.String()
+	// The step of gemm.cuh along k stays within one tap.
+	if along := map[op.ID]int32{op.Conv2D: p.cin, op.ConvGradInput: p.cout}[c.Op]; along > 0 && along%8 == 0 {
+		kernel += "_by_tap"
+	}
+	if err := runKernel(d, "conv", fmt.Sprintf("%s_%d_%s", kernel, bm, typeName(t)), &p, blocks, a.Groups, int(p.splits), 256, 0); err != nil || p.splits == 1 {
 		return err
 	}
 	return d.sumSplits(t, p.partial, p.out, int(p.splits), int(p.total))

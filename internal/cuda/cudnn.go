@@ -3,6 +3,7 @@
 package cuda
 
 import (
+	"os"
 	"sync"
 	"unsafe"
 
@@ -18,7 +19,8 @@ type dnnLibrary struct {
 	newTensor, setTensor, newFilter, setFilter uintptr
 	newConv, setConv, setGroups, setMath       uintptr
 	forward, backwardData, backwardFilter      uintptr
-	chooseForward, chooseData, chooseFilter    uintptr
+	timeForward, timeData, timeFilter          uintptr
+	adviseForward, adviseData, adviseFilter    uintptr
 }
 
 var dnnOnce struct {
@@ -44,9 +46,12 @@ func loadDNN(drv *driver) (*dnnLibrary, error) {
 			"cudnnCreateConvolutionDescriptor": &l.newConv, "cudnnSetConvolution2dDescriptor": &l.setConv,
 			"cudnnSetConvolutionGroupCount": &l.setGroups, "cudnnSetConvolutionMathType": &l.setMath,
 			"cudnnConvolutionForward": &l.forward, "cudnnConvolutionBackwardData": &l.backwardData, "cudnnConvolutionBackwardFilter": &l.backwardFilter,
-			"cudnnFindConvolutionForwardAlgorithmEx":        &l.chooseForward,
-			"cudnnFindConvolutionBackwardDataAlgorithmEx":   &l.chooseData,
-			"cudnnFindConvolutionBackwardFilterAlgorithmEx": &l.chooseFilter,
+			"cudnnFindConvolutionForwardAlgorithmEx":        &l.timeForward,
+			"cudnnFindConvolutionBackwardDataAlgorithmEx":   &l.timeData,
+			"cudnnFindConvolutionBackwardFilterAlgorithmEx": &l.timeFilter,
+			"cudnnGetConvolutionForwardAlgorithm_v7":        &l.adviseForward,
+			"cudnnGetConvolutionBackwardDataAlgorithm_v7":   &l.adviseData,
+			"cudnnGetConvolutionBackwardFilterAlgorithm_v7": &l.adviseFilter,
 		}, nil); o.err == nil {
 			o.lib = l
 		}
@@ -89,11 +94,15 @@ type convKey struct {
 	as, bs [4]int // their strides
 }
 
-// convPlan is a convolution that cuDNN has agreed to; algorithm is -1 if it has not.
+// convPlan is a convolution that cuDNN has agreed to.
 type convPlan struct {
-	x, y, w, conv uintptr // descriptors
-	algorithm     int32
-	memory        uint64
+	x, y, w, conv uintptr      // descriptors
+	choices       []convChoice // best first; none if our own kernels do it
+}
+
+type convChoice struct {
+	algorithm int32
+	memory    uint64
 }
 
 // cuDNN's numbers for element types and for how it computes.
@@ -173,7 +182,7 @@ func (n *dnn) plan(d *Device, c *backend.Call) *convPlan {
 	if p := n.plans[k]; p != nil {
 		return p
 	}
-	p := &convPlan{algorithm: -1}
+	p := &convPlan{}
 	n.plans[k] = p
 	n.prepare(d, c, p)
 	return p
@@ -216,57 +225,91 @@ func (n *dnn) prepare(d *Device, c *backend.Call, p *convPlan) {
 	if !ok {
 		return
 	}
-	// The algorithms are timed on the operands, once for each kind of call; the
-	// result is written by each of them and again by the one that is chosen.
-	work, err := d.workspace(dnnMemory)
-	if err != nil {
-		return
-	}
 	count, perf := uintptr(unsafe.Pointer(&n.count)), uintptr(unsafe.Pointer(&n.perf))
-	room, in0, in1, out := uintptr(len(n.perf)), addr(&c.In[0]), addr(&c.In[1]), c.Out.Block.Addr
-	switch c.Op {
-	case op.Conv2D:
-		ok = n.try(d, l.chooseForward, n.handle, p.x, in0, p.w, in1, p.conv, p.y, out, room, count, perf, work, dnnMemory)
-	case op.ConvGradInput:
-		ok = n.try(d, l.chooseData, n.handle, p.w, in1, p.y, in0, p.conv, p.x, out, room, count, perf, work, dnnMemory)
-	case op.ConvGradWeight:
-		ok = n.try(d, l.chooseFilter, n.handle, p.x, in1, p.y, in0, p.conv, p.w, out, room, count, perf, work, dnnMemory)
+	room := uintptr(len(n.perf))
+	if work := y.Elements() * w.Elements() / w.Shape[0]; work < worthTiming || !timing {
+		switch c.Op {
+		case op.Conv2D:
+			ok = n.try(d, l.adviseForward, n.handle, p.x, p.w, p.conv, p.y, room, count, perf)
+		case op.ConvGradInput:
+			ok = n.try(d, l.adviseData, n.handle, p.w, p.y, p.conv, p.x, room, count, perf)
+		case op.ConvGradWeight:
+			ok = n.try(d, l.adviseFilter, n.handle, p.x, p.y, p.conv, p.w, room, count, perf)
+		}
+	} else {
+		// The algorithms are timed on the operands, once for each kind of call; the
+		// result is written by each of them and again by the one that is chosen.
+		work, err := d.workspace(dnnMemory)
+		if err != nil {
+			return
+		}
+		in0, in1, out := addr(&c.In[0]), addr(&c.In[1]), c.Out.Block.Addr
+		switch c.Op {
+		case op.Conv2D:
+			ok = n.try(d, l.timeForward, n.handle, p.x, in0, p.w, in1, p.conv, p.y, out, room, count, perf, work, dnnMemory)
+		case op.ConvGradInput:
+			ok = n.try(d, l.timeData, n.handle, p.w, in1, p.y, in0, p.conv, p.x, out, room, count, perf, work, dnnMemory)
+		case op.ConvGradWeight:
+			ok = n.try(d, l.timeFilter, n.handle, p.x, in1, p.y, in0, p.conv, p.w, out, room, count, perf, work, dnnMemory)
+		}
 	}
 	if !ok {
 		return
 	}
-	for _, a := range n.perf[:min(int(n.count), len(n.perf))] { // fastest first
-		if a.status != 0 || a.deterministic != 1 || a.memory > dnnMemory || math == mathFMA && a.math != mathFMA ||
-			a.algorithm == winogradNonfused[c.Op] && (w.Shape[2] != 3 || w.Shape[3] != 3) {
-			continue
+	for _, a := range n.perf[:min(int(n.count), len(n.perf))] { // best first
+		if a.status == 0 && a.deterministic == 1 && a.memory <= dnnMemory && (math != mathFMA || a.math == mathFMA) &&
+			!coarse(c.Op, a.algorithm, w.Shape) {
+			p.choices = append(p.choices, convChoice{a.algorithm, a.memory})
 		}
-		p.algorithm, p.memory = a.algorithm, a.memory
-		return
 	}
 }
 
-// winogradNonfused is cuDNN's number of the algorithm that, with kernels larger
-// than 3×3, was seen to leave only three digits of a float32.
-var winogradNonfused = map[op.ID]int32{op.Conv2D: 7, op.ConvGradInput: 5, op.ConvGradWeight: 5}
+// worthTiming is how many multiplications a convolution has for which timing
+// cuDNN's algorithms pays. Smaller ones take cuDNN's advice, which is the same in
+// every process, while the clock may choose another algorithm the next time.
+const worthTiming = 1 << 28
+
+// timing is off where every run must repeat the last one's bits.
+var timing = os.Getenv("LOCUS_CUDNN_TIMING") != "off"
+
+// coarse reports whether an algorithm is known to lose digits of a float32:
+// Winograd's without fusion was seen to leave three with kernels larger than 3×3,
+// and four in a gradient of the weights.
+func coarse(id op.ID, algorithm int32, weight []int) bool {
+	switch id {
+	case op.Conv2D:
+		return algorithm == 7 && (weight[2] != 3 || weight[3] != 3)
+	case op.ConvGradInput:
+		return algorithm == 5 && (weight[2] != 3 || weight[3] != 3)
+	}
+	return algorithm == 5
+}
 
 // run queues a convolution and reports whether cuDNN took it.
 func (n *dnn) run(d *Device, c *backend.Call) bool {
 	p := n.plan(d, c)
-	if p.algorithm < 0 {
+	if len(p.choices) == 0 {
 		return false
 	}
-	work, err := d.workspace(int(p.memory))
+	ok := n.queue(d, c, p, p.choices[0])
+	if !ok {
+		p.choices = nil
+	}
+	return ok
+}
+
+// queue queues a convolution by one of its algorithms.
+func (n *dnn) queue(d *Device, c *backend.Call, p *convPlan, by convChoice) (ok bool) {
+	work, err := d.workspace(int(by.memory))
 	if err != nil {
-		p.algorithm = -1 // our own kernels need none
-		return false
+		return false // our own kernels need none
 	}
 	one, zero := uintptr(unsafe.Pointer(&n.one32)), uintptr(unsafe.Pointer(&n.zero32))
 	if c.Out.DType == dtype.Float64 {
 		one, zero = uintptr(unsafe.Pointer(&n.one64)), uintptr(unsafe.Pointer(&n.zero64))
 	}
 	a, b, out := addr(&c.In[0]), addr(&c.In[1]), c.Out.Block.Addr
-	algorithm, memory := uintptr(p.algorithm), uintptr(p.memory)
-	var ok bool
+	algorithm, memory := uintptr(by.algorithm), uintptr(by.memory)
 	switch c.Op {
 	case op.Conv2D:
 		ok = n.try(d, n.lib.forward, n.handle, one, p.x, a, p.w, b, p.conv, algorithm, work, memory, zero, p.y, out)
@@ -274,9 +317,6 @@ func (n *dnn) run(d *Device, c *backend.Call) bool {
 		ok = n.try(d, n.lib.backwardData, n.handle, one, p.w, b, p.y, a, p.conv, algorithm, work, memory, zero, p.x, out)
 	case op.ConvGradWeight:
 		ok = n.try(d, n.lib.backwardFilter, n.handle, one, p.x, b, p.y, a, p.conv, algorithm, work, memory, zero, p.w, out)
-	}
-	if !ok {
-		p.algorithm = -1
 	}
 	return ok
 }

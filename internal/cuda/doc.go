@@ -17,8 +17,9 @@
 // what that needs. They run on cards from compute capability 7.0 and drivers from CUDA 11.0
 // on; the matrix units' bfloat16 and TF32 need 8.0, and wgmma 9.0 and CUDA 12.
 //
-// Results repeat exactly from run to run on one kind of card, except that cuDNN's
-// algorithms are chosen by timing them: LOCUS_CUDNN=off where bits must not change.
+// Results repeat exactly from run to run on one kind of card, except those of large
+// convolutions, for which cuDNN's algorithms are timed: LOCUS_CUDNN_TIMING=off
+// takes cuDNN's advice instead, where bits must not change.
 //
 // The layers, lowest first: call_*.go (how a C function is called), driver.go
 // (the functions), result.go (their results as Go errors), device.go and the files beside

@@ -33,7 +33,7 @@ func TestOwnProducts(t *testing.T) {
 				t.Run(fmt.Sprintf("%s/tf32=%v/%v/%s", c.t, c.tf32, s, layout), func(t *testing.T) {
 					SetTF32(c.tf32)
 					defer SetTF32(false)
-					x := &products{t, d, pool}
+					x := &rig{t, d, pool}
 					x.try(c.t, s[0], s[1], s[2], s[3], layout, c.eps)
 				})
 			}
@@ -41,44 +41,32 @@ func TestOwnProducts(t *testing.T) {
 	}
 }
 
-type products struct {
+// rig has what tests of single kernels need.
+type rig struct {
 	t    *testing.T
 	d    *Device
 	pool *memory.Pool
 }
 
-func (x *products) ok(err error) {
+func (x *rig) ok(err error) {
 	x.t.Helper()
 	if err != nil {
 		x.t.Fatal(err)
 	}
 }
 
-func (x *products) try(t dtype.DType, m, n, k, batch int, layout string, eps float64) {
+func (x *rig) try(t dtype.DType, m, n, k, batch int, layout string, eps float64) {
 	view := func(rows, cols int, trans bool) backend.View {
-		v := backend.View{Shape: []int{batch, rows, cols}, Strides: []int{rows * cols, cols, 1}, DType: t}
+		v := x.view(t, []int{batch, rows, cols})
 		if trans {
 			v.Strides = []int{rows * cols, 1, rows}
 		}
-		b, err := x.pool.Allocate(batch*rows*cols*t.Size(), func() memory.Label { return memory.Label{} })
-		x.ok(err)
-		x.t.Cleanup(func() { b.Free() })
-		v.Block = b
 		return v
 	}
-	fill := func(v backend.View, key uint64) {
-		shape := op.DimsOf([]int{v.Elements()})
-		out := backend.View{Block: v.Block, Shape: shape.Slice(), Strides: []int{1}, DType: t}
-		c := &backend.Call{Op: op.RandNormal, Attrs: op.Random{DType: t, Shape: shape, Key: key}, Out: out}
-		if t.IsInt() {
-			c.Op, c.Attrs = op.RandInt, op.Random{DType: t, Shape: shape, Key: key, Low: -1000, Span: 2000}
-		}
-		x.ok(x.d.Run(c))
-	}
 	a, b, c := view(m, k, layout[0] == 't'), view(k, n, layout[1] == 't'), view(m, n, false)
-	fill(a, 1)
-	fill(b, 2)
-	fill(c, 3) // what must be overwritten
+	x.fill(a, 1)
+	x.fill(b, 2)
+	x.fill(c, 3) // what must be overwritten
 	x.ok(x.d.Run(&backend.Call{Op: op.MatMul, In: []backend.View{a, b}, Out: c}))
 	av, bv, cv := x.values(a), x.values(b), x.values(c)
 	r := rand.New(rand.NewPCG(1, 2))
@@ -100,8 +88,27 @@ func (x *products) try(t dtype.DType, m, n, k, batch int, layout string, eps flo
 	}
 }
 
+// view gives a contiguous view of new memory.
+func (x *rig) view(t dtype.DType, shape []int) backend.View {
+	b, err := x.pool.Allocate(op.Elements(shape)*t.Size(), func() memory.Label { return memory.Label{} })
+	x.ok(err)
+	x.t.Cleanup(func() { b.Free() })
+	return backend.View{Block: b, Shape: shape, Strides: op.Strides(shape), DType: t}
+}
+
+// fill fills a view's memory with random numbers.
+func (x *rig) fill(v backend.View, key uint64) {
+	shape := op.DimsOf([]int{v.Elements()})
+	out := backend.View{Block: v.Block, Shape: shape.Slice(), Strides: []int{1}, DType: v.DType}
+	c := &backend.Call{Op: op.RandNormal, Attrs: op.Random{DType: v.DType, Shape: shape, Key: key}, Out: out}
+	if v.DType.IsInt() {
+		c.Op, c.Attrs = op.RandInt, op.Random{DType: v.DType, Shape: shape, Key: key, Low: -1000, Span: 2000}
+	}
+	x.ok(x.d.Run(c))
+}
+
 // values reads a block as float64.
-func (x *products) values(v backend.View) []float64 {
+func (x *rig) values(v backend.View) []float64 {
 	n := v.Elements()
 	raw := make([]uint64, n*v.DType.Size()/8+1)
 	host := unsafe.Slice((*byte)(unsafe.Pointer(&raw[0])), n*v.DType.Size())

@@ -6,6 +6,10 @@
 //	input    (m: input channel)   × (n: image, y, x)    over k: output channel, ky, kx
 //	weight   (m: output channel)  × (n: channel, ky, kx) over k: image, y, x
 //
+// Where a step of BK along k stays within one tap, that is if BK divides the
+// channels, k counts the taps first (BY_TAP): then a thread finds its pixel once a step
+// and its loads differ by the channel alone.
+//
 // The weight is contiguous; the others may have any strides.
 #include "gemm.cuh"
 
@@ -38,7 +42,7 @@ template <class T, int B, bool ALONG_K> struct Picked {
   }
 };
 
-template <class T, int KIND, int BM, int BN> DEV void conv(const Conv& p) {
+template <class T, int KIND, int BM, int BN, bool BY_TAP> DEV void conv(const Conv& p) {
   typedef typename Compute<T>::type C;
   __shared__ __align__(16) char room[sizeof(Tiles<C, BM, BN>)];
   Tiles<C, BM, BN>& tiles = *(Tiles<C, BM, BN>*)room;
@@ -69,7 +73,31 @@ template <class T, int KIND, int BM, int BN> DEV void conv(const Conv& p) {
     }
   }
 
+  // And for a weight's gradient: the tap of each of this thread's columns.
+  enum { COLS = KIND == WEIGHT ? BN * BK / GEMM_THREADS : 1 };
+  i32 tapY[COLS], tapX[COLS];
+  const T* column[COLS];
+  if (KIND == WEIGHT) {
+#pragma unroll
+    for (int e = 0; e < COLS; e++) {
+      i32 col = n0 + pb.i(e);
+      i32 c = quotient(col, p.taps), tap = col - c * p.taps.d, ky = quotient(tap, p.kw), kx = tap - ky * p.kw.d;
+      tapY[e] = col < p.n ? ky * p.dilation[0] - p.pad[0] : -0x40000000; // below every image
+      tapX[e] = kx * p.dilation[1] - p.pad[1];
+      column[e] = x + c * p.xs[1];
+    }
+  }
+
   auto fetchA = [&](i32 k0, T* r) {
+    if (BY_TAP) { // BK divides k, so no step reaches beyond it
+      i32 channels = KIND == FORWARD ? p.cin : p.cout, tap = k0 / channels, c0 = k0 - tap * channels;
+#pragma unroll
+      for (int e = 0; e < BM * BK / GEMM_THREADS; e++) {
+        i32 m = m0 + pa.i(e), c = c0 + pa.k(e);
+        r[e] = T();
+        if (m < p.m) r[e] = w[(KIND == FORWARD ? ((i64)group * p.m + m) * p.cin + c : ((i64)group * p.cout + c) * p.m + m) * p.taps.d + tap];
+      }
+    } else
 #pragma unroll
     for (int e = 0; e < BM * BK / GEMM_THREADS; e++) {
       i32 m = m0 + pa.i(e), k = k0 + pa.k(e);
@@ -87,19 +115,43 @@ template <class T, int KIND, int BM, int BN> DEV void conv(const Conv& p) {
     }
   };
   auto fetchB = [&](i32 k0, T* r) {
+    if (BY_TAP) {
+      i32 channels = KIND == FORWARD ? p.cin : p.cout, tap = k0 / channels, c0 = k0 - tap * channels;
+      i32 ky = quotient(tap, p.kw), kx = tap - ky * p.kw.d, y, z;
+      bool in = n < p.n;
+      if (KIND == FORWARD) {
+        y = py + ky * p.dilation[0];
+        z = px + kx * p.dilation[1];
+        in = in && (u32)y < (u32)p.h && (u32)z < (u32)p.wd;
+      } else {
+        i32 fromY = py - ky * p.dilation[0], fromX = px - kx * p.dilation[1];
+        y = quotient(fromY, p.strideY);
+        z = quotient(fromX, p.strideX);
+        in = in && fromY >= 0 && fromX >= 0 && y * p.stride[0] == fromY && z * p.stride[1] == fromX && y < p.oh && z < p.ow;
+      }
+      const i64* s = KIND == FORWARD ? p.xs : p.gs;
+      const T* at = (KIND == FORWARD ? x : g) + (c0 + pb.k(0)) * s[1] + y * s[2] + z * s[3];
+#pragma unroll
+      for (int e = 0; e < BN * BK / GEMM_THREADS; e++) {
+        r[e] = T();
+        if (in) r[e] = at[(pb.k(e) - pb.k(0)) * s[1]];
+      }
+    } else if (KIND == WEIGHT) {
+      i32 k = k0 + pb.k(0); // the same for all e
+      i32 b = quotient(k, p.pixels), pixel = k - b * p.pixels.d, oy = quotient(pixel, p.row), ox = pixel - oy * p.row.d;
+      oy *= p.stride[0];
+      ox *= p.stride[1];
+#pragma unroll
+      for (int e = 0; e < COLS; e++) {
+        i32 y = oy + tapY[e], z = ox + tapX[e];
+        r[e] = T();
+        if (k < end && (u32)y < (u32)p.h && (u32)z < (u32)p.wd) r[e] = column[e][b * p.xs[0] + y * p.xs[2] + z * p.xs[3]];
+      }
+    } else
 #pragma unroll
     for (int e = 0; e < BN * BK / GEMM_THREADS; e++) {
       i32 k = k0 + pb.k(e);
       r[e] = T();
-      if (KIND == WEIGHT) {
-        i32 col = n0 + pb.i(e);
-        if (col >= p.n || k >= end) continue;
-        i32 c = quotient(col, p.taps), tap = col - c * p.taps.d, ky = quotient(tap, p.kw), kx = tap - ky * p.kw.d;
-        i32 b = quotient(k, p.pixels), pixel = k - b * p.pixels.d, oy = quotient(pixel, p.row), ox = pixel - oy * p.row.d;
-        i32 y = oy * p.stride[0] - p.pad[0] + ky * p.dilation[0], z = ox * p.stride[1] - p.pad[1] + kx * p.dilation[1];
-        if ((u32)y < (u32)p.h && (u32)z < (u32)p.wd) r[e] = x[b * p.xs[0] + c * p.xs[1] + y * p.xs[2] + z * p.xs[3]];
-        continue;
-      }
       if (n >= p.n || k >= end) continue;
       i32 c = quotient(k, p.taps), tap = k - c * p.taps.d, ky = quotient(tap, p.kw), kx = tap - ky * p.kw.d;
       if (KIND == FORWARD) {
@@ -141,8 +193,10 @@ template <class T, int KIND, int BM, int BN> DEV void conv(const Conv& p) {
 }
 
 #define CONV(T, BM, BN)                                                                                                                             \
-  KERNEL __launch_bounds__(GEMM_THREADS, 2) conv2d_##BM##_##T(const __grid_constant__ Conv p) { conv<T, FORWARD, BM, BN>(p); }                      \
-  KERNEL __launch_bounds__(GEMM_THREADS, 2) conv2d_grad_input_##BM##_##T(const __grid_constant__ Conv p) { conv<T, INPUT, BM, BN>(p); }             \
-  KERNEL __launch_bounds__(GEMM_THREADS, 2) conv2d_grad_weight_##BM##_##T(const __grid_constant__ Conv p) { conv<T, WEIGHT, BM, BN>(p); }
+  KERNEL __launch_bounds__(GEMM_THREADS, 2) conv2d_##BM##_##T(const __grid_constant__ Conv p) { conv<T, FORWARD, BM, BN, false>(p); }               \
+  KERNEL __launch_bounds__(GEMM_THREADS, 2) conv2d_by_tap_##BM##_##T(const __grid_constant__ Conv p) { conv<T, FORWARD, BM, BN, true>(p); }         \
+  KERNEL __launch_bounds__(GEMM_THREADS, 2) conv2d_grad_input_##BM##_##T(const __grid_constant__ Conv p) { conv<T, INPUT, BM, BN, false>(p); }      \
+  KERNEL __launch_bounds__(GEMM_THREADS, 2) conv2d_grad_input_by_tap_##BM##_##T(const __grid_constant__ Conv p) { conv<T, INPUT, BM, BN, true>(p); } \
+  KERNEL __launch_bounds__(GEMM_THREADS, 2) conv2d_grad_weight_##BM##_##T(const __grid_constant__ Conv p) { conv<T, WEIGHT, BM, BN, false>(p); }
 CONV(f32, 64, 128) CONV(f16, 64, 128) CONV(bf16, 64, 128) CONV(f64, 64, 64)
 CONV(f32, 128, 128) CONV(f16, 128, 128) CONV(bf16, 128, 128)

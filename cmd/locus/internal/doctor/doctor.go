@@ -205,7 +205,7 @@ func (s System) virtual() Check {
 // variables lists those that change what Locus does.
 func (s System) variables() []Check {
 	var set []string
-	for _, name := range []string{"LOCUS_VIRTUAL_GPUS", "LOCUS_CUDA", "LOCUS_NVML", "LOCUS_CUBLAS", "LOCUS_CUBLASLT", "LOCUS_CUDNN",
+	for _, name := range []string{"LOCUS_VIRTUAL_GPUS", "LOCUS_CUDA", "LOCUS_NVML", "LOCUS_CUBLAS", "LOCUS_CUBLASLT", "LOCUS_CUDNN", "LOCUS_CUDNN_TIMING",
 		"CUDA_VISIBLE_DEVICES", "CUDA_HOME", "CUDA_PATH", "LD_LIBRARY_PATH", "GOMAXPROCS", "GOMEMLIMIT"} {
 		if v := s.Env(name); v != "" {
 			set = append(set, name+"="+v)

@@ -1,0 +1,112 @@
+//go:build linux && (amd64 || arm64) && !nocuda
+
+package cuda
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/locusml/locus/dtype"
+	"github.com/locusml/locus/internal/backend"
+	"github.com/locusml/locus/internal/memory"
+	"github.com/locusml/locus/internal/op"
+)
+
+// Every algorithm of cuDNN that we would let run, and our own kernels, are as
+// good as float32: each is compared with our own convolution in float64.
+func TestConvolutionAlgorithms(t *testing.T) {
+	d := newDevice(gpu(t).card, 0, "test")
+	pool := memory.NewPool(d)
+	defer pool.Trim()
+	if err := d.begin(); err != nil {
+		t.Fatal(err)
+	}
+	n := d.cudnn()
+	d.end()
+	if n == nil {
+		t.Log("cuDNN is not here: only our own kernels are tried")
+	}
+	pad := func(p int) op.Conv {
+		return op.Conv{Stride: [2]int{1, 1}, Pad: [2]int{p, p}, Dilation: [2]int{1, 1}, Groups: 1}
+	}
+	grouped, strided := pad(1), pad(1)
+	grouped.Groups, strided.Stride = 3, [2]int{2, 2}
+	for _, s := range []struct {
+		a    op.Conv
+		x, w [4]int
+	}{
+		{pad(1), [4]int{8, 16, 24, 24}, [4]int{32, 16, 3, 3}},
+		{pad(1), [4]int{32, 64, 24, 24}, [4]int{64, 64, 3, 3}},
+		{grouped, [4]int{1, 3, 4, 4}, [4]int{3, 1, 3, 3}},
+		{grouped, [4]int{4, 24, 17, 13}, [4]int{12, 8, 3, 3}},
+		{strided, [4]int{8, 16, 23, 24}, [4]int{32, 16, 3, 3}},
+		{pad(2), [4]int{16, 6, 14, 14}, [4]int{16, 6, 5, 5}},
+		{pad(3), [4]int{4, 3, 48, 48}, [4]int{64, 3, 7, 7}},
+		{pad(0), [4]int{8, 64, 14, 14}, [4]int{128, 64, 1, 1}},
+	} {
+		y := []int{s.x[0], s.w[0], 0, 0}
+		for i := range 2 {
+			y[2+i] = (s.x[2+i]+2*s.a.Pad[i]-s.w[2+i])/s.a.Stride[i] + 1
+		}
+		for _, id := range []op.ID{op.Conv2D, op.ConvGradInput, op.ConvGradWeight} {
+			t.Run(fmt.Sprintf("%s/%v/%v", id, s.x, s.w), func(t *testing.T) {
+				k := &rig{t, d, pool}
+				shapes := map[op.ID][3][]int{op.Conv2D: {s.x[:], s.w[:], y}, op.ConvGradInput: {y, s.w[:], s.x[:]}, op.ConvGradWeight: {y, s.x[:], s.w[:]}}[id]
+				call := func(dt dtype.DType) *backend.Call {
+					c := &backend.Call{Op: id, Attrs: s.a, Out: k.view(dt, shapes[2])}
+					for i := range 2 {
+						c.In = append(c.In, k.view(dt, shapes[i]))
+					}
+					return c
+				}
+				exact, c := call(dtype.Float64), call(dtype.Float32)
+				for i := range 2 {
+					k.fill(c.In[i], uint64(i+1))
+					k.ok(d.Run(&backend.Call{Op: op.CastTo, Attrs: op.Cast{To: dtype.Float64}, In: c.In[i : i+1], Out: exact.In[i]}))
+				}
+				run := func(f func()) { // as Run does
+					k.ok(d.begin())
+					defer d.end()
+					f()
+				}
+				run(func() { k.ok(d.ownConv(exact)) })
+				want := k.values(exact.Out)
+				size := 0.0
+				for _, v := range want {
+					size += v * v
+				}
+				size = math.Sqrt(size / float64(len(want)))
+				check := func(name string) {
+					worst := 0.0
+					for i, v := range k.values(c.Out) {
+						if e := math.Abs(v-want[i]) / size; !(e <= worst) {
+							worst = e
+						}
+					}
+					t.Logf("%s: %.1e of the results' size", name, worst)
+					if !(worst < 2e-5) {
+						t.Errorf("%s is off by %.1e of the results' size", name, worst)
+					}
+				}
+				k.fill(c.Out, 9) // what must be overwritten
+				run(func() { k.ok(d.ownConv(c)) })
+				check("our own")
+				if n == nil {
+					return
+				}
+				var p *convPlan
+				run(func() { p = n.plan(d, c) })
+				for _, by := range p.choices {
+					k.fill(c.Out, 9)
+					run(func() {
+						if !n.queue(d, c, p, by) {
+							t.Errorf("cuDNN's algorithm %d was refused", by.algorithm)
+						}
+					})
+					check(fmt.Sprintf("cuDNN's algorithm %d", by.algorithm))
+				}
+			})
+		}
+	}
+}
