@@ -100,6 +100,9 @@ func (d *Device) ownConv(c *backend.Call) error {
 		return d.fill(p.out, t, 0, c.Out.Elements())
 	}
 	p.m, p.n, p.k, p.chunk, p.total = int32(m), int32(n), int32(k), int32(k), int32(c.Out.Elements())
+	if c.Op == op.ConvGradInput && m <= 4 {
+		return runKernel(d, "conv", "conv2d_grad_input_few_"+typeName(t), &p, ceil(n, blockThreads), a.Groups, 1, blockThreads, 0)
+	}
 
 	bm, bn := 64, 128
 	switch {

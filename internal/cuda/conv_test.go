@@ -14,7 +14,9 @@ import (
 )
 
 // Every algorithm of cuDNN that we would let run, and our own kernels, are as
-// good as float32: each is compared with our own convolution in float64.
+// good as float32: each is compared with our own convolution in float64. Winograd's
+// algorithm for 3×3 kernels adds and subtracts before it multiplies, which costs it a
+// digit; the other frameworks use it for float32 too.
 func TestConvolutionAlgorithms(t *testing.T) {
 	d := newDevice(gpu(t).card, 0, "test")
 	pool := memory.NewPool(d)
@@ -43,11 +45,12 @@ func TestConvolutionAlgorithms(t *testing.T) {
 		{strided, [4]int{8, 16, 23, 24}, [4]int{32, 16, 3, 3}},
 		{pad(2), [4]int{16, 6, 14, 14}, [4]int{16, 6, 5, 5}},
 		{pad(3), [4]int{4, 3, 48, 48}, [4]int{64, 3, 7, 7}},
+		{op.Conv{Stride: [2]int{2, 3}, Pad: [2]int{3, 1}, Dilation: [2]int{1, 2}, Groups: 2}, [4]int{4, 8, 31, 45}, [4]int{20, 4, 7, 3}},
 		{pad(0), [4]int{8, 64, 14, 14}, [4]int{128, 64, 1, 1}},
 	} {
 		y := []int{s.x[0], s.w[0], 0, 0}
 		for i := range 2 {
-			y[2+i] = (s.x[2+i]+2*s.a.Pad[i]-s.w[2+i])/s.a.Stride[i] + 1
+			y[2+i] = op.ConvOut(s.x[2+i], s.w[2+i], s.a.Stride[i], s.a.Pad[i], s.a.Dilation[i])
 		}
 		for _, id := range []op.ID{op.Conv2D, op.ConvGradInput, op.ConvGradWeight} {
 			t.Run(fmt.Sprintf("%s/%v/%v", id, s.x, s.w), func(t *testing.T) {
@@ -77,7 +80,7 @@ func TestConvolutionAlgorithms(t *testing.T) {
 					size += v * v
 				}
 				size = math.Sqrt(size / float64(len(want)))
-				check := func(name string) {
+				check := func(name string, bound float64) {
 					worst := 0.0
 					for i, v := range k.values(c.Out) {
 						if e := math.Abs(v-want[i]) / size; !(e <= worst) {
@@ -85,13 +88,13 @@ func TestConvolutionAlgorithms(t *testing.T) {
 						}
 					}
 					t.Logf("%s: %.1e of the results' size", name, worst)
-					if !(worst < 2e-5) {
+					if !(worst < bound) {
 						t.Errorf("%s is off by %.1e of the results' size", name, worst)
 					}
 				}
 				k.fill(c.Out, 9) // what must be overwritten
 				run(func() { k.ok(d.ownConv(c)) })
-				check("our own")
+				check("our own", 2e-5)
 				if n == nil {
 					return
 				}
@@ -104,7 +107,11 @@ func TestConvolutionAlgorithms(t *testing.T) {
 							t.Errorf("cuDNN's algorithm %d was refused", by.algorithm)
 						}
 					})
-					check(fmt.Sprintf("cuDNN's algorithm %d", by.algorithm))
+					bound := 2e-5
+					if by.algorithm == winograd[id] {
+						bound = 1e-4
+					}
+					check(fmt.Sprintf("cuDNN's algorithm %d", by.algorithm), bound)
 				}
 			})
 		}

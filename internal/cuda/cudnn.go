@@ -272,17 +272,14 @@ const worthTiming = 1 << 28
 // timing is off where every run must repeat the last one's bits.
 var timing = os.Getenv("LOCUS_CUDNN_TIMING") != "off"
 
+// winograd is cuDNN's number of Winograd's algorithm in several kernels.
+var winograd = map[op.ID]int32{op.Conv2D: 7, op.ConvGradInput: 5, op.ConvGradWeight: 5}
+
 // coarse reports whether an algorithm is known to lose digits of a float32:
-// Winograd's without fusion was seen to leave three with kernels larger than 3×3,
-// and four in a gradient of the weights.
+// Winograd's was seen to leave three with kernels larger than 3×3, and four in a
+// gradient of a weight.
 func coarse(id op.ID, algorithm int32, weight []int) bool {
-	switch id {
-	case op.Conv2D:
-		return algorithm == 7 && (weight[2] != 3 || weight[3] != 3)
-	case op.ConvGradInput:
-		return algorithm == 5 && (weight[2] != 3 || weight[3] != 3)
-	}
-	return algorithm == 5
+	return algorithm == winograd[id] && (id == op.ConvGradWeight || weight[2] != 3 || weight[3] != 3)
 }
 
 // run queues a convolution and reports whether cuDNN took it.

@@ -200,3 +200,45 @@ template <class T, int KIND, int BM, int BN, bool BY_TAP> DEV void conv(const Co
   KERNEL __launch_bounds__(GEMM_THREADS, 2) conv2d_grad_weight_##BM##_##T(const __grid_constant__ Conv p) { conv<T, WEIGHT, BM, BN, false>(p); }
 CONV(f32, 64, 128) CONV(f16, 64, 128) CONV(bf16, 64, 128) CONV(f64, 64, 64)
 CONV(f32, 128, 128) CONV(f16, 128, 128) CONV(bf16, 128, 128)
+
+// The gradient of an input of few channels, which would leave most rows of a tile
+// empty: a thread makes all channels of one pixel, from the taps that reach it.
+enum { FEW = 4 };
+template <class T> DEV void few(const Conv& p) {
+  typedef typename Compute<T>::type C;
+  i32 n = blockIdx.x * blockDim.x + threadIdx.x, group = blockIdx.y;
+  if (n >= p.n) return;
+  i32 image = quotient(n, p.pixels), pixel = n - image * p.pixels.d;
+  i32 py = quotient(pixel, p.row), px = pixel - py * p.row.d;
+  const T* w = (const T*)p.w + (i64)group * p.cout * p.m * p.taps.d;
+  const T* g = (const T*)p.g + (i64)group * p.cout * p.gs[1] + image * p.gs[0];
+  i32 kh = p.taps.d / p.kw.d, kw = p.kw.d;
+  C sum[FEW] = {};
+  for (i32 ky = 0; ky < kh; ky++) {
+    i32 y = py + p.pad[0] - ky * p.dilation[0];
+    if (y < 0) break;
+    i32 oy = quotient(y, p.strideY);
+    if (oy * p.stride[0] != y || oy >= p.oh) continue;
+    for (i32 kx = 0; kx < kw; kx++) {
+      i32 x = px + p.pad[1] - kx * p.dilation[1];
+      if (x < 0) break;
+      i32 ox = quotient(x, p.strideX);
+      if (ox * p.stride[1] != x || ox >= p.ow) continue;
+      const T* at = g + oy * p.gs[2] + ox * p.gs[3];
+      const T* tap = w + ky * kw + kx;
+      for (i32 o = 0; o < p.cout; o++, at += p.gs[1], tap += (i64)p.m * p.taps.d) {
+        C v = (C)get(*at);
+#pragma unroll
+        for (int c = 0; c < FEW; c++)
+          if (c < p.m) sum[c] += v * (C)get(tap[c * p.taps.d]);
+      }
+    }
+  }
+  T* out = (T*)p.out + ((i64)image * p.channels + (i64)group * p.m) * p.pixels.d + pixel;
+#pragma unroll
+  for (int c = 0; c < FEW; c++)
+    if (c < p.m) put(out[(i64)c * p.pixels.d], sum[c]);
+}
+
+#define FEW_CHANNELS(T) KERNEL conv2d_grad_input_few_##T(const __grid_constant__ Conv p) { few<T>(p); }
+FEW_CHANNELS(f32) FEW_CHANNELS(f16) FEW_CHANNELS(bf16) FEW_CHANNELS(f64)
