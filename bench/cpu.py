@@ -73,6 +73,33 @@ def matvec():
     return lambda: a @ x
 
 
+def cast_u8():
+    x = torch.randint(0, 256, (N,), dtype=torch.uint8)
+    return lambda: x.float()
+
+
+def embedding(grad):
+    def make():
+        w, ids = torch.randn(32000, 256, requires_grad=grad), torch.randint(0, 32000, (64, 128))
+
+        def run():
+            y = F.embedding(ids, w)
+            if grad:
+                torch.autograd.grad(y.sum(), w)
+        return run
+    return make
+
+
+def index_add():
+    x, ids, y = torch.randn(32000, 256), torch.randint(0, 32000, (8192,)), torch.randn(8192, 256)
+    return lambda: x.index_add(0, ids, y)
+
+
+def attention():
+    q, k, v = (torch.randn(8, 8, 256, 64) for _ in range(3))
+    return lambda: F.scaled_dot_product_attention(q, k, v)
+
+
 sq = lambda x: x.view(4096, 4096)
 CASES = {
     "add_2x3": add_small, "add_16m": add_large, "mul_add_16m": unary(lambda x: x * 2 + 1), "exp_16m": unary(torch.exp),
@@ -82,6 +109,8 @@ CASES = {
     "softmax_16m": unary(lambda x: F.softmax(sq(x), 1)), "layernorm_16m": unary(lambda x: F.layer_norm(sq(x), (4096,))),
     "transpose_16m": unary(lambda x: sq(x).t().contiguous()),
     "matmul_100": matmul(100, 100), "matmul_1024": matmul(1024, 1), "matmul_2048": matmul(2048, 1), "matvec_4096": matvec,
+    "rand_16m": lambda: lambda: torch.rand(N), "randn_16m": lambda: lambda: torch.randn(N), "cast_u8": cast_u8,
+    "embedding": embedding(False), "embedding_grad": embedding(True), "index_add": index_add, "attention": attention,
     "conv_lenet1": conv(128, 1, 28, 6, 5, 2, 1), "conv_lenet2": conv(128, 6, 14, 16, 5, 0, 1),
     "conv_resnet_a": conv(16, 64, 24, 64, 3, 1, 1), "conv_resnet_b": conv(16, 128, 12, 128, 3, 1, 1),
     "conv_resnet_c": conv(16, 3, 96, 64, 7, 3, 2), "conv_1x1": conv(16, 64, 24, 128, 1, 0, 2),
@@ -94,7 +123,7 @@ def time_torch(name, threads, seconds):
     torch.set_num_threads(threads)
     f = CASES[name]()
     times, start = [], time.perf_counter()
-    with torch.set_grad_enabled(name.endswith("_step")):
+    with torch.set_grad_enabled(name.endswith(("_step", "_grad"))):
         while time.perf_counter() - start < seconds or len(times) < 7:
             t = time.perf_counter()
             f()

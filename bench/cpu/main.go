@@ -55,6 +55,22 @@ var cases = map[string]func() func(){
 		a, x := locus.Rand(4096, 4096), locus.Rand(4096)
 		return func() { a.MatMul(x).Free() }
 	},
+	"rand_16m":  func() func() { return func() { locus.Rand(16 << 20).Free() } },
+	"randn_16m": func() func() { return func() { locus.Randn(16 << 20).Free() } },
+	"cast_u8": func() func() {
+		x := locus.CPU().As(locus.Uint8).Randint(0, 256, 16<<20)
+		return func() { x.Cast(locus.Float32).Free() }
+	},
+	"embedding":      embedding(false),
+	"embedding_grad": embedding(true),
+	"index_add": func() func() {
+		x, ids, y := locus.Randn(32000, 256), locus.Randint(0, 32000, 8192), locus.Randn(8192, 256)
+		return func() { x.IndexAdd(0, ids, y).Free() }
+	},
+	"attention": func() func() {
+		q, k, v := locus.Randn(8, 8, 256, 64), locus.Randn(8, 8, 256, 64), locus.Randn(8, 8, 256, 64)
+		return func() { locus.Attention(q, k, v, locus.AttentionOptions{}).Free() }
+	},
 	"conv_lenet1":   conv(128, 1, 28, 6, 5, 2, 1),
 	"conv_lenet2":   conv(128, 6, 14, 16, 5, 0, 1),
 	"conv_resnet_a": conv(16, 64, 24, 64, 3, 1, 1),
@@ -95,6 +111,23 @@ func conv(batch, in, size, out, kernel, pad, stride int) func() func() {
 		x, w := locus.Randn(batch, in, size, size), locus.Randn(out, in, kernel, kernel)
 		o := locus.ConvOptions{Padding: locus.Pair(pad), Stride: locus.Pair(stride)}
 		return func() { locus.Conv2D(x, w, nil, o).Free() }
+	}
+}
+
+func embedding(grad bool) func() func() {
+	return func() func() {
+		w, ids := locus.Randn(32000, 256), locus.Randint(0, 32000, 64, 128)
+		if grad {
+			w = w.RequireGrad()
+		}
+		return func() {
+			locus.Scoped(func(s *locus.Scope) {
+				y := locus.Embedding(w, s.Use(ids))
+				if grad {
+					locus.Grad([]*locus.Tensor{y.Sum()}, []*locus.Tensor{w})
+				}
+			})
+		}
 	}
 }
 
