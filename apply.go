@@ -17,6 +17,16 @@ type launch struct {
 	specs [3]op.Spec
 }
 
+// release puts l back for the next op. It lets go of the operands' memory and
+// of the attributes; the rest is small, and clearing it would take longer than a small op.
+func (l *launch) release() {
+	for i := range l.in {
+		l.in[i].Block = nil
+	}
+	l.call.Out.Block, l.call.Attrs, l.call.In = nil, nil, nil
+	launches.Put(l)
+}
+
 var launches = sync.Pool{New: func() any { return new(launch) }}
 
 // apply runs one primitive: the only way from an expression to a kernel. It
@@ -61,7 +71,7 @@ func applyOn(p *place, def *op.Def, attrs op.Attrs, in []*Tensor) *Tensor {
 		}
 	}
 	if !p.backend.Supports(def.ID, kernelType) {
-		return compose(p, def, attrs, in)
+		return compose(p, def, attrs, slices.Clone(in)) // a copy, so that in can stay on the stack
 	}
 	out := allocate(p, def.Name, spec, scopeOf(in), in)
 	l.call = backend.Call{Op: def.ID, Attrs: attrs, In: views, Out: out.view()}
@@ -74,8 +84,7 @@ func applyOn(p *place, def *op.Def, attrs op.Attrs, in []*Tensor) *Tensor {
 	if out.Len() > 0 {
 		err = p.backend.Run(call)
 	}
-	l.call, l.in, l.specs = backend.Call{}, [3]backend.View{}, [3]op.Spec{}
-	launches.Put(l)
+	l.release()
 	if err != nil {
 		out.Free()
 		fail(def.Name, err, in...)

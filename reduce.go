@@ -215,6 +215,9 @@ func (t *Tensor) MatMul(y *Tensor) *Tensor {
 		b = b.expand(append(slices.Clone(batch), b.shape[len(b.shape)-2:]...))
 	}
 	out := apply(op.MatMul, nil, a, b)
+	if len(t.shape) > 1 && len(y.shape) > 1 {
+		return out
+	}
 	to := slices.Clone(out.shape[:len(out.shape)-2])
 	if len(t.shape) > 1 {
 		to = append(to, out.shape[len(out.shape)-2])

@@ -57,6 +57,7 @@ type Pool struct {
 	free    map[int][]Region         // by class size
 	small   [smallMax/align + 1][]sm // freed small blocks by size
 	slab    *slab
+	handles []Block // made for the slab's next blocks, eight at a time
 	stats   Stats
 	live    map[*record]struct{}
 	managed int64 // bytes whose end the collector decides
@@ -138,7 +139,7 @@ func (p *Pool) took(n int64) {
 }
 
 func (p *Pool) allocateSmall(want int, label func() Label) (*Block, error) {
-	b := &Block{pool: p}
+	var b *Block
 	p.mu.Lock()
 	for {
 		if l := p.small[want/align]; len(l) > 0 {
@@ -146,10 +147,11 @@ func (p *Pool) allocateSmall(want int, label func() Label) (*Block, error) {
 			l[len(l)-1] = sm{}
 			p.small[want/align] = l[:len(l)-1]
 			p.stats.Cached -= int64(want)
-			b.Region, b.slab = s.region, s.slab
+			b = &Block{Region: s.region, slab: s.slab}
 			break
 		}
 		if s := p.slab; s != nil && s.used+want <= s.region.Size {
+			b = p.handle()
 			b.Region, b.slab = s.region.slice(s.used, want), s
 			s.used += want
 			break
@@ -163,13 +165,25 @@ func (p *Pool) allocateSmall(want int, label func() Label) (*Block, error) {
 		runtime.SetFinalizer(s, func(s *slab) { p.releaseSlab(s) })
 		p.mu.Lock()
 		p.managed += slabSize
-		p.slab = s
+		p.slab, p.handles = s, nil
 	}
+	b.pool = p
 	b.slab.live += int64(want)
 	b.slab.blocks++
 	p.took(int64(want))
 	p.mu.Unlock()
 	return b, nil
+}
+
+// handle gives an empty Block for a piece of the present slab. Those of one
+// slab may share their memory, as each keeps the slab anyway; p.mu is held.
+func (p *Pool) handle() *Block {
+	if len(p.handles) == 0 {
+		p.handles = make([]Block, 8)
+	}
+	b := &p.handles[0]
+	p.handles = p.handles[1:]
+	return b
 }
 
 // region takes a region of exactly the class size from the cache or the

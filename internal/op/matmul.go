@@ -17,17 +17,16 @@ func init() {
 			if len(a) < 2 || len(b) < 2 {
 				return Spec{}, Problemf(ErrShape, "wants matrices, got shapes %s and %s", ShapeString(a), ShapeString(b))
 			}
-			m, k, k2, n := a[len(a)-2], a[len(a)-1], b[len(b)-2], b[len(b)-1]
+			k, k2, n := a[len(a)-1], b[len(b)-2], b[len(b)-1]
 			if k != k2 {
 				return Spec{}, Problemf(ErrShape, "inner sizes differ: %s has %d columns, %s has %d rows", ShapeString(a), k, ShapeString(b), k2)
 			}
 			if !slices.Equal(a[:len(a)-2], b[:len(b)-2]) {
 				return Spec{}, Problemf(ErrShape, "batch shapes differ: %s and %s", ShapeString(a), ShapeString(b))
 			}
-			return Spec{in[0].DType, append(slices.Clone(a[:len(a)-1]), n)}, checkProduct(m, n, a[:len(a)-2])
+			shape := make([]int, len(a))
+			copy(shape, a)
+			shape[len(a)-1] = n
+			return Spec{in[0].DType, shape}, CheckShape(shape)
 		}})
-}
-
-func checkProduct(m, n int, batch []int) error {
-	return CheckShape(append(slices.Clone(batch), m, n))
 }
