@@ -11,6 +11,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"runtime/pprof"
 	"slices"
 	"strings"
 	"time"
@@ -158,6 +159,7 @@ func main() {
 	name := flag.String("case", "", "which case; without it, all are listed")
 	threads := flag.Int("threads", 0, "number of threads; 0 means all")
 	seconds := flag.Float64("seconds", 1, "how long to repeat")
+	profile := flag.String("profile", "", "write a CPU profile to this file, for go tool pprof")
 	flag.Parse()
 	make, ok := cases[*name]
 	if !ok {
@@ -173,6 +175,17 @@ func main() {
 		pool.SetThreads(*threads)
 	}
 	f := make()
+	if *profile != "" {
+		to, err := os.Create(*profile)
+		if err == nil {
+			err = pprof.StartCPUProfile(to)
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "cpu:", err)
+			os.Exit(1)
+		}
+		defer pprof.StopCPUProfile()
+	}
 	var times []float64
 	for start := time.Now(); time.Since(start).Seconds() < *seconds || len(times) < 7; {
 		t := time.Now()

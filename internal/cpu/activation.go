@@ -22,45 +22,6 @@ func composed(f func(dst, a, b, s, t, u []float32)) loop2[float32, float32] {
 	}
 }
 
-func reluGrad32(dst, a, b []float32) {
-	room, mask := scratchOf[uint8](chunk)
-	for lo := 0; lo < len(dst); lo += chunk {
-		n := min(chunk, len(dst)-lo)
-		vec.GtSF32(mask[:n], b[lo:lo+n], 0)
-		vec.SelectF32(dst[lo:lo+n], mask[:n], a[lo:lo+n], zeros32[:n])
-	}
-	room.free()
-}
-
-func reluGrad64(dst, a, b []float64) {
-	room, mask := scratchOf[uint8](chunk)
-	for lo := 0; lo < len(dst); lo += chunk {
-		n := min(chunk, len(dst)-lo)
-		vec.GtSF64(mask[:n], b[lo:lo+n], 0)
-		vec.SelectF64(dst[lo:lo+n], mask[:n], a[lo:lo+n], zeros64[:n])
-	}
-	room.free()
-}
-
-var (
-	zeros32 = make([]float32, chunk)
-	zeros64 = make([]float64, chunk)
-)
-
-// a·y·(1-y)
-func sigmoidGrad32(dst, a, y, s, _, _ []float32) {
-	vec.RSubSF32(s, y, 1)
-	vec.MulF32(s, s, y)
-	vec.MulF32(dst, a, s)
-}
-
-// a·(1-y²)
-func tanhGrad32(dst, a, y, s, _, _ []float32) {
-	vec.SquareF32(s, y)
-	vec.RSubSF32(s, s, 1)
-	vec.MulF32(dst, a, s)
-}
-
 // far is beyond where activations are 0 or x to the last bit, and near enough
 // for x³ to be finite.
 const far = 200

@@ -35,10 +35,10 @@ func init() {
 	register(op.Or, dtype.Bool, binary(grainCheap, or[uint8]))
 	register(op.Xor, dtype.Bool, binary(grainCheap, xor[uint8]))
 
-	registerBinary(op.ReluGrad, grainCheap, reluGrad32, reluGrad64)
+	registerBinaryStream(op.ReluGrad, grainCheap, vec.ReluGradF32, vec.ReluGradStreamF32, vec.ReluGradF64)
 	registerBinaryInts(op.ReluGrad, reluGrad, reluGrad, reluGrad)
-	registerBinary(op.SigmoidGrad, grainCheap, composed(sigmoidGrad32), sigmoidGrad)
-	registerBinary(op.TanhGrad, grainCheap, composed(tanhGrad32), tanhGrad)
+	registerBinaryStream(op.SigmoidGrad, grainCheap, vec.SigmoidGradF32, vec.SigmoidGradStreamF32, vec.SigmoidGradF64)
+	registerBinaryStream(op.TanhGrad, grainCheap, vec.TanhGradF32, vec.TanhGradStreamF32, vec.TanhGradF64)
 	registerBinary(op.GeluGrad, grainDear, composed(geluGrad32), timesFunc[float64](geluGrad))
 	registerBinary(op.GeluTanhGrad, grainDear, composed(geluTanhGrad32), timesFunc[float64](geluTanhGrad))
 	registerBinary(op.SiluGrad, grainDear, composed(siluGrad32), timesFunc[float64](siluGrad))
@@ -239,20 +239,6 @@ func reluGrad[T number](dst, a, b []T) {
 			g = 0
 		}
 		dst[i] = g
-	}
-}
-
-func sigmoidGrad[T float](dst, a, b []T) {
-	a, b = a[:len(dst)], b[:len(dst)]
-	for i := range dst {
-		dst[i] = a[i] * b[i] * (1 - b[i])
-	}
-}
-
-func tanhGrad[T float](dst, a, b []T) {
-	a, b = a[:len(dst)], b[:len(dst)]
-	for i := range dst {
-		dst[i] = a[i] * (1 - b[i]*b[i])
 	}
 }
 

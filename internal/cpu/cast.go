@@ -6,6 +6,7 @@ import (
 
 	"github.com/locusml/locus/dtype"
 	"github.com/locusml/locus/internal/backend"
+	"github.com/locusml/locus/internal/cpu/vec"
 	"github.com/locusml/locus/internal/op"
 )
 
@@ -13,10 +14,10 @@ import (
 var casts [numDTypes][numDTypes]kernel
 
 func init() {
-	castInt[uint8](dtype.Bool)
-	castInt[uint8](dtype.Uint8)
-	castInt[int32](dtype.Int32)
-	castInt[int64](dtype.Int64)
+	castInt(dtype.Bool, vec.U8ToF32)
+	castInt(dtype.Uint8, vec.U8ToF32)
+	castInt(dtype.Int32, vec.I32ToF32)
+	castInt(dtype.Int64, vec.I64ToF32)
 	castFloat[float32](dtype.Float32, round32)
 	castFloat[float64](dtype.Float64, roundOdd)
 	castHalf[dtype.F16](dtype.Float16)
@@ -27,14 +28,14 @@ func init() {
 	}
 }
 
-func castInt[A integer](d dtype.DType) {
+func castInt[A integer](d dtype.DType, toF32 loop1[float32, A]) {
 	casts[d][dtype.Bool] = unary(grainCheap, nonZero[A])
 	casts[d][dtype.Uint8] = unary(grainCheap, converted[uint8, A])
 	casts[d][dtype.Int32] = unary(grainCheap, converted[int32, A])
 	casts[d][dtype.Int64] = unary(grainCheap, converted[int64, A])
-	casts[d][dtype.Float32] = unary(grainCheap, converted[float32, A])
+	casts[d][dtype.Float32] = unary(grainCheap, toF32)
 	casts[d][dtype.Float64] = unary(grainCheap, converted[float64, A])
-	toHalves(d, converted[float32, A])
+	toHalves(d, toF32)
 }
 
 func castFloat[A float](d dtype.DType, narrow loop1[float32, A]) {

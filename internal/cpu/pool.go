@@ -6,6 +6,7 @@ import (
 	"github.com/locusml/locus/dtype"
 	"github.com/locusml/locus/internal/backend"
 	"github.com/locusml/locus/internal/cpu/pool"
+	"github.com/locusml/locus/internal/cpu/vec"
 	"github.com/locusml/locus/internal/op"
 )
 
@@ -316,6 +317,10 @@ func avgPool[T float](c *backend.Call, dst []T, in [2][]T) {
 
 // averagePairs is a row of averages of 2×2 elements of two rows.
 func averagePairs[T float](dst, x, y []T) {
+	if to, ok := any(dst).([]float32); ok {
+		vec.AveragePairsF32(to, any(x).([]float32), any(y).([]float32))
+		return
+	}
 	for j := range dst {
 		a, b := (*[2]T)(x[2*j:]), (*[2]T)(y[2*j:])
 		dst[j] = T((float64(a[0]) + float64(a[1]) + float64(b[0]) + float64(b[1])) * 0.25)
@@ -355,23 +360,20 @@ func avgPoolGrad[T float](c *backend.Call, dst []T, in [2][]T) {
 
 // spread is avgPoolGrad for windows side by side: each element of a plane gets its share once.
 func spread[T float](to, g []T, w, oh, ow int, kernel [2]int) {
+	if x, ok := any(to).([]float32); ok && kernel == [2]int{2, 2} {
+		spreadPairs(x, any(g).([]float32), w, oh, ow)
+		return
+	}
 	each := 1 / float64(kernel[0]*kernel[1])
 	for i := range oh {
 		rows := to[i*kernel[0]*w:][:kernel[0]*w]
 		first := rows[:w]
-		if kernel[1] == 2 {
-			for j, x := range g[i*ow:][:ow] {
-				d := T(float64(x) * each)
-				*(*[2]T)(first[2*j:]) = [2]T{d, d}
-			}
-		} else {
-			at := 0
-			for _, x := range g[i*ow:][:ow] {
-				d := T(float64(x) * each)
-				for range kernel[1] {
-					first[at] = d
-					at++
-				}
+		at := 0
+		for _, x := range g[i*ow:][:ow] {
+			d := T(float64(x) * each)
+			for range kernel[1] {
+				first[at] = d
+				at++
 			}
 		}
 		clear(first[ow*kernel[1]:])
@@ -380,4 +382,15 @@ func spread[T float](to, g []T, w, oh, ow int, kernel [2]int) {
 		}
 	}
 	clear(to[oh*kernel[0]*w:])
+}
+
+// spreadPairs is spread for windows of 2×2.
+func spreadPairs(to, g []float32, w, oh, ow int) {
+	for i := range oh {
+		first, second := to[2*i*w:][:w], to[(2*i+1)*w:][:w]
+		vec.SpreadPairsF32(first[:2*ow], second[:2*ow], g[i*ow:][:ow])
+		clear(first[2*ow:])
+		clear(second[2*ow:])
+	}
+	clear(to[2*oh*w:])
 }

@@ -17,11 +17,15 @@ const (
 	ln2Lo = 1.42860677e-6
 )
 
-// The fits of opGelu: F in powers of u, and erf(x/√2)/(2x) in powers of x².
-const geluSwitch = 0.8
+// The fits of opGelu: F in powers of u - geluCentre, and erf(x/√2)/(2x) in
+// powers of x².
+const (
+	geluSwitch = 0.7
+	geluCentre = 0.43359375
+)
 
 var (
-	geluPoly = []float64{0.132880773661, -0.355996849638, 0.10226669401, 0.609479871869, -0.703617773877, 0.0530005231705, 0.0604612849113, 0.304393024549, 0.398565584028, 0.398953820539}
+	geluPoly = []float64{0.1284031123, 0.1597178131, -0.2330327332, -0.04382051155, 0.2524447739, -0.08609896898, -0.281624794, 0.1728495657, 0.6436548829, 0.6289868951}
 	geluErf  = []float64{0.000101046740225, -0.00117926504118, 0.0099716880229, -0.066490227538, 0.398942278402}
 )
 
@@ -141,15 +145,15 @@ func opLog1p(v *vk, x V) V {
 
 func opTanh(v *vk, x V) V {
 	t := v.abs(x)
-	// From 0.55 on: 1 - 2/(e^2t + 1), whose error halves in the sum.
+	// From 0.65 on: 1 - 2/(e^2t + 1), whose error halves in the sum.
 	e := v.expNear(v.clampHi(v.add(t, t), 40))
 	big := v.sub(v.c(1), v.div(v.c(2), v.add(e, v.c(1))))
 	// Below: an odd polynomial.
 	s := v.mul(x, x)
-	p := v.poly(s, -0.006542541985, 0.02127274826, -0.05390334769, 0.1333308225, -0.3333333176)
+	p := v.poly(s, 0.002010665834, -0.008028397337, 0.02163868956, -0.0539351441, 0.13333112, -0.3333332837)
 	p = v.mul(p, s)
 	small := v.fma(p, x, x)
-	return v.or(v.blend(v.cmp(lt, t, v.c(0.55)), small, big), v.sign(x))
+	return v.or(v.blend(v.cmp(lt, t, v.c(0.65)), small, big), v.sign(x))
 }
 
 // logistic is num/(1 + e^(z+lo)), num 1 if nil, computed as num*e/(1 + e) with e = e^-|z|
@@ -167,22 +171,40 @@ func (v *vk) logistic(num, z V, lo V) V {
 	}
 	r, s, t := v.expScaleBounded(v.clampLo(v.or(z, v.signMask()), -120), l)
 	m := v.expm1Poly(r)
-	es := v.mul(v.add(m, v.c(1)), s)
+	one := v.add(m, v.c(1))
+	es := v.mul(one, s)
 	e := v.mul(es, t)
 	d := v.add(e, v.c(1))
-	var n V
-	if num == nil {
-		n = v.blend(pos, es, v.c(1))
-	} else {
-		n = v.blend(pos, v.mul(v.fma(num, m, num), s), num)
-	}
-	q := v.div(n, d)
-	// What d lost to rounding, dl, changes the quotient by dl/d of itself, d
-	// being between 1 and 2. (On the other side it matters less, and num may
-	// be infinite.)
+	// What the sums lose to rounding: one and d by themselves, and d what e has
+	// lost with one.
+	ol := v.add(m, v.sub(v.c(1), one))
 	dl := v.sub(e, v.sub(d, v.c(1)))
-	q = v.blend(pos, v.fnma(v.mul(dl, v.c(0.75)), q, q), q)
+	dl = v.fma(v.mul(ol, s), t, dl)
+	n, f, fl := v.c(1), one, ol
+	if num != nil {
+		n, f = num, v.fma(num, m, num)
+		fl = v.fma(num, m, v.sub(num, f))
+	}
+	q := v.div(v.blend(pos, v.mul(f, s), n), d)
+	// Where z > 0 it is put back: the remainder of the division, the
+	// numerator's loss and the denominator's, all over d, roughly.
+	// (On the other side it matters less, and num may be infinite.)
+	rest := v.fnma(q, d, v.mul(f, s))
+	rest = v.fma(fl, s, rest)
+	rest = v.fnma(q, dl, rest)
+	q = v.blend(pos, v.fma(rest, v.roughRecip(d), q), q)
 	return v.mul(q, v.blend(pos, t, v.c(1)))
+}
+
+// roughRecip is 1/x to some 11 bits.
+func (v *vk) roughRecip(x V) V {
+	d := v.reg()
+	if v.wide() {
+		v.ctx.VRCP14PS(x, d)
+	} else {
+		v.ctx.VRCPPS(x, d)
+	}
+	return d
 }
 
 func opSigmoid(v *vk, x V) V { return v.logistic(nil, v.neg(x), nil) }
@@ -211,25 +233,39 @@ func opErf(v *vk, x V) V {
 
 // opGelu uses gelu(x) = max(x, 0) - t*Q(t), t = |x|, Q(t) = erfc(t/√2)/2,
 // which cancels nothing on the negative side. Near 0, where it would, the erf
-// polynomial takes over. Beyond -13, where results are below 1e-37, it gives 0.
+// polynomial takes over.
 func opGelu(v *vk, x V) V {
-	t := v.abs(x)
-	q := v.mul(x, x)
-	// t*Q(t) = t/(2+t) * F(u) * e^(-x²/2), u = 2/(2+t) = 1 - t/(2+t). The
+	t := v.clampHi(v.abs(x), 15) // the result is 0 or x long before
+	q := v.mul(t, t)
+	// t*Q(t) = y * F(u) * e^(-t²/2), y = t/(2+t), u = 2/(2+t) = 1 - y. The
 	// two factors do not wait for each other, which makes this twice as fast
-	// as one exponential of a sum, for half an ulp.
-	y := v.div(t, v.add(t, v.c(2)))
-	y = v.mul(y, v.poly2(v.sub(v.c(1), y), geluPoly...))
-	// -x²/2 = j*ln2 - r/2, with what x² lost to rounding added to r.
+	// as one exponential of a sum.
+	d := v.add(t, v.c(2))
+	y := v.div(t, d)
+	u := v.sub(v.c(1), y)
+	last := len(geluPoly) - 1
+	w := v.sub(v.c(1-geluCentre), y) // exact, which u is not
+	b := v.poly2(w, geluPoly[:last]...)
+	f := v.fma(b, w, v.c(geluPoly[last]))
+	// The result is within 2 ulp only if what the parts lose to rounding is put
+	// back in the end. f loses this:
+	fl := v.fma(b, w, v.sub(v.c(geluPoly[last]), f))
+	// y, in the sum and in the quotient, this; 1/d is u/2:
+	yl := v.fnma(y, d, t)
+	yl = v.fnma(y, v.sub(t, v.sub(d, v.c(2))), yl)
+	yl = v.mul(yl, v.mul(u, v.c(0.5)))
+	// y*f is p + pl. u has y's error, the other way round, and b is about F'.
+	p := v.mul(y, f)
+	pl := v.fma(yl, v.fnma(y, b, f), v.fms(y, f, p))
+	pl = v.fma(y, fl, pl)
+	// -t²/2 = j*ln2 - r/2, with what t² lost to rounding added to r.
 	j := v.toInt32(v.mul(q, v.c(-0.5*log2e)))
 	n := v.fromInt32(j)
-	r := v.fma(n, v.c(2*ln2Hi), q)
-	v.ins("VFMADD231PS", v.c(2*ln2Lo), n, r)
-	r = v.add(r, v.fms(x, x, q))
+	r := v.add(v.fma(n, v.c(2*ln2Hi), q), v.fma(n, v.c(2*ln2Lo), v.fms(t, t, q)))
 	m := v.expm1Poly(v.mul(r, v.c(-0.5)))
-	v.ins("VFMADD213PS", y, y, m) // y*m + y
-	g := v.iadd(m, v.shl(j, 23))  // times 2^j; stays normal up to 13
-	g = v.keep(v.cmp(le, t, v.c(13)), g)
+	g := v.add(p, v.fma(p, m, pl))
+	h := v.sar32(j, 1) // in two steps, the last of which may end below the normal numbers
+	g = v.mul(v.mul(g, v.pow2(h)), v.pow2(v.isub(j, h)))
 	big := v.sub(opRelu(v, x), g)
 	// x/2 + x²*(erf(x/√2)/(2x))
 	small := v.fma(v.poly(q, geluErf...), q, v.mul(x, v.c(0.5)))

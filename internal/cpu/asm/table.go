@@ -16,6 +16,7 @@ type fn struct {
 	asm    string // types with assembly
 	go_    string // the plain Go function
 	small  string // bound on |a| for the assembly; beyond it plain Go takes over
+	own    bool   // package vec dispatches by hand
 	stream bool   // has a version for results larger than the caches
 	emit   func(v *vk)
 }
@@ -54,6 +55,10 @@ var classes = map[string]class{
 	"to16":      {"dst []uint16, a []float32", "", "dst", "a", "dst *uint16, a *float32, n int", "&dst[0], &a[0], n", "dst, a", "", true},
 	"from8":     {"dst []float32, a []uint8", "", "dst", "a", "dst *float32, a *uint8, n int", "&dst[0], &a[0], n", "dst, a", "", true},
 	"from32":    {"dst []float32, a []int32", "", "dst", "a", "dst *float32, a *int32, n int", "&dst[0], &a[0], n", "dst, a", "", true},
+	"average":   {"dst, a, b []T", "", "dst", "a,b", "dst, a, b *T, n int", "", "", "", false},
+	"spread":    {"dst, also, a []T", "", "a", "dst,also", "dst, also, a *T, n int", "", "", "", false},
+	"philox":    {"dst []uint32, key, block uint64", "", "dst", "", "dst *uint32, key, block uint64, n int", "", "", "", false},
+	"fromWords": {"dst []float32, a []uint32", "", "dst", "a", "dst *float32, a *uint32, n int", "&dst[0], &a[0], n", "dst, a", "", true},
 	"from64":    {"dst []float32, a []int64", "", "dst", "a", "dst *float32, a *int64, n int", "&dst[0], &a[0], n", "dst, a", "", true},
 }
 
@@ -126,6 +131,9 @@ func vecDispatch() []byte {
 		c, ok := classes[f.class]
 		if !ok {
 			panic(f.class)
+		}
+		if f.own {
+			continue
 		}
 		for _, t := range f.typesList() {
 			doc := f.doc

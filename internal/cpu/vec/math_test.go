@@ -22,6 +22,9 @@ var samples = sync.OnceValue(func() []float32 {
 		n := 40
 		if e > 100 && e < 140 && !raceEnabled {
 			n = 2000
+			if e > 118 && e < 133 { // where most functions bend
+				n = 10000
+			}
 		}
 		for range n {
 			add(e<<23 | r.Uint32()&0x7fffff)
@@ -74,11 +77,11 @@ func TestElementaryFunctions(t *testing.T) {
 		{"Log", LogF32, math.Log, 1, 0},
 		{"Log1p", Log1pF32, math.Log1p, 1.5, 0},
 		{"Tanh", TanhF32, math.Tanh, 1.5, 0},
-		{"Sigmoid", SigmoidF32, sigmoid1, 2, 0},
+		{"Sigmoid", SigmoidF32, sigmoid1, 1.6, 0},
 		{"Erf", ErfF32, math.Erf, 1.5, 0},
-		{"Gelu", GeluF32, gelu1, 3, 1e-37},
-		{"GeluTanh", GeluTanhF32, geluTanh1, 2, 0},
-		{"Silu", SiluF32, silu1, 2, 0},
+		{"Gelu", GeluF32, gelu1, 2, 0},
+		{"GeluTanh", GeluTanhF32, geluTanh1, 1.6, 0},
+		{"Silu", SiluF32, silu1, 1.6, 0},
 		{"Sin", SinF32, math.Sin, 2, 0},
 		{"Cos", CosF32, math.Cos, 2, 0},
 	} {

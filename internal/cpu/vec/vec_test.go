@@ -189,6 +189,7 @@ func TestArithmeticF32(t *testing.T) {
 		testArithmetic(t, arith[float32]{
 			binary: map[string][2]func(dst, a, b []float32){
 				"Add": {AddF32, addGo[float32]}, "Sub": {SubF32, subGo[float32]}, "Mul": {MulF32, mulGo[float32]}, "Div": {DivF32, divGo[float32]}, "Max": {MaxF32, maxGo[float32]}, "Min": {MinF32, minGo[float32]},
+				"ReluGrad": {ReluGradF32, reluGradGo[float32]}, "SigmoidGrad": {SigmoidGradF32, sigmoidGradGo[float32]}, "TanhGrad": {TanhGradF32, tanhGradGo[float32]},
 			},
 			unary: map[string][2]func(dst, a []float32){
 				"Neg": {NegF32, negGo[float32]}, "Abs": {AbsF32, absGo[float32]}, "Sqrt": {SqrtF32, sqrtGo[float32]}, "Rsqrt": {RsqrtF32, rsqrtGo[float32]}, "Square": {SquareF32, squareGo[float32]}, "Recip": {RecipF32, recipGo[float32]},
@@ -217,6 +218,7 @@ func TestArithmeticF64(t *testing.T) {
 		testArithmetic(t, arith[float64]{
 			binary: map[string][2]func(dst, a, b []float64){
 				"Add": {AddF64, addGo[float64]}, "Sub": {SubF64, subGo[float64]}, "Mul": {MulF64, mulGo[float64]}, "Div": {DivF64, divGo[float64]}, "Max": {MaxF64, maxGo[float64]}, "Min": {MinF64, minGo[float64]},
+				"ReluGrad": {ReluGradF64, reluGradGo[float64]}, "SigmoidGrad": {SigmoidGradF64, sigmoidGradGo[float64]}, "TanhGrad": {TanhGradF64, tanhGradGo[float64]},
 			},
 			unary: map[string][2]func(dst, a []float64){
 				"Neg": {NegF64, negGo[float64]}, "Abs": {AbsF64, absGo[float64]}, "Sqrt": {SqrtF64, sqrtGo[float64]}, "Rsqrt": {RsqrtF64, rsqrtGo[float64]}, "Square": {SquareF64, squareGo[float64]}, "Recip": {RecipF64, recipGo[float64]},

@@ -1,0 +1,45 @@
+package vec
+
+// AveragePairsF32 stores the averages of 2×2 elements of two rows:
+// (a[2i] + a[2i+1] + b[2i] + b[2i+1])/4, quarters first, so that no sum
+// overflows. dst must not overlap a or b.
+func AveragePairsF32(dst, a, b []float32) {
+	n := len(dst)
+	a, b = a[:2*n], b[:2*n]
+	if n >= 8 {
+		switch level {
+		case AVX512:
+			averagePairsF32AVX512(&dst[0], &a[0], &b[0], n)
+			return
+		case AVX2:
+			averagePairsF32AVX2(&dst[0], &a[0], &b[0], n)
+			return
+		}
+	}
+	for i := range dst {
+		x, y := (*[2]float32)(a[2*i:]), (*[2]float32)(b[2*i:])
+		dst[i] = (0.25*x[0] + 0.25*y[0]) + (0.25*x[1] + 0.25*y[1])
+	}
+}
+
+// SpreadPairsF32 is the transpose of AveragePairsF32: it stores a[i]/4 at 2i
+// and 2i+1 of both dst and also, which must not overlap a.
+func SpreadPairsF32(dst, also, a []float32) {
+	n := len(a)
+	dst, also = dst[:2*n], also[:2*n]
+	if n >= 8 {
+		switch level {
+		case AVX512:
+			spreadPairsF32AVX512(&dst[0], &also[0], &a[0], n)
+			return
+		case AVX2:
+			spreadPairsF32AVX2(&dst[0], &also[0], &a[0], n)
+			return
+		}
+	}
+	for i, x := range a {
+		d := [2]float32{0.25 * x, 0.25 * x}
+		*(*[2]float32)(dst[2*i:]) = d
+		*(*[2]float32)(also[2*i:]) = d
+	}
+}
