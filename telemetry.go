@@ -3,6 +3,7 @@ package locus
 import (
 	"fmt"
 
+	"github.com/locusml/locus/internal/cpu"
 	"github.com/locusml/locus/internal/cuda"
 	"github.com/locusml/locus/internal/op"
 	"github.com/locusml/locus/internal/virtual"
@@ -29,8 +30,10 @@ type DeviceDetails struct {
 // Details describes d further. A device that does not exist is an [ErrDevice].
 func (d Device) Details() DeviceDetails {
 	switch b := d.open("Details").backend.(type) {
+	case *cpu.Device:
+		return DeviceDetails{Libraries: blasLibraries()}
 	case *virtual.Device:
-		return DeviceDetails{Virtual: true}
+		return DeviceDetails{Virtual: true, Libraries: blasLibraries()}
 	case *cuda.Device:
 		from := b.Details()
 		details := DeviceDetails{ComputeCapability: from.ComputeCapability, Driver: from.Driver, PCI: from.PCI, Multiprocessors: from.Multiprocessors}

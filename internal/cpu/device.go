@@ -35,7 +35,11 @@ func (*Device) Info() backend.Info {
 	if n == 1 {
 		s = ""
 	}
-	return backend.Info{Kind: backend.CPU, Name: modelName(), Backing: fmt.Sprintf("%s, %d thread%s", instructionSet(), n, s)}
+	backing := fmt.Sprintf("%s, %d thread%s", instructionSet(), n, s)
+	if l := BLAS(); l != nil {
+		backing += ", large products by " + l.Name
+	}
+	return backend.Info{Kind: backend.CPU, Name: modelName(), Backing: backing}
 }
 
 // alignment is what memory.Source asks for: a cache line.

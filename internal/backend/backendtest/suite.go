@@ -45,6 +45,12 @@ func Without(ids ...op.ID) Option {
 	return func(s *suite) { s.without = append(s.without, ids...) }
 }
 
+// Only leaves everything out but the samples of some ops: for a second way of
+// computing them on a device that has passed the whole suite.
+func Only(ids ...op.ID) Option {
+	return func(s *suite) { s.only = append(s.only, ids...) }
+}
+
 // Run tests a kind of device. open gives a new device, or another handle of
 // one that exists; it is called several times.
 func Run(t *testing.T, open func() backend.Device, options ...Option) {
@@ -55,10 +61,14 @@ func Run(t *testing.T, open func() backend.Device, options ...Option) {
 	s.pool = memory.NewPool(s.dev)
 	info := s.dev.Info()
 	start := time.Now()
-	t.Run("Supports", s.testSupports)
+	if s.only == nil {
+		t.Run("Supports", s.testSupports)
+	}
 	t.Run("Ops", s.testOps)
-	t.Run("Random", s.testRandom)
-	t.Run("Contract", s.testContract)
+	if s.only == nil {
+		t.Run("Random", s.testRandom)
+		t.Run("Contract", s.testContract)
+	}
 	verdict := "PASS"
 	if t.Failed() {
 		verdict = "FAIL"
@@ -73,6 +83,7 @@ type suite struct {
 	dev     backend.Device
 	pool    *memory.Pool
 	without []op.ID
+	only    []op.ID // nil means all
 
 	pairs                 int
 	cases, random, failed atomic.Int64
@@ -114,7 +125,7 @@ const reported = 3
 
 func (s *suite) testOps(t *testing.T) {
 	for _, def := range op.All() {
-		if def.Family == op.ViewFamily {
+		if def.Family == op.ViewFamily || s.only != nil && !slices.Contains(s.only, def.ID) {
 			continue
 		}
 		t.Run(def.Name, func(t *testing.T) {

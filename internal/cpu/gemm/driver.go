@@ -125,9 +125,11 @@ func run[T Float](ks *kernels[T], m, n, k int, a, b source[T], c []T, ldc int, e
 	}
 	p := problems[T]().Get().(*problem[T])
 	*p = problem[T]{ks: ks, m: m, n: n, k: k, a: a, b: b, c: c, ldc: ldc, ep: e, threads: threads}
+	x := external.Load()
 	switch {
 	case k == 0:
 		p.empty()
+	case x != nil && x.takes(m, n, k) && p.external(x):
 	case p.b.starts != nil:
 		if p.wide() {
 			p.wideBlocked()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/locusml/locus"
 	"github.com/locusml/locus/cmd/locus/internal/text"
+	"github.com/locusml/locus/internal/cpu"
 )
 
 // Status is how a check ended.
@@ -51,6 +52,7 @@ func Here(env func(string) string) System {
 // Examine makes all checks.
 func Examine(s System) []Check {
 	checks := []Check{processor()}
+	checks = append(checks, s.blas()...)
 	checks = append(checks, s.graphics()...)
 	for _, i := range locus.Devices()[1:] {
 		checks = append(checks, gpu(i)...)
@@ -76,6 +78,31 @@ func processor() Check {
 		c.Status, c.Fix = Warning, "this processor has no vector instructions that Locus knows; products are slow"
 	}
 	return c
+}
+
+// blas looks at the library that multiplies matrices, if one was asked for.
+func (s System) blas() []Check {
+	c := Check{Name: "BLAS", Status: OK}
+	asked := strings.TrimSpace(s.Env("LOCUS_BLAS"))
+	if asked != "" && cpu.BLAS() == nil { // once more, for the error
+		if err := cpu.UseBLAS(asked); err != nil {
+			first, rest, _ := strings.Cut(err.Error(), "\n")
+			c.Status, c.Found, c.Fix = Problem, first, "set LOCUS_BLAS to openblas, mkl or the path of a library, or unset it: nothing needs it"
+			if rest != "" {
+				c.More = strings.Split(rest, "\n")
+			}
+			return []Check{c}
+		}
+	}
+	l := locus.CPU().Details().Libraries
+	if len(l) == 0 {
+		return nil // not asked for, not needed: not worth a line
+	}
+	c.Found = l[0].Path + " for " + l[0].Serves
+	if why := cpu.SlowBLAS(); why != "" {
+		c.Status, c.Fix = Warning, why
+	}
+	return []Check{c}
 }
 
 // computes multiplies two matrices and compares with what must come out.
@@ -205,8 +232,8 @@ func (s System) virtual() Check {
 // variables lists those that change what Locus does.
 func (s System) variables() []Check {
 	var set []string
-	for _, name := range []string{"LOCUS_VIRTUAL_GPUS", "LOCUS_CUDA", "LOCUS_NVML", "LOCUS_CUBLAS", "LOCUS_CUBLASLT", "LOCUS_CUDNN", "LOCUS_CUDNN_TIMING",
-		"CUDA_VISIBLE_DEVICES", "CUDA_HOME", "CUDA_PATH", "LD_LIBRARY_PATH", "GOMAXPROCS", "GOMEMLIMIT"} {
+	for _, name := range []string{"LOCUS_VIRTUAL_GPUS", "LOCUS_BLAS", "LOCUS_THREADS", "LOCUS_CPU_LEVEL", "LOCUS_CUDA", "LOCUS_NVML", "LOCUS_CUBLAS", "LOCUS_CUBLASLT", "LOCUS_CUDNN", "LOCUS_CUDNN_TIMING",
+		"OPENBLAS_CORETYPE", "CUDA_VISIBLE_DEVICES", "CUDA_HOME", "CUDA_PATH", "LD_LIBRARY_PATH", "GOMAXPROCS", "GOMEMLIMIT"} {
 		if v := s.Env(name); v != "" {
 			set = append(set, name+"="+v)
 		}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/locusml/locus"
+	"github.com/locusml/locus/internal/cpu/blas/blastest"
 )
 
 var errNotFound = errors.New("no NVIDIA GPU can be used: the CUDA driver was not found; tried, in this order:\nlibcuda.so.1: cannot open\n/usr/lib/wsl/lib/libcuda.so.1: cannot open")
@@ -125,5 +126,31 @@ func TestCache(t *testing.T) {
 	}
 	if left, _ := os.ReadDir(dir); len(left) != 0 {
 		t.Errorf("the check left %v", left)
+	}
+}
+
+func TestBLAS(t *testing.T) {
+	with := func(value string) System {
+		return System{Env: func(name string) string {
+			if name == "LOCUS_BLAS" {
+				return value
+			}
+			return ""
+		}}
+	}
+	for _, value := range []string{"", "off"} {
+		if checks := with(value).blas(); len(checks) != 0 {
+			t.Errorf("LOCUS_BLAS=%q: %+v", value, checks)
+		}
+	}
+	c := find(t, with(filepath.Join(t.TempDir(), "none.so")).blas(), "BLAS")
+	if c.Status != Problem || !strings.Contains(c.Found, "BLAS library") || !strings.Contains(c.Fix, "LOCUS_BLAS") {
+		t.Errorf("a file that is not there: %+v", c)
+	}
+	l := blastest.Open(t)
+	defer locus.UseBLAS("off")
+	c = find(t, with(l.Path).blas(), "BLAS")
+	if c.Status == Problem || !strings.Contains(c.Found, l.Path) {
+		t.Errorf("%s: %+v", l.Path, c)
 	}
 }
