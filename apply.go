@@ -182,16 +182,25 @@ func expandStrides(from, strides, shape []int) []int {
 // allocate makes a contiguous tensor with unset contents that belongs to scope
 // s, or to the collector if s is nil.
 func allocate(p *place, name string, spec op.Spec, s *Scope, in []*Tensor) *Tensor {
-	size := op.Elements(spec.Shape) * spec.DType.Size()
-	block, err := p.pool.Allocate(size, func() memory.Label {
-		return memory.Label{DType: spec.DType.String(), Shape: op.ShapeString(spec.Shape)}
-	})
+	t, err := allocateFrom(p.pool, p, spec, s, in)
 	if err != nil {
 		e := newError(name, err, in)
 		if e.Memory != nil {
 			e.Memory.Device = p.device
 		}
 		panic(e)
+	}
+	return t
+}
+
+// allocateFrom is allocate from a certain pool of p's memory.
+func allocateFrom(pool *memory.Pool, p *place, spec op.Spec, s *Scope, in []*Tensor) (*Tensor, error) {
+	size := op.Elements(spec.Shape) * spec.DType.Size()
+	block, err := pool.Allocate(size, func() memory.Label {
+		return memory.Label{DType: spec.DType.String(), Shape: op.ShapeString(spec.Shape)}
+	})
+	if err != nil {
+		return nil, err
 	}
 	t := &Tensor{shape: spec.Shape, dtype: spec.DType, place: p, block: block}
 	t.strides = contiguousStrides(spec.Shape, in)
@@ -200,7 +209,7 @@ func allocate(p *place, name string, spec op.Spec, s *Scope, in []*Tensor) *Tens
 	} else {
 		t.scope.Store(s)
 	}
-	return t
+	return t, nil
 }
 
 // contiguousStrides gives the strides of a contiguous tensor, borrowed from an

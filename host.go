@@ -176,10 +176,7 @@ func ToSlice[T Element](t *Tensor) []T {
 func CopyToSlice[T Element](dst []T, t *Tensor) {
 	t.check("ToSlice")
 	var zero T
-	if dtype.OfValue(zero) != t.dtype {
-		fail("ToSlice", &op.Problem{Kind: ErrDType, Msg: fmt.Sprintf("elements are %s, not %T", t.dtype, zero),
-			Fix: fmt.Sprintf("convert first: .Cast(locus.%s)", op.ConstName(dtype.OfValue(zero)))}, t)
-	}
+	checkElements(t, zero)
 	if len(dst) != t.Len() {
 		failf("ToSlice", ErrShape, []*Tensor{t}, "the slice has %d elements, the tensor %d", len(dst), t.Len())
 	}
@@ -192,6 +189,39 @@ func CopyToSlice[T Element](dst []T, t *Tensor) {
 		return
 	}
 	t.download(bytesOf(dst))
+}
+
+// WithSlice calls f with t's elements in order, without copying them if they lie so
+// in main memory; of a tensor on a GPU they are copied to page-locked memory, at
+// the full speed of the bus, and freed after the call. f must not change the slice
+// nor keep it. T must be the Go type of t's element type, as for [ToSlice].
+func WithSlice[T Element](t *Tensor, f func(s []T)) {
+	t.check("WithSlice")
+	var zero T
+	checkElements(t, zero)
+	if unsafe.Sizeof(zero) != uintptr(t.dtype.Size()) { // int where int is 32 bits
+		f(ToSlice[T](t))
+		return
+	}
+	c := t.Detach()
+	if !c.place.host {
+		c = c.Pin()
+		defer c.Free()
+	} else if !c.IsContiguous() {
+		c = c.contiguous()
+		defer c.Free()
+	}
+	c.block.Hold() // whoever frees t meanwhile does not pull it away
+	defer c.block.LetGo()
+	f(unsafe.Slice((*T)(unsafe.Add(c.block.Ptr, c.offset*c.dtype.Size())), c.Len()))
+}
+
+// checkElements refuses to read t as elements of another type than it has.
+func checkElements(t *Tensor, like any) {
+	if want := dtype.OfValue(like); want != t.dtype {
+		fail("ToSlice", &op.Problem{Kind: ErrDType, Msg: fmt.Sprintf("elements are %s, not %T", t.dtype, like),
+			Fix: fmt.Sprintf("convert first: .Cast(locus.%s)", op.ConstName(want))}, t)
+	}
 }
 
 // download copies t's elements in order to host memory and waits for them.

@@ -18,6 +18,17 @@ type MemoryStats struct {
 	OutOfMemory int64 // requests that failed
 	Collections int64 // garbage collections the allocator asked for
 	Total, Free int64 // the device's memory; 0 where unknown
+
+	// Page-locked main memory ([Tensor.Pin]), of which only the CPU has any, and
+	// which is not counted above.
+	Pinned PinnedStats
+}
+
+// PinnedStats are the counters of page-locked memory, in bytes.
+type PinnedStats struct {
+	InUse  int64 // held by tensors now
+	Peak   int64 // largest InUse since the start or ResetPeak
+	Cached int64 // kept for reuse
 }
 
 // MemoryStats gives the device's memory counters; the same on every device.
@@ -25,23 +36,53 @@ func (d Device) MemoryStats() MemoryStats {
 	p := d.open("MemoryStats")
 	s := p.pool.Stats()
 	total, free := p.backend.Memory()
-	return MemoryStats{d, s.InUse, s.Peak, s.Cached, s.Allocations, s.Frees, s.OutOfMemory, s.Collections, total, free}
+	stats := MemoryStats{Device: d, InUse: s.InUse, Peak: s.Peak, Cached: s.Cached, Allocations: s.Allocations, Frees: s.Frees,
+		OutOfMemory: s.OutOfMemory, Collections: s.Collections, Total: total, Free: free}
+	if pool := pinned.Load(); p.host && pool != nil {
+		s := pool.Stats()
+		stats.Pinned = PinnedStats{s.InUse, s.Peak, s.Cached}
+	}
+	return stats
+}
+
+// pools are those that a device's memory comes from.
+func (p *place) pools() []*memory.Pool {
+	if pool := pinned.Load(); p.host && pool != nil {
+		return []*memory.Pool{p.pool, pool}
+	}
+	return []*memory.Pool{p.pool}
 }
 
 // ResetPeak makes the memory in use now the new peak.
-func (d Device) ResetPeak() { d.open("ResetPeak").pool.ResetPeak() }
+func (d Device) ResetPeak() {
+	for _, pool := range d.open("ResetPeak").pools() {
+		pool.ResetPeak()
+	}
+}
 
 // FreeCache gives memory that is kept for reuse back to the device.
-func (d Device) FreeCache() { d.open("FreeCache").pool.Trim() }
+func (d Device) FreeCache() {
+	for _, pool := range d.open("FreeCache").pools() {
+		pool.Trim()
+	}
+}
 
 // Collect runs the garbage collector and frees the tensors that it finds
 // unreachable. It happens by itself when memory runs short.
-func (d Device) Collect() { d.open("Collect").pool.Collect() }
+func (d Device) Collect() {
+	for _, pool := range d.open("Collect").pools() {
+		pool.Collect()
+	}
+}
 
 // String gives one line.
 func (s MemoryStats) String() string {
-	return fmt.Sprintf("%s: %s in use, peak %s, %s cached, %d allocations, %d frees, %d out of memory",
+	line := fmt.Sprintf("%s: %s in use, peak %s, %s cached, %d allocations, %d frees, %d out of memory",
 		s.Device, formatBytes(s.InUse), formatBytes(s.Peak), formatBytes(s.Cached), s.Allocations, s.Frees, s.OutOfMemory)
+	if p := s.Pinned; p.Peak > 0 {
+		line += fmt.Sprintf("; page-locked: %s in use, peak %s, %s cached", formatBytes(p.InUse), formatBytes(p.Peak), formatBytes(p.Cached))
+	}
+	return line
 }
 
 // MemoryReport is what an out-of-memory [Error] says.

@@ -30,12 +30,17 @@ func (t *Tensor) copyTo(p *place) *Tensor {
 	src := t.contiguous()
 	out := allocate(p, "To", src.spec(), scopeOf([]*Tensor{t}), nil)
 	move(out, src)
+	t.moved(out)
+	return out
+}
+
+// moved notes that out is t in another place: gradients are moved back.
+func (t *Tensor) moved(out *Tensor) {
 	if tracked([]*Tensor{t}) {
 		out.node = &node{name: "to", inputs: []*Tensor{t}, out: out, back: func(n *node, g *Tensor) []*Tensor {
 			return []*Tensor{g.To(n.inputs[0].Device())}
 		}}
 	}
-	return out
 }
 
 // move copies src, which is contiguous, to dst on another device.
@@ -56,8 +61,8 @@ func move(dst, src *Tensor) {
 		var err error
 		switch kind {
 		case HostToDevice:
-			src.block.Pin() // src may be freed while the copy is on its way
-			err = to.backend.CopyIn(dst.block, src.hostBytes(), src.block.Unpin)
+			src.block.Hold() // src may be freed while the copy is on its way
+			err = to.backend.CopyIn(dst.block, src.hostBytes(), src.block.LetGo)
 		case DeviceToHost:
 			err = from.backend.CopyOut(dst.hostBytes(), src.block, src.offset*src.dtype.Size())
 		case DeviceToDevice:
@@ -78,11 +83,16 @@ func movePeer(dst, src *Tensor, n int) error {
 	if ok || err != nil {
 		return err
 	}
-	staging := make([]byte, n)
-	if err := src.place.backend.CopyOut(staging, src.block, 0); err != nil {
+	staging := allocatePinned(src.spec(), nil)
+	if staging == nil {
+		staging = allocate(machine.cpu, "To", src.spec(), nil, nil)
+	}
+	defer staging.Free()
+	if err := src.place.backend.CopyOut(staging.hostBytes(), src.block, 0); err != nil {
 		return err
 	}
-	return dst.place.backend.CopyIn(dst.block, staging, func() {})
+	staging.block.Hold()
+	return dst.place.backend.CopyIn(dst.block, staging.hostBytes(), staging.block.LetGo)
 }
 
 // hostBytes gives the memory of a contiguous tensor on the CPU.

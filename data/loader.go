@@ -21,7 +21,8 @@ type Options struct {
 	Key locus.Key
 
 	// Device is where batches are put: those made on the CPU are copied there
-	// ahead of time. Those of a dataset that lives on a GPU stay there.
+	// ahead of time, to a GPU by way of page-locked memory, so that the copy runs
+	// beside its other work. Those of a dataset that lives on a GPU stay there.
 	Device locus.Device
 
 	// Workers is the number of goroutines that make batches; 0 means one. Batches
@@ -273,8 +274,24 @@ func (r *run) make(index int) (*Batch, error) {
 		if t.Device() != locus.CPU() {
 			return nil, fmt.Errorf("the dataset is on %s, the loader's device is %s: %w", t.Device(), device, locus.ErrDevice)
 		}
-		fields[i] = t.To(device)
-		t.Free() // its memory stays until the copy is done
+		fields[i] = send(t, device)
 	}
 	return &Batch{Fields: fields, Size: len(at), Epoch: r.epoch, Index: index}, nil
+}
+
+// pinFrom is the size from which a field is worth a detour through page-locked
+// memory: from there the device fetches it by itself, beside its other work.
+const pinFrom = 256 << 10
+
+// send puts t, which is the loader's own, on its way from the CPU to a device.
+func send(t *locus.Tensor, device locus.Device) *locus.Tensor {
+	if t.Bytes() >= pinFrom {
+		if p := t.Pin(); p != t {
+			t.Free()
+			t = p
+		}
+	}
+	x := t.To(device)
+	t.Free() // its memory stays until the copy is done
+	return x
 }

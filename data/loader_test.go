@@ -236,6 +236,55 @@ func TestLoaderDevices(t *testing.T) {
 	}
 }
 
+// Batches that are large enough go to a GPU from page-locked memory, each once, and
+// leave nothing locked behind.
+func TestBatchesArePinned(t *testing.T) {
+	gpu := virtualGPU()
+	cpu := locus.CPU()
+	const n, width, size = 40, 30_000, 10 // 1.2 MB a batch
+	x := cpu.Arange(n).Cast(locus.Float32).Reshape(n, 1).Add(cpu.Zeros(n, width))
+	d, err := NewTensorDataset(x, cpu.Arange(n))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cpu.Collect()
+	cpu.ResetPeak()
+	before := cpu.MemoryStats().Pinned
+	for _, workers := range []int{1, 3} {
+		l := mustLoad(t, d, Options{BatchSize: size, Shuffle: true, Device: gpu, Workers: workers})
+		locus.ResetLedger()
+		for b, err := range l.Epoch(0) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if b.X().Device() != gpu {
+				t.Fatalf("a batch is on %s", b.X().Device())
+			}
+			if !slices.Equal(locus.ToSlice[float32](b.X().Mean(1)), locus.ToSlice[float32](b.Y().Cast(locus.Float32))) {
+				t.Error("inputs and labels do not belong together")
+			}
+			b.Free()
+		}
+		moved := locus.Ledger()
+		if got := moved.Count(locus.HostToDevice); got != 2*n/size {
+			t.Errorf("%d copies to the device, want one a field", got)
+		}
+		if got := moved.Bytes(locus.HostToDevice); got != n*width*4+n*8 {
+			t.Errorf("%d bytes were copied to the device", got)
+		}
+	}
+	if err := gpu.Synchronize(); err != nil {
+		t.Fatal(err)
+	}
+	after := cpu.MemoryStats().Pinned
+	if after.Peak < before.InUse+size*width*4 {
+		t.Errorf("page-locked memory was not used: %+v after %+v", after, before)
+	}
+	if after.InUse != before.InUse {
+		t.Errorf("%d bytes stay locked in use, %d before", after.InUse, before.InUse)
+	}
+}
+
 func TestLoaderErrors(t *testing.T) {
 	empty, err := NewTensorDataset(locus.CPU().Zeros(0, 2))
 	if err != nil {

@@ -130,7 +130,7 @@ func (r *run) step(b *data.Batch, lr float64) error {
 	if len(r.shards) == 1 {
 		return r.stepAlone(b, lr)
 	}
-	parts := split(b, len(r.shards))
+	parts := split(b, r.shards)
 	scopes := make([]*locus.Scope, len(r.shards))
 	grads := make([][]*locus.Tensor, len(r.shards))
 	errs := make([]error, len(r.shards))
@@ -270,13 +270,24 @@ type part struct {
 
 // split cuts a batch into parts whose sizes differ by at most one; of a batch that
 // is smaller than the number of devices some get nothing.
-func split(b *data.Batch, n int) []part {
-	parts := make([]part, n)
+func split(b *data.Batch, shards []*shard) []part {
+	parts := make([]part, len(shards))
 	for _, f := range b.Fields {
-		for i, c := range f.Chunk(n, 0) {
+		for i, c := range f.Chunk(len(shards), 0) {
 			parts[i].size = c.Dim(0)
-			parts[i].fields = append(parts[i].fields, c.Copy())
+			parts[i].fields = append(parts[i].fields, own(c, shards[i].device))
 		}
 	}
 	return parts
+}
+
+// own copies a part that is meant for device d: from the CPU to page-locked memory,
+// from where a GPU can fetch it by itself.
+func own(c *locus.Tensor, d locus.Device) *locus.Tensor {
+	if d.IsGPU() && !c.Device().IsGPU() {
+		if p := c.Pin(); !p.SharesMemory(c) {
+			return p
+		}
+	}
+	return c.Copy()
 }

@@ -89,6 +89,31 @@ func step(batch int, shape []int, build func() nn.Module) kase {
 	}}
 }
 
+// fed is a training step whose batch comes from page-locked memory each time, so
+// many batches ahead.
+func fed(ahead int) kase {
+	return kase{20, func() func() {
+		locus.AllowTF32(false)
+		pool := nn.MaxPool2D(2, locus.PoolOptions{})
+		net := nn.To(nn.Module(nn.Sequential(nn.Conv2D(3, 16, 3, locus.ConvOptions{Padding: 1}), nn.ReLU(), pool,
+			nn.Conv2D(16, 32, 3, locus.ConvOptions{Padding: 1}), nn.ReLU(), pool, nn.Flatten(), nn.Linear(32*24*24, 10))), gpu)
+		o := optim.SGD(nn.Parameters(net), 0.01, optim.SGDOptions{})
+		x, y := locus.CPU().Rand(256, 3, 96, 96).Pin(), gpu.Randint(0, 10, 256)
+		var next []*locus.Tensor
+		for range ahead {
+			next = append(next, x.To(gpu))
+		}
+		return func() {
+			next = append(next, x.To(gpu))
+			locus.Scoped(func(s *locus.Scope) {
+				loss := locus.CrossEntropy(net.Forward(s.Adopt(next[0])), y, locus.CrossEntropyOptions{})
+				o.StepWith(locus.Grad([]*locus.Tensor{loss}, nn.Values(o.Params()), locus.FreeGraph))
+			})
+			next = next[1:]
+		}
+	}}
+}
+
 func leNet() nn.Module {
 	pool := nn.AvgPool2D(2, locus.PoolOptions{})
 	return nn.Sequential(
@@ -136,6 +161,15 @@ var cases = map[string]kase{
 		x, data := gpu.Rand(copied), make([]float32, copied)
 		return func() { locus.CopyToSlice(data, x) }
 	}},
+	"host_to_device_pinned": {3, func() func() {
+		x := locus.CPU().Zeros(copied).Pin()
+		return func() { x.To(gpu).Free() }
+	}},
+	"device_to_host_pinned": {3, func() func() {
+		x := gpu.Rand(copied)
+		return func() { x.Pin().Free() }
+	}},
+	"fed_step":      fed(1),
 	"products_read": products(true), "products_kept": products(false),
 	"mlp_step":   step(256, []int{784}, func() nn.Module { return nn.Sequential(nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 10)) }),
 	"lenet_step": step(128, []int{1, 28, 28}, leNet),

@@ -38,7 +38,8 @@ type Info struct {
 // called from any goroutine.
 //
 // Order: Run, CopyIn and CopyFrom are queued in the order of the calls and run
-// in that order; they may return before the work is done. CopyOut and
+// in that order, as far as their results can tell: a copy may run beside kernels
+// that do not use its memory. They may return before the work is done. CopyOut and
 // Synchronize wait. Memory that is freed may be handed out again at once,
 // because whatever uses it next is queued behind.
 //
@@ -79,6 +80,15 @@ type Device interface {
 
 	// Record marks the present end of the queue.
 	Record() Event
+}
+
+// Pinner is a device that copies from and to some main memory without a detour,
+// at the full speed of the bus: pages that the system may not move.
+type Pinner interface {
+	// Pinned is where such memory comes from. Its regions have a Ptr and say that
+	// they are Pinned. CopyIn from it may return before anything is read, and calls
+	// release later.
+	Pinned() memory.Source
 }
 
 // Event is a point in a device's queue.

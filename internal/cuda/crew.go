@@ -5,87 +5,153 @@ package cuda
 import (
 	"runtime"
 	"sync/atomic"
+	"time"
 )
 
-// crew copies pieces of host memory with several threads, each its stripe of
-// every piece. The members watch for the next piece instead of sleeping, because
-// waking them would take longer than a stripe; they exist for one large copy.
+// crew copies between slots and a program's memory with several threads: one
+// does not reach the speed of the bus. A copy goes piece by piece, a piece a slot;
+// members take the next chunk that nobody has, so that none waits for a slow one.
+// Whoever leads the crew gives pieces, in order, and helps while it waits.
 type crew struct {
-	members int
-	pieces  []piece
-	given   atomic.Int64 // pieces that may be copied
+	pieces []piece
+	given  atomic.Int64 // pieces that may be copied; below 0 when the crew is sent home
+	next   atomic.Int64 // the next chunk, counted over all pieces
 }
 
 type piece struct {
+	from, to int // bytes of the whole
 	dst, src []byte
-	done     atomic.Int64 // members that are through
+	left     atomic.Int64 // chunks that are not copied yet
 }
 
-// crewMin is the size from which a copy is worth more than one thread.
-const crewMin = 4 << 20
+const (
+	crewMin   = 4 << 20   // the size from which a copy is worth more than one thread
+	crewChunk = 128 << 10 // what a member copies at a time
+)
 
-var crewSize = min(12, runtime.GOMAXPROCS(0))
+// More threads are no faster, and the machine has other things to do.
+var crewSize = min(10, runtime.GOMAXPROCS(0))
 
-// newCrew makes a crew for a copy of total bytes in pieces of size.
-func newCrew(total, size int) *crew {
-	c := &crew{pieces: make([]piece, ceil(total, size))}
-	if total < crewMin || crewSize < 2 {
-		return c
-	}
-	c.members = crewSize
-	for i := range c.members {
-		go c.work(i)
+// newCrew makes a crew for a copy of total bytes in pieces of at most size, a
+// number of chunks. Nothing is on the bus before the first piece is filled, or after
+// the last has arrived, so one end has small ones.
+func newCrew(total, size int, smallLast bool) *crew {
+	c := &crew{pieces: cut(total, size, smallLast)}
+	if total >= crewMin {
+		for range crewSize - 1 {
+			go c.work()
+		}
 	}
 	return c
 }
 
-func (c *crew) work(member int) {
-	for k := range c.pieces {
-		for c.given.Load() <= int64(k) {
-			if c.given.Load() < 0 {
-				return
+// cut divides a copy into pieces: of 1/8 of size, 1/8, 1/4, 1/2 and then of size,
+// or the other way round.
+func cut(total, size int, smallLast bool) []piece {
+	var sizes []int
+	for at, n := 0, size/8; at < total; at += n {
+		if k := len(sizes); k > 1 {
+			n = min(n*2, size)
+		}
+		sizes = append(sizes, n)
+	}
+	pieces := make([]piece, len(sizes))
+	at := 0
+	for i := range pieces {
+		n := sizes[i]
+		if smallLast {
+			n = sizes[len(sizes)-1-i]
+		}
+		pieces[i].from, pieces[i].to = at, min(at+n, total)
+		at += n
+	}
+	for pieces[len(pieces)-1].from >= total {
+		pieces = pieces[:len(pieces)-1]
+	}
+	return pieces
+}
+
+// work is a member's life.
+func (c *crew) work() {
+	for k := 0; ; {
+		i := c.next.Add(1) - 1
+		if k = c.pieceOf(i, k); k == len(c.pieces) || !c.await(int64(k)) {
+			return
+		}
+		c.copyChunk(i, k)
+	}
+}
+
+// pieceOf gives the piece of chunk i, which is not before k; one that there is not
+// after the last chunk.
+func (c *crew) pieceOf(i int64, k int) int {
+	for k < len(c.pieces) && c.pieces[k].to <= int(i)*crewChunk {
+		k++
+	}
+	return k
+}
+
+// await returns when piece k is given, or false if it never will be. The next
+// one comes as a rule sooner than a thread that sleeps could wake up; if it does
+// not, the device is busy with something else.
+func (c *crew) await(k int64) bool {
+	var start time.Time
+	for n := 0; ; n++ {
+		switch g := c.given.Load(); {
+		case g < 0:
+			return false
+		case g > k:
+			return true
+		case n < 100:
+		case n == 100:
+			start = time.Now()
+		case n%16 != 0:
+			runtime.Gosched()
+		case time.Since(start) > 200*time.Microsecond:
+			time.Sleep(50 * time.Microsecond)
+		}
+	}
+}
+
+func (c *crew) copyChunk(i int64, k int) {
+	p := &c.pieces[k]
+	from := int(i)*crewChunk - p.from
+	to := min(from+crewChunk, len(p.src))
+	copy(p.dst[from:to], p.src[from:to])
+	p.left.Add(-1)
+}
+
+// give lets the crew copy the next piece.
+func (c *crew) give(dst, src []byte) {
+	k := c.given.Load()
+	p := &c.pieces[k]
+	p.dst, p.src = dst, src
+	p.left.Store(int64(ceil(len(src), crewChunk)))
+	c.given.Store(k + 1)
+}
+
+// copied reports whether piece k, which was given, is copied.
+func (c *crew) copied(k int) bool { return c.pieces[k].left.Load() == 0 }
+
+// wait returns when piece k, which was given, is copied.
+func (c *crew) wait(k int) {
+	last := c.pieces[c.given.Load()-1].to
+	for n := 0; !c.copied(k); n++ {
+		if i := c.next.Load(); int(i)*crewChunk < last {
+			if c.next.CompareAndSwap(i, i+1) {
+				c.copyChunk(i, c.pieceOf(i, 0))
 			}
+		} else if n > 100 {
 			runtime.Gosched()
 		}
-		p := &c.pieces[k]
-		step := (len(p.src)/c.members + 4096) &^ 4095
-		if from := member * step; from < len(p.src) {
-			to := min(from+step, len(p.src))
-			copy(p.dst[from:to], p.src[from:to])
-		}
-		p.done.Add(1)
 	}
 }
 
-// copy gives the crew the next piece. A crew without members copies it at once.
-func (c *crew) copy(dst, src []byte) {
-	if c.members == 0 {
-		copy(dst, src)
-		return
-	}
-	k := c.given.Load()
-	c.pieces[k].dst, c.pieces[k].src = dst, src
-	c.given.Add(1)
-}
-
-// wait returns when piece k is copied.
-func (c *crew) wait(k int) {
-	for c.members > 0 && c.pieces[k].done.Load() < int64(c.members) {
-		runtime.Gosched()
-	}
-}
-
-// dismiss sends the members home, also when not all pieces were given. What
-// they were given is copied first.
+// dismiss sends the members home, also when not all pieces were given. What they
+// were given is copied first.
 func (c *crew) dismiss() {
-	if c.members == 0 {
-		return
-	}
-	given := c.given.Load()
-	for k := range given {
+	for k := range c.given.Load() {
 		c.wait(int(k))
 	}
-	if given < int64(len(c.pieces)) {
-		c.given.Store(-1)
-	}
+	c.given.Store(-1)
 }

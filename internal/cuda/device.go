@@ -73,20 +73,32 @@ type Device struct {
 	scratch [2]buffer
 	small   stage
 	large   stage
-	events  []uintptr // for reuse
-	table   [op.NumOps][16]*kernel
-	blas    *blas
-	dnn     *dnn
+	events  events
+	quiet   events
+
+	copies         uintptr  // the stream of large copies to the device
+	fence          uintptr  // the event that it waits for
+	copied, joined int64    // copies queued there, and those that d.stream waits for
+	arriving       *arrival // the last of them, while joined < copied
+	flights        []flight // host memory that the device still reads, in that order
+	landing        bool     // somebody waits for them
+	table          [op.NumOps][16]*kernel
+	blas           *blas
+	dnn            *dnn
 }
 
 const paramWords = 256 // a kernel's parameters, 2 KB
 
-var _ backend.Device = (*Device)(nil)
+var (
+	_ backend.Device = (*Device)(nil)
+	_ backend.Pinner = (*Device)(nil)
+)
 
 func newDevice(c *card, limit int64, name string) *Device {
 	d := &Device{card: c, cap: limit, name: name}
-	d.small = stage{size: smallSlot, limit: 32}
-	d.large = stage{size: largeSlot, limit: 4}
+	d.small = stage{size: smallSlot, limit: smallSlots}
+	d.large = stage{size: largeSlot, limit: largeSlots}
+	d.quiet.flags = eventQuiet
 	return d
 }
 
@@ -259,7 +271,10 @@ func (d *Device) Run(c *backend.Call) error {
 		return err
 	}
 	d.last = c.Op
-	err := run(d, c)
+	err := d.arrivals(c)
+	if err == nil {
+		err = run(d, c)
+	}
 	if blocking && err == nil {
 		d.c.fn, d.c.a[0] = d.card.drv.streamSynchronize, d.stream
 		err = d.result("cuStreamSynchronize", Result(d.c.do()))
@@ -274,10 +289,20 @@ func (d *Device) Synchronize() error {
 		return l
 	}
 	d.mu.Lock()
-	idle := !d.ready
+	idle, behind := !d.ready, d.arriving != nil
 	d.mu.Unlock()
 	if idle {
 		return nil
+	}
+	if behind { // by copies to the device
+		if err := d.begin(); err != nil {
+			return err
+		}
+		err := d.joinAll()
+		d.end()
+		if err != nil {
+			return err
+		}
 	}
 	if err := d.wait("cuStreamSynchronize", d.card.drv.streamSynchronize, d.stream); err != nil {
 		return err

@@ -3,7 +3,6 @@
 package cuda
 
 import (
-	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
@@ -133,31 +132,6 @@ func block(t *testing.T, d *Device, n int) *memory.Block {
 		t.Fatal(err)
 	}
 	return b
-}
-
-func TestCopies(t *testing.T) {
-	_, devices := openFake(t, 1)
-	d := devices[0]
-	for _, n := range []int{0, 1, smallSlot, smallSlot + 1, largeSlot, 5*largeSlot + 13} {
-		want := make([]byte, n)
-		for i := range want {
-			want[i] = byte(i * 7)
-		}
-		b := block(t, d, n+1)
-		released := 0
-		if err := d.CopyIn(b, want, func() { released++ }); err != nil || released != 1 {
-			t.Fatalf("%d bytes in: %v, released %d times", n, err, released)
-		}
-		for _, off := range []int{0, n / 3} {
-			got := make([]byte, n-off)
-			if err := d.CopyOut(got, b, off); err != nil || !bytes.Equal(got, want[off:]) {
-				t.Errorf("%d bytes from %d are wrong (%v)", n-off, off, err)
-			}
-		}
-	}
-	if d.large.made > d.large.limit || d.small.made > d.small.limit {
-		t.Errorf("%d and %d slots were made", d.small.made, d.large.made)
-	}
 }
 
 // A fault that breaks the context is reported once with the op, and then by

@@ -16,41 +16,68 @@ type event struct {
 	handle uintptr
 }
 
+// events are driver events for reuse, all with the same flags.
+type events struct {
+	flags uintptr
+	free  []uintptr
+}
+
+// An event that is waited for by a thread that sleeps meanwhile, and has no time.
+const eventQuiet = 1 | 2
+
 // newEvent gives a driver event between begin and end.
-func (d *Device) newEvent() (uintptr, error) {
-	if n := len(d.events); n > 0 {
-		e := d.events[n-1]
-		d.events = d.events[:n-1]
+func (d *Device) newEvent() (uintptr, error) { return d.takeEvent(&d.events) }
+
+func (d *Device) takeEvent(l *events) (uintptr, error) {
+	if n := len(l.free); n > 0 {
+		e := l.free[n-1]
+		l.free = l.free[:n-1]
 		return e, nil
 	}
-	d.c.fn, d.c.a[0], d.c.a[1] = d.card.drv.eventCreate, uintptr(unsafe.Pointer(&d.word)), 0
+	d.c.fn, d.c.a[0], d.c.a[1] = d.card.drv.eventCreate, uintptr(unsafe.Pointer(&d.word)), l.flags
 	err := d.result("cuEventCreate", Result(d.c.do()))
 	return d.word, err
 }
 
+// record marks the end of a stream between begin and end.
+func (d *Device) record(event, stream uintptr) error {
+	d.c.fn, d.c.a[0], d.c.a[1] = d.card.drv.eventRecord, event, stream
+	return d.result("cuEventRecord", Result(d.c.do()))
+}
+
 // recordEvent marks the end of the queue between begin and end.
-func (d *Device) recordEvent() (*event, error) {
-	h, err := d.newEvent()
+func (d *Device) recordEvent() (*event, error) { return d.recordFrom(&d.events, d.stream) }
+
+// recordQuiet marks the end of a stream for somebody who sleeps until then.
+func (d *Device) recordQuiet(stream uintptr) (*event, error) { return d.recordFrom(&d.quiet, stream) }
+
+func (d *Device) recordFrom(l *events, stream uintptr) (*event, error) {
+	h, err := d.takeEvent(l)
 	if err != nil {
 		return nil, err
 	}
-	if err := d.record(h); err != nil {
+	if err := d.record(h, stream); err != nil {
+		l.free = append(l.free, h)
 		return nil, err
 	}
 	e := &event{d, h}
 	runtime.AddCleanup(e, func(h uintptr) {
 		d.mu.Lock()
-		d.events = append(d.events, h)
+		l.free = append(l.free, h)
 		d.mu.Unlock()
 	}, h)
 	return e, nil
 }
 
+// mark marks the end of the queue, copies to the device included.
 func (d *Device) mark() (*event, error) {
 	if err := d.begin(); err != nil {
 		return nil, err
 	}
 	defer d.end()
+	if err := d.joinAll(); err != nil {
+		return nil, err
+	}
 	return d.recordEvent()
 }
 
@@ -66,11 +93,14 @@ func (d *Device) Record() backend.Event {
 
 // Wait blocks until the device has passed the event. What failed before it is
 // reported by Synchronize.
-func (e *event) Wait() {
+func (e *event) Wait() { _ = e.wait() } // a lost device answers every later call
+
+func (e *event) wait() (err error) {
 	if e.handle != 0 {
-		_ = e.d.wait("cuEventSynchronize", e.d.card.drv.eventSynchronize, e.handle) // a lost device answers every later call
+		err = e.d.wait("cuEventSynchronize", e.d.card.drv.eventSynchronize, e.handle)
 	}
 	runtime.KeepAlive(e)
+	return err
 }
 
 // Done reports whether the device has passed the event.

@@ -3,6 +3,8 @@
 package cuda
 
 import (
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"unsafe"
@@ -25,7 +27,82 @@ type fake struct {
 	kernels  map[uintptr]string
 	launches []launched
 	peerLies bool // peer copies report success and copy nothing
+
+	// Where lazy is set, streams run only when somebody asks or waits, and then in an
+	// order that is random but for what they wait for.
+	lazy    *rand.Rand
+	streams map[uintptr][]fakeTask
+	events  map[uintptr]*fakeEvent
 }
+
+// fakeTask is an entry of a stream; ready says whether it may run now.
+type fakeTask struct {
+	ready func() bool
+	run   func()
+}
+
+type fakeEvent struct{ recorded, passed int }
+
+// enqueue runs work, now or when its stream gets there.
+func (f *fake) enqueue(stream uintptr, ready func() bool, run func()) {
+	if f.lazy == nil {
+		run()
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.streams[stream] = append(f.streams[stream], fakeTask{ready, run})
+}
+
+func (f *fake) event(h uintptr) *fakeEvent {
+	e := f.events[h]
+	if e == nil {
+		e = new(fakeEvent)
+		f.events[h] = e
+	}
+	return e
+}
+
+// step runs one task of some stream; f.mu is held.
+func (f *fake) step() bool {
+	var able []uintptr
+	for s, tasks := range f.streams {
+		if len(tasks) > 0 && tasks[0].ready() {
+			able = append(able, s)
+		}
+	}
+	if len(able) == 0 {
+		return false
+	}
+	slices.Sort(able)
+	s := able[f.lazy.IntN(len(able))]
+	t := f.streams[s][0]
+	f.streams[s] = f.streams[s][1:]
+	t.run()
+	return true
+}
+
+// until runs tasks until done.
+func (f *fake) until(done func() bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for f.lazy != nil && !done() {
+		if !f.step() {
+			panic("the streams wait for each other")
+		}
+	}
+}
+
+func (f *fake) idle() bool {
+	for _, tasks := range f.streams {
+		if len(tasks) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func always() bool { return true }
 
 type launched struct {
 	kernel string
@@ -38,7 +115,8 @@ type launched struct {
 var current *fake
 
 func newFake() (*fake, *driver) {
-	f := &fake{version: 12040, cards: 1, major: 8, total: 1 << 30, results: map[string]Result{}, memory: map[uintptr][]byte{}, kernels: map[uintptr]string{}}
+	f := &fake{version: 12040, cards: 1, major: 8, total: 1 << 30, results: map[string]Result{}, memory: map[uintptr][]byte{}, kernels: map[uintptr]string{},
+		streams: map[uintptr][]fakeTask{}, events: map[uintptr]*fakeEvent{}}
 	current = f
 	return f, f.driver()
 }
@@ -70,9 +148,11 @@ var fakeHot = sync.OnceValue(func() *driver {
 			return 0
 		}
 	}
-	copier := func(name string) func(dst, src, n uintptr) uintptr {
-		return func(dst, src, n uintptr) uintptr {
-			return plain(name, func(*fake) { copy(view(dst, n), view(src, n)) })()
+	copier := func(name string) func(dst, src, n, stream uintptr) uintptr {
+		return func(dst, src, n, stream uintptr) uintptr {
+			return plain(name, func(f *fake) {
+				f.enqueue(stream, always, func() { copy(view(dst, n), view(src, n)) })
+			})()
 		}
 	}
 	set(&d.ctxSetCurrent, plain("cuCtxSetCurrent", nil))
@@ -88,21 +168,59 @@ var fakeHot = sync.OnceValue(func() *driver {
 	set(&d.memcpyPeerAsync, func(dst, dstCtx, src, srcCtx, n, stream uintptr) uintptr {
 		return plain("cuMemcpyPeerAsync", func(f *fake) {
 			if !f.peerLies {
-				copy(view(dst, n), view(src, n))
+				f.enqueue(stream, always, func() { copy(view(dst, n), view(src, n)) })
 			}
 		})()
 	})
 	set(&d.eventCreate, func(p uintptr, flags uintptr) uintptr {
 		return plain("cuEventCreate", func(f *fake) { *(*uintptr)(pointer(p)) = f.alloc(8) })()
 	})
-	set(&d.eventRecord, plain("cuEventRecord", nil))
-	set(&d.eventQuery, plain("cuEventQuery", nil))
-	set(&d.eventSynchronize, plain("cuEventSynchronize", nil))
+	set(&d.eventRecord, func(h, stream uintptr) uintptr {
+		return plain("cuEventRecord", func(f *fake) {
+			f.mu.Lock()
+			e := f.event(h)
+			e.recorded++
+			n := e.recorded
+			f.mu.Unlock()
+			f.enqueue(stream, always, func() { e.passed = n })
+		})()
+	})
+	set(&d.eventQuery, func(h uintptr) uintptr {
+		r := plain("cuEventQuery", nil)()
+		if f := current; r == 0 && f.lazy != nil {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			f.step()
+			if e := f.event(h); e.passed < e.recorded {
+				return uintptr(resultNotReady)
+			}
+		}
+		return r
+	})
+	set(&d.eventSynchronize, func(h uintptr) uintptr {
+		return plain("cuEventSynchronize", func(f *fake) {
+			f.mu.Lock()
+			e := f.event(h)
+			n := e.recorded
+			f.mu.Unlock()
+			f.until(func() bool { return e.passed >= n })
+		})()
+	})
 	set(&d.eventElapsedTime, func(p, a, b uintptr) uintptr {
 		return plain("cuEventElapsedTime", func(*fake) { *(*float32)(pointer(p)) = 1.5 })()
 	})
-	set(&d.streamSynchronize, plain("cuStreamSynchronize", nil))
-	set(&d.streamWaitEvent, plain("cuStreamWaitEvent", nil))
+	set(&d.streamSynchronize, func(s uintptr) uintptr {
+		return plain("cuStreamSynchronize", func(f *fake) { f.until(func() bool { return len(f.streams[s]) == 0 }) })()
+	})
+	set(&d.streamWaitEvent, func(s, h, flags uintptr) uintptr {
+		return plain("cuStreamWaitEvent", func(f *fake) {
+			f.mu.Lock()
+			e := f.event(h)
+			n := e.recorded
+			f.mu.Unlock()
+			f.enqueue(s, func() bool { return e.passed >= n }, func() {})
+		})()
+	})
 	return d
 })
 
@@ -134,7 +252,11 @@ func (f *fake) driver() *driver {
 	d.DevicePrimaryCtxRetain = func(c *uintptr, dev int32) Result { return give(c, uintptr(dev)+1, "cuDevicePrimaryCtxRetain") }
 	d.DeviceCanAccessPeer = func(can *int32, _, _ int32) Result { *can = 1; return success }
 	d.CtxEnablePeerAccess = func(uintptr, uint32) Result { return success }
-	d.StreamCreate = func(s *uintptr, _ uint32) Result { return give(s, 1, "cuStreamCreate") }
+	made := uintptr(0)
+	d.StreamCreate = func(s *uintptr, _ uint32) Result {
+		made++
+		return give(s, made, "cuStreamCreate")
+	}
 	d.ModuleLoadDataEx = func(m *uintptr, image *byte, _ uint32, _ *int32, _ *uintptr) Result {
 		name, found := "", false
 		for n := 0; !found; n++ { // up to the parenthesis that follows the kernel's name
@@ -168,6 +290,7 @@ func (f *fake) driver() *driver {
 		return success
 	}
 	d.MemFree = func(p uintptr) Result {
+		f.until(func() bool { return f.idle() }) // as the driver does
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		b, ok := f.memory[p]
@@ -183,6 +306,15 @@ func (f *fake) driver() *driver {
 		return f.answer("cuMemGetInfo")
 	}
 	d.MemHostAlloc = func(p *uintptr, n uint64, _ uint32) Result { return give(p, f.alloc(n), "cuMemHostAlloc") }
+	d.MemFreeHost = func(p uintptr) Result {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if _, ok := f.memory[p]; !ok {
+			return 1
+		}
+		delete(f.memory, p)
+		return f.answer("cuMemFreeHost")
+	}
 	d.MemHostGetDevicePointer = func(p *uintptr, h uintptr, _ uint32) Result { *p = h; return success }
 	return &d
 }

@@ -9,13 +9,14 @@ import (
 // Region is memory as a device hands it out. Host memory is at Ptr, which also
 // keeps it from being collected; memory that the host cannot touch is at Addr.
 type Region struct {
-	Ptr  unsafe.Pointer
-	Addr uintptr
-	Size int
+	Ptr    unsafe.Pointer
+	Addr   uintptr
+	Size   int
+	Pinned bool // page-locked main memory: devices copy from and to it without a detour
 }
 
 func (r Region) slice(off, size int) Region {
-	s := Region{Size: size}
+	s := Region{Size: size, Pinned: r.Pinned}
 	if r.Ptr != nil {
 		s.Ptr = unsafe.Add(r.Ptr, off)
 	}
@@ -35,10 +36,11 @@ type Block struct {
 	record *record // what the out-of-memory report says of it, if large
 	state  atomic.Int32
 
+	arrival atomic.Pointer[Arrival]
 	managed bool // guarded by the pool's lock
 }
 
-// state counts pins and has this bit once the block is freed.
+// state counts holds and has this bit once the block is freed.
 const freedBit = 1 << 30
 
 // Freed reports whether Free was called.
@@ -62,12 +64,12 @@ func (b *Block) Free() bool {
 	}
 }
 
-// Pin keeps the memory from being reused until Unpin although the block may be
+// Hold keeps the memory from being reused until LetGo although the block may be
 // freed meanwhile: for copies in flight on another device's stream.
-func (b *Block) Pin() { b.state.Add(1) }
+func (b *Block) Hold() { b.state.Add(1) }
 
-// Unpin undoes one Pin.
-func (b *Block) Unpin() {
+// LetGo undoes one Hold.
+func (b *Block) LetGo() {
 	if b.state.Add(-1) == freedBit {
 		b.release()
 	}
@@ -77,7 +79,41 @@ func (b *Block) release() {
 	if b.slab == nil {
 		runtime.SetFinalizer(b, nil)
 	}
+	b.recycle()
+}
+
+// recycle lets the memory be used again, behind what still writes to it.
+func (b *Block) recycle() {
+	if a := b.arrival.Swap(nil); a != nil {
+		(*a).Join()
+	}
 	b.pool.release(b)
+}
+
+// Arrival is a copy into a block that its device's queue does not wait for yet.
+type Arrival interface {
+	// Join makes everything that is queued later wait for it.
+	Join()
+}
+
+// SetArrival notes that the block is being copied to; nil that this is over, as
+// far as anything that is queued later can tell. The device that owns the block
+// does so, and joins the arrival when something queued uses the block; freeing it
+// joins too.
+func (b *Block) SetArrival(a Arrival) {
+	if a == nil {
+		b.arrival.Store(nil)
+		return
+	}
+	b.arrival.Store(&a)
+}
+
+// Arrival gives what SetArrival noted.
+func (b *Block) Arrival() Arrival {
+	if a := b.arrival.Load(); a != nil {
+		return *a
+	}
+	return nil
 }
 
 // Manage lets the collector free the block when it finds it unreachable.
@@ -88,7 +124,7 @@ func (b *Block) Manage() {
 	b.pool.manage(b, true)
 	runtime.SetFinalizer(b, func(b *Block) {
 		b.state.Store(freedBit)
-		b.pool.release(b)
+		b.recycle()
 	})
 }
 

@@ -61,12 +61,12 @@ func TestFreedBlocksAreReused(t *testing.T) {
 func TestPinnedMemoryIsNotReused(t *testing.T) {
 	p := NewPool(&capped{limit: 1 << 30})
 	a := allocate(t, p, 8192)
-	a.Pin()
+	a.Hold()
 	a.Free()
 	if b := allocate(t, p, 8192); b.Ptr == a.Ptr {
 		t.Fatal("a pinned block was reused")
 	}
-	a.Unpin()
+	a.LetGo()
 	if b := allocate(t, p, 8192); b.Ptr != a.Ptr {
 		t.Error("an unpinned block was not reused")
 	}

@@ -35,7 +35,10 @@ type Device struct {
 	used int64
 }
 
-var _ backend.Device = (*Device)(nil)
+var (
+	_ backend.Device = (*Device)(nil)
+	_ backend.Pinner = (*Device)(nil)
+)
 
 // New makes virtual GPU number index with so many bytes of memory; 0 means
 // [DefaultMemory].
@@ -96,6 +99,19 @@ func (d *Device) Memory() (total, free int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.limit, d.limit - d.used
+}
+
+// Pinned gives ordinary memory that says it is page-locked: to a virtual GPU all
+// of it is the same, but programs take the same paths as on real ones.
+func (d *Device) Pinned() memory.Source { return pinned{d.host} }
+
+type pinned struct{ *cpu.Device }
+
+// Allocate gives host memory.
+func (p pinned) Allocate(size int) (memory.Region, error) {
+	r, err := p.Device.Allocate(size)
+	r.Pinned = true
+	return r, err
 }
 
 // Supports answers as the CPU does, whose kernels do the work.

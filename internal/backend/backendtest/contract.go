@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/locusml/locus/dtype"
 	"github.com/locusml/locus/internal/backend"
@@ -29,6 +30,8 @@ func (s *suite) testContract(t *testing.T) {
 		{"CopyFrom", s.testCopyFrom},
 		{"CopyFromBothWays", s.testCopyFromBothWays},
 		{"Release", s.testRelease},
+		{"Pinned", s.testPinned},
+		{"CopiesBesideKernels", s.testCopiesBesideKernels},
 		{"Regions", s.testRegions},
 		{"OutOfMemory", s.testOutOfMemory},
 		{"Failure", s.testFailure},
@@ -306,6 +309,93 @@ func (s *suite) testRelease(t *testing.T) {
 		if k := released.Load(); k != 1 {
 			t.Errorf("%d bytes: release was called %d times", n, k)
 		}
+	}
+}
+
+// pinned gives memory of the device's Pinner that is freed when the test ends, and
+// ordinary memory of devices that are none.
+func (r *rig) pinned(n int) []byte {
+	r.t.Helper()
+	p, ok := r.dev.(backend.Pinner)
+	if !ok {
+		return make([]byte, n)
+	}
+	g, err := p.Pinned().Allocate(n)
+	r.ok(err)
+	if g.Ptr == nil || !g.Pinned || g.Size < n {
+		r.t.Fatalf("page-locked memory: %+v", g)
+	}
+	r.t.Cleanup(func() { p.Pinned().Free(g) })
+	return unsafe.Slice((*byte)(g.Ptr), n)
+}
+
+// Page-locked memory is copied from and to like any other, and is not read after
+// release.
+func (s *suite) testPinned(t *testing.T) {
+	r := s.rig(t)
+	for _, n := range []int{1, 1000, 1 << 16, 1<<16 + 1, 3<<20 + 5} {
+		src, dst := r.pinned(n), r.pinned(n+7)
+		want := pattern(n, 9)
+		copy(src, want)
+		b := r.alloc(n)
+		released := make(chan struct{})
+		r.ok(r.dev.CopyIn(b, src, func() {
+			clear(src) // too late to matter
+			close(released)
+		}))
+		r.ok(r.dev.CopyOut(dst[7:], b, 0))
+		if !bytes.Equal(dst[7:], want) {
+			t.Errorf("%d bytes came back wrong", n)
+		}
+		if !bytes.Equal(r.get(b, n/2, n-n/2), want[n/2:]) {
+			t.Errorf("%d bytes from the middle came back wrong", n)
+		}
+		select {
+		case <-released:
+		case <-time.After(10 * time.Second):
+			t.Fatalf("%d bytes were never released", n)
+		}
+	}
+}
+
+// Copies to the device may run beside kernels, but never before those that use the
+// memory's old contents, nor after those that use the new; also where the memory
+// was freed meanwhile and belongs to another block.
+func (s *suite) testCopiesBesideKernels(t *testing.T) {
+	r := s.rig(t)
+	const n = 1 << 18
+	src := make([][]byte, 4)
+	for i := range src {
+		src[i] = r.pinned(4 * n)
+		copy(src[i], repeated(n, float64(i)))
+	}
+	busy := r.put(repeated(n, 0))
+	var sums []*memory.Block
+	for i := range 60 {
+		k := i % len(src)
+		r.bump(busy, n, 1)
+		x, err := r.pool.Allocate(4*n, label)
+		r.ok(err)
+		r.ok(r.dev.CopyIn(x, src[k], nil))
+		if i%3 == 0 { // freed while it is on its way; the next takes its memory
+			x.Free()
+			x, err = r.pool.Allocate(4*n, label)
+			r.ok(err)
+			r.plus(x, busy, n, 0)
+			r.plus(r.alloc(4*n), x, n, 0)
+			out := r.alloc(4 * n)
+			r.plus(out, x, n, float32(-i-1+k))
+			sums = append(sums, out)
+		} else {
+			r.bump(busy, n, 0)
+			out := r.alloc(4 * n)
+			r.plus(out, x, n, 0)
+			sums = append(sums, out)
+		}
+		x.Free()
+	}
+	for i, out := range sums {
+		r.want(out, n, float64(i%len(src)))
 	}
 }
 

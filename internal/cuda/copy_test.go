@@ -1,0 +1,260 @@
+//go:build linux && (amd64 || arm64) && !nocuda
+
+package cuda
+
+import (
+	"bytes"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/locusml/locus/internal/memory"
+)
+
+func TestCopies(t *testing.T) {
+	_, devices := openFake(t, 1)
+	d := devices[0]
+	locked := memory.NewPool(d.Pinned())
+	for _, n := range []int{0, 1, smallSlot, smallSlot + 1, largeSlot, 5*largeSlot + 13} {
+		for _, pinned := range []bool{false, true} {
+			want, got := make([]byte, n), make([]byte, n)
+			if pinned {
+				want, got = lockedBytes(t, locked, n), lockedBytes(t, locked, n)
+			}
+			for i := range want {
+				want[i] = byte(i * 7)
+			}
+			b := block(t, d, n+1)
+			var released atomic.Int32
+			if err := d.CopyIn(b, want, func() { released.Add(1) }); err != nil {
+				t.Fatal(err)
+			}
+			for _, off := range []int{0, n / 3} {
+				g := got[:n-off]
+				if err := d.CopyOut(g, b, off); err != nil || !bytes.Equal(g, want[off:]) {
+					t.Errorf("%d bytes from %d are wrong (%v)", n-off, off, err)
+				}
+			}
+			if !pinned && released.Load() != 1 || !eventually(func() bool { return released.Load() == 1 }) {
+				t.Errorf("%d bytes, pinned %v: released %d times", n, pinned, released.Load())
+			}
+		}
+	}
+	if d.large.made > d.large.limit || d.small.made > d.small.limit {
+		t.Errorf("%d and %d slots were made", d.small.made, d.large.made)
+	}
+}
+
+func lockedBytes(t *testing.T, p *memory.Pool, n int) []byte {
+	t.Helper()
+	b, err := p.Allocate(n, func() memory.Label { return memory.Label{} })
+	if err != nil || !b.Pinned || b.Ptr == nil {
+		t.Fatalf("page-locked memory: %+v, %v", b, err)
+	}
+	t.Cleanup(func() { b.Free() })
+	return unsafe.Slice((*byte)(b.Ptr), n)
+}
+
+func eventually(f func() bool) bool {
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		if f() {
+			return true
+		}
+	}
+	return false
+}
+
+// Copies of all kinds, freeing and reusing give what they would one after the
+// other, in whatever order the streams run.
+func TestCopiesKeepTheirOrder(t *testing.T) {
+	for seed := range uint64(30) {
+		f, devices := openFake(t, 2)
+		f.lazy = rand.New(rand.NewPCG(seed, 1))
+		pick := rand.New(rand.NewPCG(seed, 2))
+		const large = smallSlot + 8192
+		pools := []*memory.Pool{memory.NewPool(devices[0]), memory.NewPool(devices[1])}
+		locked := memory.NewPool(devices[0].Pinned())
+		type held struct {
+			*memory.Block
+			on   int
+			want []byte
+		}
+		fresh := func(on int) held {
+			b, err := pools[on].Allocate(large, func() memory.Label { return memory.Label{} })
+			if err != nil {
+				t.Fatal(err)
+			}
+			return held{b, on, nil}
+		}
+		blocks := []held{fresh(0), fresh(0), fresh(1), fresh(1)}
+		fill := func(b []byte) []byte {
+			v := byte(pick.IntN(256))
+			for i := range b {
+				b[i] = v + byte(i%251)
+			}
+			return bytes.Clone(b)
+		}
+		check := func(x held) {
+			got := make([]byte, len(x.want))
+			if err := devices[x.on].CopyOut(got, x.Block, 0); err != nil || !bytes.Equal(got, x.want) {
+				t.Fatalf("seed %d: a block on device %d holds something else (%v)", seed, x.on, err)
+			}
+		}
+		for range 200 {
+			x := &blocks[pick.IntN(len(blocks))]
+			d := devices[x.on]
+			switch pick.IntN(6) {
+			case 0: // from page-locked memory, which is used for other things afterwards
+				src := lockedBytes(t, locked, large)
+				x.want = fill(src)
+				if err := d.CopyIn(x.Block, src, func() { clear(src) }); err != nil {
+					t.Fatal(err)
+				}
+			case 1: // staged
+				src := make([]byte, large)
+				x.want = fill(src)
+				if err := d.CopyIn(x.Block, src, nil); err != nil {
+					t.Fatal(err)
+				}
+				clear(src)
+			case 2: // small
+				src := make([]byte, smallSlot/2)
+				head := fill(src)
+				if x.want != nil {
+					x.want = append(head, x.want[len(head):]...)
+				} else {
+					x.want = head
+				}
+				if err := d.CopyIn(x.Block, src, nil); err != nil {
+					t.Fatal(err)
+				}
+			case 3: // between devices
+				y := &blocks[pick.IntN(len(blocks))]
+				if y.on == x.on || len(y.want) != large {
+					continue
+				}
+				ok, err := d.CopyFrom(x.Block, devices[y.on], y.Block, large)
+				if !ok || err != nil {
+					t.Fatal(ok, err)
+				}
+				x.want = bytes.Clone(y.want)
+			case 4: // freed and used again, whatever is on its way
+				x.Free()
+				*x = fresh(x.on)
+			case 5:
+				if x.want != nil {
+					check(*x)
+				}
+			}
+		}
+		for _, x := range blocks {
+			if x.want != nil {
+				check(x)
+			}
+		}
+		for _, d := range devices {
+			if err := d.Synchronize(); err != nil {
+				t.Fatal(err)
+			}
+			if d.arriving != nil || d.joined != d.copied {
+				t.Errorf("after waiting, %d of %d copies are joined", d.joined, d.copied)
+			}
+			if e := d.Record(); !func() bool { e.Wait(); return e.Done() }() {
+				t.Error("an event that was waited for is not done")
+			}
+		}
+		for _, d := range devices { // nobody holds on to anything
+			if !eventually(func() bool { d.mu.Lock(); defer d.mu.Unlock(); return !d.landing }) {
+				t.Error("somebody still waits")
+			}
+		}
+	}
+}
+
+// What cannot be copied is released all the same, once, and says why.
+func TestFailedCopies(t *testing.T) {
+	for _, call := range []string{"cuMemcpyHtoDAsync", "cuEventRecord", "cuStreamWaitEvent", "cuStreamCreate", "cuEventCreate"} {
+		for _, pinned := range []bool{false, true} {
+			f, devices := openFake(t, 1)
+			d := devices[0]
+			b := block(t, d, 1<<20)
+			src := make([]byte, 1<<20)
+			if pinned {
+				src = lockedBytes(t, memory.NewPool(d.Pinned()), 1<<20)
+			}
+			f.results[call] = 1
+			released := 0
+			err := d.CopyIn(b, src, func() { released++ })
+			var driver *Error
+			if !errors.As(err, &driver) || driver.Call != call || released != 1 {
+				t.Errorf("%s, pinned %v: %v, released %d times", call, pinned, err, released)
+			}
+			f.results[call] = success
+			if err := d.CopyIn(b, src, nil); err != nil { // and it goes on
+				t.Errorf("%s, pinned %v: afterwards %v", call, pinned, err)
+			}
+		}
+	}
+}
+
+func TestPinnedMemory(t *testing.T) {
+	f, devices := openFake(t, 1)
+	s := devices[0].Pinned()
+	before := len(pinnedRanges.l)
+	r, err := s.Allocate(1 << 20)
+	if err != nil || !r.Pinned || r.Size != 1<<20 {
+		t.Fatal(r, err)
+	}
+	all := unsafe.Slice((*byte)(r.Ptr), r.Size)
+	for _, b := range [][]byte{all, all[:1], all[5:100], all[r.Size-1:]} {
+		if !pinnedRanges.contain(b) {
+			t.Errorf("%d bytes at %p are not known", len(b), &b[0])
+		}
+	}
+	if pinnedRanges.contain(unsafe.Slice((*byte)(r.Ptr), r.Size+1)) || pinnedRanges.contain(make([]byte, 8)) {
+		t.Error("other memory counts as page-locked")
+	}
+	s.Free(r)
+	if pinnedRanges.contain(all) || len(pinnedRanges.l) != before {
+		t.Error("freed memory counts as page-locked")
+	}
+	f.results["cuMemHostAlloc"] = resultOutOfMemory
+	if _, err := s.Allocate(1); !errors.Is(err, memory.ErrExhausted) {
+		t.Errorf("no more to lock: %v", err)
+	}
+	f.results["cuMemHostAlloc"] = 1
+	var driver *Error
+	if _, err := s.Allocate(1); !errors.As(err, &driver) {
+		t.Errorf("not allowed: %v", err)
+	}
+}
+
+// Many goroutines copy at once, with fewer slots than they would like.
+func TestCopiesFromManyGoroutines(t *testing.T) {
+	_, devices := openFake(t, 1)
+	d := devices[0]
+	pool := memory.NewPool(d)
+	var wg sync.WaitGroup
+	for g := range 6 {
+		wg.Go(func() {
+			n := 2*largeSlot - g
+			src, got := bytes.Repeat([]byte{byte(g)}, n), make([]byte, n)
+			for range 2 {
+				b, err := pool.Allocate(n, func() memory.Label { return memory.Label{} })
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if err := errors.Join(d.CopyIn(b, src, nil), d.CopyOut(got, b, 0)); err != nil || !bytes.Equal(got, src) {
+					t.Errorf("goroutine %d got something else (%v)", g, err)
+				}
+				b.Free()
+			}
+		})
+	}
+	wg.Wait()
+}

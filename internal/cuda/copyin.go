@@ -1,0 +1,265 @@
+//go:build linux && (amd64 || arm64) && !nocuda
+
+package cuda
+
+import (
+	"unsafe"
+
+	"github.com/locusml/locus/internal/backend"
+	"github.com/locusml/locus/internal/memory"
+)
+
+// Large copies to the device have a stream of their own, so that they run beside
+// kernels. The order of the calls holds all the same: a copy starts when
+// everything queued before it is done, and what is queued later waits for it
+// where it uses, or reuses, the memory that is copied to.
+
+// arrival is a copy into a block on the stream of copies.
+type arrival struct {
+	d     *Device
+	event *event
+	seq   int64 // copies are done in this order
+}
+
+// Join makes everything that is queued later wait for the copy.
+func (a *arrival) Join() {
+	if a.d.begin() != nil {
+		return // a lost device runs nothing any more
+	}
+	defer a.d.end()
+	_ = a.d.join(a) // fails only where the device is lost, as every later call says
+}
+
+// join does so between begin and end.
+func (d *Device) join(a *arrival) error {
+	if a.seq <= d.joined {
+		return nil
+	}
+	d.joined = a.seq
+	if d.joined == d.copied {
+		d.arriving = nil
+	}
+	return d.waitFor(d.stream, a.event.handle)
+}
+
+// joinAll makes what is queued later wait for all copies, between begin and end.
+func (d *Device) joinAll() error {
+	if d.arriving == nil {
+		return nil
+	}
+	return d.join(d.arriving)
+}
+
+// arrived makes what is queued next wait for what is still being copied to b,
+// between begin and end.
+func (d *Device) arrived(b *memory.Block) error {
+	if d.arriving == nil || b == nil {
+		return nil
+	}
+	a, ok := b.Arrival().(*arrival)
+	if !ok || a.d != d {
+		return nil
+	}
+	b.SetArrival(nil)
+	return d.join(a)
+}
+
+// arrivals makes a call wait for what is still being copied to its blocks.
+func (d *Device) arrivals(c *backend.Call) error {
+	if d.arriving == nil {
+		return nil
+	}
+	for i := range c.In {
+		if err := d.arrived(c.In[i].Block); err != nil {
+			return err
+		}
+	}
+	return d.arrived(c.Out.Block)
+}
+
+// waitFor makes a stream wait for an event.
+func (d *Device) waitFor(stream, event uintptr) error {
+	d.c.fn, d.c.a[0], d.c.a[1], d.c.a[2] = d.card.drv.streamWaitEvent, stream, event, 0
+	return d.result("cuStreamWaitEvent", Result(d.c.do()))
+}
+
+// openCopies makes the stream of copies wait for everything queued so far.
+func (d *Device) openCopies() error {
+	if d.copies == 0 {
+		if err := d.result("cuStreamCreate", d.card.drv.StreamCreate(&d.copies, streamNonBlocking)); err != nil {
+			return err
+		}
+		e, err := d.newEvent()
+		if err != nil {
+			return err
+		}
+		d.fence = e
+	}
+	// The event serves again at once: a stream waits for what was recorded last
+	// when it was told to.
+	if err := d.record(d.fence, d.stream); err != nil {
+		return err
+	}
+	return d.waitFor(d.copies, d.fence)
+}
+
+// closeCopies notes that all copies to b are queued.
+func (d *Device) closeCopies(b *memory.Block) (*event, error) {
+	e, err := d.recordQuiet(d.copies)
+	if err != nil {
+		return nil, err
+	}
+	d.copied++
+	d.arriving = &arrival{d, e, d.copied}
+	b.SetArrival(d.arriving)
+	return e, nil
+}
+
+// queueIn copies from page-locked memory.
+func (d *Device) queueIn(dst, host uintptr, n int, stream uintptr) error {
+	d.c.fn, d.c.a[0], d.c.a[1], d.c.a[2], d.c.a[3] = d.card.drv.memcpyHtoDAsync, dst, host, uintptr(n), stream
+	return d.result("cuMemcpyHtoDAsync", Result(d.c.do()))
+}
+
+// CopyIn copies src to dst. From page-locked memory it only queues the copy, and
+// release follows when that is done; anything else has been read when it returns.
+func (d *Device) CopyIn(dst *memory.Block, src []byte, release func()) error {
+	if release == nil {
+		release = func() {}
+	}
+	if len(src) > smallSlot && pinnedRanges.contain(src) {
+		return d.copyPinnedIn(dst, src, release)
+	}
+	defer release()
+	if len(src) <= smallSlot {
+		return d.copySmallIn(dst, src)
+	}
+	return d.copyStagedIn(dst, src)
+}
+
+func (d *Device) copyPinnedIn(dst *memory.Block, src []byte, release func()) error {
+	e, err := d.queuePinnedIn(dst, src)
+	if err != nil {
+		d.waitForCopies() // some of it may be on its way
+		release()
+		return err
+	}
+	d.releaseAfter(e, release)
+	return nil
+}
+
+// waitForCopies waits until the device reads and writes nothing more for copies
+// to it, after one of them has failed.
+func (d *Device) waitForCopies() {
+	d.mu.Lock()
+	stream := d.copies
+	d.mu.Unlock()
+	if stream != 0 {
+		_ = d.wait("cuStreamSynchronize", d.card.drv.streamSynchronize, stream) // it has failed already
+	}
+}
+
+func (d *Device) queuePinnedIn(dst *memory.Block, src []byte) (*event, error) {
+	if err := d.begin(); err != nil {
+		return nil, err
+	}
+	defer d.end()
+	if err := d.openCopies(); err != nil {
+		return nil, err
+	}
+	if err := d.queueIn(dst.Addr, uintptr(unsafe.Pointer(&src[0])), len(src), d.copies); err != nil {
+		return nil, err
+	}
+	return d.closeCopies(dst)
+}
+
+// copySmallIn copies what fits into one small slot.
+func (d *Device) copySmallIn(dst *memory.Block, src []byte) error {
+	if len(src) == 0 {
+		return nil
+	}
+	x, err := d.takeSlot(&d.small)
+	if err != nil {
+		return err
+	}
+	copy(x.bytes(len(src)), src)
+	if err := d.begin(); err != nil {
+		return err
+	}
+	defer d.end()
+	if err := d.arrived(dst); err != nil {
+		return err
+	}
+	if err = d.queueIn(dst.Addr, x.host, len(src), d.stream); err == nil {
+		err = d.record(x.event, d.stream)
+	}
+	d.small.queued = append(d.small.queued, x)
+	return err
+}
+
+// copyStagedIn copies by way of large slots, which a crew fills.
+func (d *Device) copyStagedIn(dst *memory.Block, src []byte) (err error) {
+	s := &d.large
+	crew := newCrew(len(src), s.size, false)
+	var filling []*slot // oldest first
+	defer func() {
+		crew.dismiss()
+		if err != nil { // some of it may be on its way
+			d.waitForCopies()
+			d.giveBack(s, filling...)
+		}
+	}()
+	queued := 0 // pieces
+	flush := func() error {
+		x, p := filling[0], &crew.pieces[queued]
+		filling = filling[1:]
+		crew.wait(queued)
+		queued++
+		return d.queueSlot(x, dst, p.from, p.to-p.from, queued == 1, p.to == len(src))
+	}
+	for i := range crew.pieces {
+		p := &crew.pieces[i]
+		if len(filling) == s.limit/2 { // the others are on the bus
+			if err := flush(); err != nil {
+				return err
+			}
+		}
+		x, err := d.takeSlot(s)
+		if err != nil {
+			return err
+		}
+		filling = append(filling, x)
+		crew.give(x.bytes(p.to-p.from), src[p.from:p.to])
+	}
+	for len(filling) > 0 {
+		if err := flush(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// queueSlot sends a slot on its way to dst at an offset.
+func (d *Device) queueSlot(x *slot, dst *memory.Block, off, n int, first, last bool) error {
+	if err := d.begin(); err != nil {
+		return err
+	}
+	defer d.end()
+	var err error
+	if first {
+		err = d.openCopies()
+	}
+	if err == nil {
+		err = d.queueIn(dst.Addr+uintptr(off), x.host, n, d.copies)
+	}
+	if err != nil {
+		d.large.free = append(d.large.free, x)
+		return err
+	}
+	err = d.record(x.event, d.copies)
+	d.large.queued = append(d.large.queued, x)
+	if err == nil && last {
+		_, err = d.closeCopies(dst)
+	}
+	return err
+}

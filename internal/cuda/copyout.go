@@ -1,0 +1,131 @@
+//go:build linux && (amd64 || arm64) && !nocuda
+
+package cuda
+
+import (
+	"unsafe"
+
+	"github.com/locusml/locus/internal/memory"
+)
+
+// queueOut copies to page-locked memory.
+func (d *Device) queueOut(host, src uintptr, n int) error {
+	d.c.fn, d.c.a[0], d.c.a[1], d.c.a[2], d.c.a[3] = d.card.drv.memcpyDtoHAsync, host, src, uintptr(n), d.stream
+	return d.result("cuMemcpyDtoHAsync", Result(d.c.do()))
+}
+
+// CopyOut waits for what is queued and copies src at an offset to dst.
+func (d *Device) CopyOut(dst []byte, src *memory.Block, offset int) error {
+	if len(dst) == 0 {
+		return d.Synchronize() // nothing to copy, but the wait was asked for
+	}
+	var err error
+	switch {
+	case len(dst) > smallSlot && pinnedRanges.contain(dst):
+		err = d.copyPinnedOut(dst, src, offset)
+	case len(dst) <= smallSlot:
+		err = d.copySmallOut(dst, src, offset)
+	default:
+		err = d.copyStagedOut(dst, src, offset)
+	}
+	if err != nil {
+		return err
+	}
+	return d.failed()
+}
+
+func (d *Device) copyPinnedOut(dst []byte, src *memory.Block, offset int) error {
+	if err := d.begin(); err != nil {
+		return err
+	}
+	err := d.arrived(src)
+	if err == nil {
+		err = d.queueOut(uintptr(unsafe.Pointer(&dst[0])), src.Addr+uintptr(offset), len(dst))
+	}
+	var done *event
+	if err == nil {
+		done, err = d.recordEvent()
+	}
+	d.end()
+	if err != nil {
+		return err
+	}
+	return done.wait()
+}
+
+// copySmallOut copies what fits into one small slot.
+func (d *Device) copySmallOut(dst []byte, src *memory.Block, offset int) error {
+	x, err := d.fetch(&d.small, src, offset, len(dst))
+	if err != nil {
+		return err
+	}
+	err = d.wait("cuEventSynchronize", d.card.drv.eventSynchronize, x.event)
+	copy(dst, x.bytes(len(dst)))
+	d.giveBack(&d.small, x)
+	return err
+}
+
+// copyStagedOut copies by way of large slots, which a crew empties.
+func (d *Device) copyStagedOut(dst []byte, src *memory.Block, offset int) (err error) {
+	s := &d.large
+	crew := newCrew(len(dst), s.size, true)
+	var slots []*slot // on their way or being emptied, oldest first
+	defer func() {
+		crew.dismiss()
+		if err != nil { // some are on their way
+			_ = d.wait("cuStreamSynchronize", d.card.drv.streamSynchronize, d.stream) // it has failed already
+			d.giveBack(s, slots...)
+		}
+	}()
+	fetched, arrived, emptied := 0, 0, 0 // pieces
+	pieces := len(crew.pieces)
+	for emptied < pieces {
+		for fetched < pieces && fetched-emptied < s.limit {
+			p := &crew.pieces[fetched]
+			x, err := d.fetch(s, src, offset+p.from, p.to-p.from)
+			if err != nil {
+				return err
+			}
+			slots = append(slots, x)
+			fetched++
+		}
+		if arrived < fetched {
+			x, p := slots[arrived-emptied], &crew.pieces[arrived]
+			if err := d.wait("cuEventSynchronize", d.card.drv.eventSynchronize, x.event); err != nil {
+				return err
+			}
+			crew.give(dst[p.from:p.to], x.bytes(p.to-p.from))
+			arrived++
+		}
+		// The bus must not run out of slots.
+		for emptied < arrived && (crew.copied(emptied) || arrived == pieces || fetched < pieces && fetched-arrived < 2) {
+			crew.wait(emptied)
+			d.giveBack(s, slots[0])
+			slots = slots[1:]
+			emptied++
+		}
+	}
+	return nil
+}
+
+// fetch queues a copy from the device to a slot.
+func (d *Device) fetch(s *stage, src *memory.Block, offset, n int) (*slot, error) {
+	x, err := d.takeSlot(s)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.begin(); err != nil {
+		return nil, err
+	}
+	defer d.end()
+	if err = d.arrived(src); err == nil {
+		err = d.queueOut(x.host, src.Addr+uintptr(offset), n)
+	}
+	if err == nil {
+		err = d.record(x.event, d.stream)
+	}
+	if err != nil {
+		s.free = append(s.free, x)
+	}
+	return x, err
+}
