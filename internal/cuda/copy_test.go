@@ -25,9 +25,7 @@ func TestCopies(t *testing.T) {
 			if pinned {
 				want, got = lockedBytes(t, locked, n), lockedBytes(t, locked, n)
 			}
-			for i := range want {
-				want[i] = byte(i * 7)
-			}
+			scramble(want, 7)
 			b := block(t, d, n+1)
 			var released atomic.Int32
 			if err := d.CopyIn(b, want, func() { released.Add(1) }); err != nil {
@@ -46,6 +44,19 @@ func TestCopies(t *testing.T) {
 	}
 	if d.large.made > d.large.limit || d.small.made > d.small.limit {
 		t.Errorf("%d and %d slots were made", d.small.made, d.large.made)
+	}
+}
+
+// scramble fills b with something that differs from page to page and from seed to
+// seed.
+func scramble(b []byte, seed byte) {
+	var page [1021]byte
+	for i := range page {
+		page[i] = byte(i) * 7
+	}
+	for k := 0; len(b) > 0; k++ {
+		page[0], page[1], page[2] = byte(k), byte(k>>8), seed
+		b = b[copy(b, page[:]):]
 	}
 }
 
@@ -71,7 +82,7 @@ func eventually(f func() bool) bool {
 // Copies of all kinds, freeing and reusing give what they would one after the
 // other, in whatever order the streams run.
 func TestCopiesKeepTheirOrder(t *testing.T) {
-	for seed := range uint64(30) {
+	for seed := range uint64(20) {
 		f, devices := openFake(t, 2)
 		f.lazy = rand.New(rand.NewPCG(seed, 1))
 		pick := rand.New(rand.NewPCG(seed, 2))
@@ -92,10 +103,7 @@ func TestCopiesKeepTheirOrder(t *testing.T) {
 		}
 		blocks := []held{fresh(0), fresh(0), fresh(1), fresh(1)}
 		fill := func(b []byte) []byte {
-			v := byte(pick.IntN(256))
-			for i := range b {
-				b[i] = v + byte(i%251)
-			}
+			scramble(b, byte(pick.IntN(256)))
 			return bytes.Clone(b)
 		}
 		check := func(x held) {
@@ -241,7 +249,7 @@ func TestCopiesFromManyGoroutines(t *testing.T) {
 	var wg sync.WaitGroup
 	for g := range 6 {
 		wg.Go(func() {
-			n := 2*largeSlot - g
+			n := 5<<20 - g
 			src, got := bytes.Repeat([]byte{byte(g)}, n), make([]byte, n)
 			for range 2 {
 				b, err := pool.Allocate(n, func() memory.Label { return memory.Label{} })

@@ -16,14 +16,23 @@ import (
 	"github.com/locusml/locus/internal/op/sample"
 )
 
+// fakeDevices are those of the fake driver that was made last.
+var fakeDevices []*Device
+
 func openFake(t *testing.T, cards int) (*fake, []*Device) {
 	t.Helper()
+	for _, d := range fakeDevices { // what they wait for is the driver that goes
+		if !eventually(func() bool { d.mu.Lock(); defer d.mu.Unlock(); return !d.landing }) {
+			t.Fatal("somebody still waits for a copy of an earlier test")
+		}
+	}
 	f, drv := newFake()
 	f.cards = int32(cards)
 	devices, err := drv.open()
 	if err != nil {
 		t.Fatal(err)
 	}
+	fakeDevices = devices
 	for _, d := range devices { // there is nothing behind the handles to compute with
 		d.blas, d.dnn = &blas{unavailable: true}, &dnn{unavailable: true}
 	}
