@@ -35,6 +35,41 @@ def conv(batch, cin, size, cout, kernel, pad, stride):
     return make
 
 
+def conv_grad(batch, cin, size, cout, kernel, pad, stride, which):
+    def make():
+        x = torch.randn(batch, cin, size, size)
+        w = torch.randn(cout, cin, kernel, kernel)
+        g = torch.randn_like(F.conv2d(x, w, padding=pad, stride=stride))
+        mask = [which == "x", which == "w", False]
+        return lambda: torch.ops.aten.convolution_backward(g, x, w, None, [stride] * 2, [pad] * 2, [1, 1], False, [0, 0], 1, mask)
+    return make
+
+
+def depthwise(batch, channels, size, kernel, pad, stride):
+    def make():
+        x, w = torch.randn(batch, channels, size, size), torch.randn(channels, 1, kernel, kernel)
+        return lambda: F.conv2d(x, w, padding=pad, stride=stride, groups=channels)
+    return make
+
+
+def conv_bias(batch, cin, size, cout, kernel, pad, stride):
+    def make():
+        x, w, b = torch.randn(batch, cin, size, size), torch.randn(cout, cin, kernel, kernel), torch.randn(cout)
+        return lambda: F.conv2d(x, w, b, padding=pad, stride=stride)
+    return make
+
+
+def pool(f, grad):
+    def make():
+        x = torch.randn(128, 6, 28, 28, requires_grad=grad)
+        if not grad:
+            return lambda: f(x, 2)
+        y = f(x, 2)
+        g = torch.randn_like(y)
+        return lambda: torch.autograd.grad(y, x, g, retain_graph=True)
+    return make
+
+
 def lenet():
     return nn.Sequential(nn.Conv2d(1, 6, 5, padding=2), nn.Sigmoid(), nn.AvgPool2d(2), nn.Conv2d(6, 16, 5), nn.Sigmoid(), nn.AvgPool2d(2),
                          nn.Flatten(), nn.Linear(400, 120), nn.Sigmoid(), nn.Linear(120, 84), nn.Sigmoid(), nn.Linear(84, 10))
@@ -113,7 +148,16 @@ CASES = {
     "embedding": embedding(False), "embedding_grad": embedding(True), "index_add": index_add, "attention": attention,
     "conv_lenet1": conv(128, 1, 28, 6, 5, 2, 1), "conv_lenet2": conv(128, 6, 14, 16, 5, 0, 1),
     "conv_resnet_a": conv(16, 64, 24, 64, 3, 1, 1), "conv_resnet_b": conv(16, 128, 12, 128, 3, 1, 1),
-    "conv_resnet_c": conv(16, 3, 96, 64, 7, 3, 2), "conv_1x1": conv(16, 64, 24, 128, 1, 0, 2),
+    "conv_resnet_c": conv(16, 3, 96, 64, 7, 3, 2), "conv_1x1": conv(16, 64, 24, 128, 1, 0, 1),
+    "conv_1x1_stride2": conv(16, 64, 24, 128, 1, 0, 2), "conv_depthwise": depthwise(16, 64, 24, 3, 1, 1),
+    "conv_depthwise_stride2": depthwise(16, 64, 24, 3, 1, 2), "conv_lenet1_bias": conv_bias(128, 1, 28, 6, 5, 2, 1),
+    "conv_lenet1_weight_grad": conv_grad(128, 1, 28, 6, 5, 2, 1, "w"),
+    "conv_lenet2_input_grad": conv_grad(128, 6, 14, 16, 5, 0, 1, "x"), "conv_lenet2_weight_grad": conv_grad(128, 6, 14, 16, 5, 0, 1, "w"),
+    "conv_resnet_a_input_grad": conv_grad(16, 64, 24, 64, 3, 1, 1, "x"), "conv_resnet_a_weight_grad": conv_grad(16, 64, 24, 64, 3, 1, 1, "w"),
+    "conv_resnet_b_input_grad": conv_grad(16, 128, 12, 128, 3, 1, 1, "x"), "conv_resnet_b_weight_grad": conv_grad(16, 128, 12, 128, 3, 1, 1, "w"),
+    "conv_resnet_c_weight_grad": conv_grad(16, 3, 96, 64, 7, 3, 2, "w"),
+    "avg_pool": pool(F.avg_pool2d, False), "avg_pool_grad": pool(F.avg_pool2d, True),
+    "max_pool": pool(F.max_pool2d, False), "max_pool_grad": pool(F.max_pool2d, True),
     "mlp_step": step(256, (784,), lambda: nn.Sequential(nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 10))),
     "lenet_step": step(128, (1, 28, 28), lenet),
 }
@@ -121,7 +165,8 @@ CASES = {
 
 def time_torch(name, threads, seconds):
     torch.set_num_threads(threads)
-    f = CASES[name]()
+    with torch.enable_grad():
+        f = CASES[name]()
     times, start = [], time.perf_counter()
     with torch.set_grad_enabled(name.endswith(("_step", "_grad"))):
         while time.perf_counter() - start < seconds or len(times) < 7:

@@ -77,9 +77,27 @@ var cases = map[string]func() func(){
 	"conv_resnet_a": conv(16, 64, 24, 64, 3, 1, 1),
 	"conv_resnet_b": conv(16, 128, 12, 128, 3, 1, 1),
 	"conv_resnet_c": conv(16, 3, 96, 64, 7, 3, 2),
-	"conv_1x1":      conv(16, 64, 24, 128, 1, 0, 2),
-	"mlp_step":      step(256, []int{784}, func() nn.Module { return nn.Sequential(nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 10)) }),
-	"lenet_step":    step(128, []int{1, 28, 28}, leNet),
+	"conv_1x1":      conv(16, 64, 24, 128, 1, 0, 1),
+
+	"conv_1x1_stride2":          conv(16, 64, 24, 128, 1, 0, 2),
+	"conv_depthwise":            depthwise(16, 64, 24, 3, 1, 1),
+	"conv_depthwise_stride2":    depthwise(16, 64, 24, 3, 1, 2),
+	"conv_lenet1_bias":          convBias(128, 1, 28, 6, 5, 2, 1),
+	"conv_lenet1_weight_grad":   convGrad(128, 1, 28, 6, 5, 2, 1, weight),
+	"conv_lenet2_input_grad":    convGrad(128, 6, 14, 16, 5, 0, 1, input),
+	"conv_lenet2_weight_grad":   convGrad(128, 6, 14, 16, 5, 0, 1, weight),
+	"conv_resnet_a_input_grad":  convGrad(16, 64, 24, 64, 3, 1, 1, input),
+	"conv_resnet_a_weight_grad": convGrad(16, 64, 24, 64, 3, 1, 1, weight),
+	"conv_resnet_b_input_grad":  convGrad(16, 128, 12, 128, 3, 1, 1, input),
+	"conv_resnet_b_weight_grad": convGrad(16, 128, 12, 128, 3, 1, 1, weight),
+	"conv_resnet_c_weight_grad": convGrad(16, 3, 96, 64, 7, 3, 2, weight),
+	"avg_pool":                  pooling(locus.AvgPool2D, false),
+	"avg_pool_grad":             pooling(locus.AvgPool2D, true),
+	"max_pool":                  pooling(locus.MaxPool2D, false),
+	"max_pool_grad":             pooling(locus.MaxPool2D, true),
+
+	"mlp_step":   step(256, []int{784}, func() nn.Module { return nn.Sequential(nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 10)) }),
+	"lenet_step": step(128, []int{1, 28, 28}, leNet),
 }
 
 func binary16m(f func(x *locus.Tensor, y any) *locus.Tensor) func() func() {
@@ -129,6 +147,60 @@ func embedding(grad bool) func() func() {
 				}
 			})
 		}
+	}
+}
+
+func convBias(batch, in, size, out, kernel, pad, stride int) func() func() {
+	return func() func() {
+		x, w, b := locus.Randn(batch, in, size, size), locus.Randn(out, in, kernel, kernel), locus.Randn(out)
+		o := locus.ConvOptions{Padding: locus.Pair(pad), Stride: locus.Pair(stride)}
+		return func() { locus.Conv2D(x, w, b, o).Free() }
+	}
+}
+
+func depthwise(batch, channels, size, kernel, pad, stride int) func() func() {
+	return func() func() {
+		x, w := locus.Randn(batch, channels, size, size), locus.Randn(channels, 1, kernel, kernel)
+		o := locus.ConvOptions{Padding: locus.Pair(pad), Stride: locus.Pair(stride), Groups: channels}
+		return func() { locus.Conv2D(x, w, nil, o).Free() }
+	}
+}
+
+// The operands whose gradient is timed.
+const (
+	input = iota
+	weight
+)
+
+func convGrad(batch, in, size, out, kernel, pad, stride, which int) func() func() {
+	return func() func() {
+		operands := []*locus.Tensor{locus.Randn(batch, in, size, size), locus.Randn(out, in, kernel, kernel)}
+		o := locus.ConvOptions{Padding: locus.Pair(pad), Stride: locus.Pair(stride)}
+		return backward(func(a ...*locus.Tensor) *locus.Tensor {
+			operands[which] = a[0]
+			return locus.Conv2D(operands[input], operands[weight], nil, o)
+		}, operands[which])
+	}
+}
+
+// backward gives the gradient of f alone.
+func backward(f func(...*locus.Tensor) *locus.Tensor, x *locus.Tensor) func() {
+	y, grad := locus.VJP(f, x)
+	g := y.Device().Randn(y.Shape()...)
+	return func() {
+		for _, d := range grad(g) {
+			d.Free()
+		}
+	}
+}
+
+func pooling(f func(x *locus.Tensor, window locus.Pair, o locus.PoolOptions) *locus.Tensor, grad bool) func() func() {
+	return func() func() {
+		x := locus.Randn(128, 6, 28, 28)
+		if grad {
+			return backward(func(a ...*locus.Tensor) *locus.Tensor { return f(a[0], 2, locus.PoolOptions{}) }, x)
+		}
+		return func() { f(x, 2, locus.PoolOptions{}).Free() }
 	}
 }
 
