@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 
 	"github.com/locusml/locus/internal/backend"
+	"github.com/locusml/locus/internal/cpu/depth"
 	"github.com/locusml/locus/internal/cpu/gemm"
 	"github.com/locusml/locus/internal/cpu/pool"
 	"github.com/locusml/locus/internal/op"
@@ -146,7 +147,12 @@ func convGradInput[T float](c *backend.Call, dst []T, in [2][]T) {
 func gradInput[T float](v *convolution, dst, grad, weight []T) {
 	switch b, ok := v.backward(); {
 	case v.depthwise:
-		shiftedGradInput(v, dst, grad, weight)
+		s, flipped := scratchOf[T](len(weight))
+		defer s.free()
+		b.flip(func(to, from int) { flipped[to] = weight[from] })
+		if !ok || !filterPlanes(b, dst, grad, flipped) || hasNaN(dst) {
+			shiftedGradInput(v, dst, grad, weight)
+		}
 	case v.o == 0 || v.p == 0:
 		clear(dst)
 	case v.pointwise:
@@ -392,7 +398,34 @@ func (v *convolution) eachTap(f func(tap, y, iy, j0, j1, at int)) {
 	}
 }
 
+// filter gives what convolves planes of float32 with a 3×3 filter each, or nil.
+func (v *convolution) filter() *depth.Filter {
+	if v.cg != 1 || v.og != 1 || v.kh != 3 || v.kw != 3 || v.Dilation != [2]int{1, 1} || v.Stride[0] != v.Stride[1] {
+		return nil
+	}
+	return depth.New(depth.Shape{H: v.h, W: v.w, OH: v.oh, OW: v.ow, Stride: v.Stride[0], Pad: v.Pad})
+}
+
+// filterPlanes convolves planes with a Filter if there is one.
+func filterPlanes[T float](v *convolution, dst, x, weight []T) bool {
+	y, ok := any(dst).([]float32)
+	if !ok {
+		return false
+	}
+	f := v.filter()
+	if f == nil {
+		return false
+	}
+	pool.For(v.n*v.c, max(1, grainCheap/(v.h*v.w)), func(lo, hi int) {
+		f.Convolve(y, any(x).([]float32), any(weight).([]float32), lo, hi)
+	})
+	return true
+}
+
 func depthwise[T float](v *convolution, dst, x, weight []T) {
+	if filterPlanes(v, dst, x, weight) {
+		return
+	}
 	step, taps := v.Stride[1], v.kh*v.kw
 	pool.For(v.n*v.o, max(1, grainCheap/(v.p*taps)), func(lo, hi int) {
 		for i := lo; i < hi; i++ {

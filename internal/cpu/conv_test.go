@@ -52,6 +52,10 @@ func TestConvolutionPaths(t *testing.T) {
 		{5, 32, 6, 5, 34, 3, 3, op.Conv{Stride: pair(1, 1), Pad: pair(0, 2), Dilation: pair(1, 1), Groups: 2}},
 		{1, 20, 13, 36, 40, 3, 3, op.Conv{Stride: pair(1, 1), Pad: pair(2, 1), Dilation: pair(1, 1), Groups: 1}},
 		{130, 16, 1, 1, 16, 3, 3, op.Conv{Stride: pair(1, 1), Pad: pair(1, 1), Dilation: pair(1, 1), Groups: 1}},
+		{2, 5, 9, 12, 5, 3, 3, op.Conv{Stride: pair(1, 1), Pad: pair(1, 1), Dilation: pair(1, 1), Groups: 5}},
+		{2, 5, 9, 12, 5, 3, 3, op.Conv{Stride: pair(2, 2), Pad: pair(1, 0), Dilation: pair(1, 1), Groups: 5}},
+		{2, 3, 9, 12, 6, 3, 3, op.Conv{Stride: pair(1, 1), Pad: pair(0, 2), Dilation: pair(1, 1), Groups: 3}},
+		{2, 4, 9, 12, 4, 5, 5, op.Conv{Stride: pair(1, 1), Pad: pair(2, 2), Dilation: pair(1, 1), Groups: 4}},
 		{1, 8, 41, 60, 9, 3, 3, op.Conv{Stride: pair(1, 1), Pad: pair(1, 1), Dilation: pair(1, 1), Groups: 1}},
 	} {
 		oh := (s.h+2*s.Pad[0]-(s.kh-1)*s.Dilation[0]-1)/s.Stride[0] + 1
@@ -86,7 +90,11 @@ func checkConvolution(t *testing.T, what string, v *convolution, x, weight, grad
 	out, dx, dw := make([]float32, len(grad)), make([]float32, len(x)), make([]float32, len(weight))
 	plain := make([]float32, len(grad))
 	convolve(v, plain, x, weight)
-	forward(v, out, x, weight)
+	if v.depthwise {
+		depthwise(v, out, x, weight)
+	} else {
+		forward(v, out, x, weight)
+	}
 	finite := weight
 	weight = slices.Clone(weight)
 	weight[1%v.k] = x[v.w-1]

@@ -1,11 +1,11 @@
-// Command asm writes the amd64 assembly of internal/cpu/vec and
-// internal/cpu/gemm, and the Go files that dispatch to it. It is a module of
+// Command asm writes the amd64 assembly of internal/cpu/vec, gemm
+// and depth, and the Go files that dispatch to it. It is a module of
 // its own so that the product does not depend on avo. Run it with
 //
 //	go generate ./internal/cpu/...
 //
-// Every file it writes names the hash of this program's sources; tests in vec
-// and gemm compare it with the sources, so stale output is noticed.
+// Every file it writes names the hash of this program's sources; a test in vec
+// compares it with the sources, so stale output is noticed.
 package main
 
 import (
@@ -35,6 +35,8 @@ func main() {
 		{"gemm", "pack_avx2", packKernels},
 		{"gemm", "winograd_avx2", func(c *build.Context) { winogradKernels(c, 256) }},
 		{"gemm", "winograd_avx512", func(c *build.Context) { winogradKernels(c, 512) }},
+		{"depth", "depth_avx2", func(c *build.Context) { depthKernels(c, 256) }},
+		{"depth", "depth_avx512", func(c *build.Context) { depthKernels(c, 512) }},
 		{"vec", "vec_avx2", func(c *build.Context) { vecKernels(c, 256) }},
 		{"vec", "vec_avx512", func(c *build.Context) { vecKernels(c, 512) }},
 	} {

@@ -158,6 +158,30 @@ func (w *winograd) index(name string, at func(lane int) int) V {
 	return w.load(m)
 }
 
+// everySecond gives the function that picks the even or the odd elements of two vectors.
+func (w *winograd) everySecond(name string) func(a, b V, odd bool) V {
+	ctx := w.ctx
+	if w.wide() {
+		evens := w.index(name+"Evens", func(i int) int { return 2 * i })
+		odds := w.index(name+"Odds", func(i int) int { return 2*i + 1 })
+		return func(a, b V, odd bool) V {
+			d := w.copy(map[bool]V{false: evens, true: odds}[odd])
+			ctx.VPERMI2PS(b, a, d)
+			return d
+		}
+	}
+	return func(a, b V, odd bool) V {
+		imm := uint64(0x88)
+		if odd {
+			imm = 0xDD
+		}
+		d, r := w.reg(), w.reg()
+		ctx.VSHUFPS(Imm(imm), b, a, d)
+		ctx.VPERMPD(Imm(0xD8), d, r)
+		return r
+	}
+}
+
 // tilesIn transforms vectors of neighbouring tiles of 4×4 elements that are 2
 // apart, for n channels: all of a channel's before the next's, the order in which
 // they lie in memory.
@@ -170,30 +194,7 @@ func (w *winograd) tilesIn() {
 	// Elements 0 and 1 of the tiles are those of two vectors, 2 and 3 those of
 	// the two from two elements on.
 	at := [4]int{0, vb, 8, vb + 8}
-	var evens, odds V
-	if w.wide() {
-		evens = w.index("winogradEvens", func(i int) int { return 2 * i })
-		odds = w.index("winogradOdds", func(i int) int { return 2*i + 1 })
-	}
-	// every second element of a and b
-	every := func(a, b V, odd bool) V {
-		if w.wide() {
-			d := w.copy(evens)
-			if odd {
-				d = w.copy(odds)
-			}
-			ctx.VPERMI2PS(b, a, d)
-			return d
-		}
-		imm := uint64(0x88)
-		if odd {
-			imm = 0xDD
-		}
-		d, r := w.reg(), w.reg()
-		ctx.VSHUFPS(Imm(imm), b, a, d)
-		ctx.VPERMPD(Imm(0xD8), d, r)
-		return r
-	}
+	every := w.everySecond("winograd")
 	ctx.Label("channel")
 	run, count := w.word(t, inRuns), w.word(t, inCount)
 	ctx.Label("run")

@@ -280,7 +280,7 @@ func TestGeneratedFilesAreInStep(t *testing.T) {
 	}
 	want := fmt.Sprintf("// sources: %x\n", h.Sum(nil)[:8])
 	checked := 0
-	for _, dir := range []string{"../vec", "../gemm"} {
+	for _, dir := range []string{"../vec", "../gemm", "../depth"} {
 		files, _ := filepath.Glob(dir + "/*")
 		for _, f := range files {
 			b, err := os.ReadFile(f)

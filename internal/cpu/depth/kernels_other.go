@@ -1,0 +1,9 @@
+//go:build !amd64
+
+package depth
+
+import "github.com/locusml/locus/internal/cpu/vec"
+
+var level = vec.CPU()
+
+func kernelFor(stride int) (kernel func(*byte), lanes int) { return nil, 0 }
