@@ -254,11 +254,46 @@ func throughFloat32[H half](f denseKernel[float32]) kernel {
 func maxPoolGrad[T float](c *backend.Call, dst []T, in [2][]T) {
 	a := c.Attrs.(op.Pool)
 	h, w, oh, ow := c.Out.Shape[2], c.Out.Shape[3], c.In[0].Shape[2], c.In[0].Shape[3]
+	wy, wx := windows(&a, h, w)
+	pairs := a.Kernel == [2]int{2, 2} && wy.tiled(oh) && wx.tiled(ow)
 	planes(c.Out.Shape, h*w+oh*ow*a.Kernel[0]*a.Kernel[1], func(p int) {
 		to, g := dst[p*h*w:][:h*w], in[0][p*oh*ow:][:oh*ow]
 		clear(to)
+		if pairs {
+			for i := range oh {
+				largestPairsGrad(to[2*i*w:][:2*w], in[1][(p*h+2*i)*w:][:2*w], g[i*ow:][:ow])
+			}
+			return
+		}
 		eachWindow(&a, in[1][p*h*w:][:h*w], h, w, oh, ow, func(out, at int) { to[at] += g[out] })
 	})
+}
+
+// largestPairsGrad gives the gradients of a row of windows of 2×2 elements of two rows
+// to their first largest elements. What is compared is random, so nothing branches on it.
+func largestPairsGrad[T float](to, x, g []T) {
+	w := len(x) / 2
+	for j, d := range g {
+		a, b := (*[2]T)(x[2*j:]), (*[2]T)(x[w+2*j:])
+		upper, lower := max(a[0], a[1]), max(b[0], b[1])
+		at := 2 * j
+		if s := upper + lower; s != s { // a NaN, or two infinities
+			at = largestIn(x, w, 0, 2, 1, 2*j, 2, 1)
+		} else {
+			first, second, below := number01(a[1] > a[0]), number01(b[1] > b[0]), number01(lower > upper)
+			at += first + below*(w+second-first)
+		}
+		to[at] = d
+	}
+}
+
+// number01 is 1 for true, without a branch.
+func number01(b bool) int {
+	n := 0
+	if b {
+		n = 1
+	}
+	return n
 }
 
 // share is what one element of a window of ny by nx elements counts.
