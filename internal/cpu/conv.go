@@ -112,8 +112,15 @@ func convolve[T float](v *convolution, dst, x, weight []T) {
 			n, g, block := i/l.blocks/v.Groups, i/l.blocks%v.Groups, i%l.blocks
 			l.fill(image, group(v, x, n, g, v.cg*v.h*v.w), block)
 			to, columns := group(v, dst, n, g, v.og*v.p), l.columns(block)
-			if l.width == v.ow && columns == gemm.Whole[T](columns) { // no columns too many
+			switch {
+			case l.width == v.ow && columns == gemm.Whole[T](columns): // no columns too many
 				left[g].Times(columns, image, l.starts, to[block*l.rows*v.ow:], v.p)
+				continue
+			case v.ow%gemm.TileColumns[T]() == 0: // none in a row
+				y0, y1 := l.span(block)
+				for y := y0; y < y1; y++ {
+					left[g].Times(v.ow, image[(y-y0)*l.width:], l.starts, to[y*v.ow:], v.p)
+				}
 				continue
 			}
 			left[g].Times(columns, image, l.starts, out, pitch)

@@ -56,6 +56,7 @@ func TestConvolutionPaths(t *testing.T) {
 		{2, 5, 9, 12, 5, 3, 3, op.Conv{Stride: pair(2, 2), Pad: pair(1, 0), Dilation: pair(1, 1), Groups: 5}},
 		{2, 3, 9, 12, 6, 3, 3, op.Conv{Stride: pair(1, 1), Pad: pair(0, 2), Dilation: pair(1, 1), Groups: 3}},
 		{2, 4, 9, 12, 4, 5, 5, op.Conv{Stride: pair(1, 1), Pad: pair(2, 2), Dilation: pair(1, 1), Groups: 4}},
+		{1, 3, 9, 64, 7, 3, 3, op.Conv{Stride: pair(1, 1), Pad: pair(1, 1), Dilation: pair(1, 1), Groups: 1}},
 		{1, 8, 41, 60, 9, 3, 3, op.Conv{Stride: pair(1, 1), Pad: pair(1, 1), Dilation: pair(1, 1), Groups: 1}},
 	} {
 		oh := (s.h+2*s.Pad[0]-(s.kh-1)*s.Dilation[0]-1)/s.Stride[0] + 1
