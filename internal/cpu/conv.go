@@ -267,6 +267,9 @@ func gradWeight[T float](v *convolution, dst []T, in [2][]T) {
 		clear(dst)
 		return
 	}
+	if w, ok := any(dst).([]float32); ok && v.minimal() && winogradGrad(v, w, any(in[0]).([]float32), any(in[1]).([]float32)) {
+		return
+	}
 	add, transposed := gradWeights[T](v)
 	sumGradWeights(v, dst, in, add, transposed)
 	if !v.depthwise && !v.pointwise && hasNaN(dst) {

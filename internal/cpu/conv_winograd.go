@@ -51,3 +51,17 @@ func winograd(v *convolution, dst, x, weight []float32, flipped bool) bool {
 	}
 	return true
 }
+
+// winogradGrad computes the weight's gradient of such a convolution, and reports whether it
+// is finite: if not, it is to be computed again, since the transforms spread infinities.
+func winogradGrad(v *convolution, dst, grad, x []float32) bool {
+	for g := range v.Groups {
+		if !gemm.FilterGrad(v.og, v.cg, &gemm.Images{
+			X: x[g*v.cg*v.h*v.w:], Y: grad[g*v.og*v.p:], N: v.n, H: v.h, W: v.w, OH: v.oh, OW: v.ow, Pad: v.Pad,
+			NextX: v.c * v.h * v.w, NextY: v.o * v.p,
+		}, dst[g*v.og*v.k:]) {
+			return false
+		}
+	}
+	return true
+}

@@ -42,7 +42,8 @@ const (
 func winogradKernels(ctx *build.Context, bits int) {
 	w := &winograd{vk{ctx: ctx, bits: bits, consts: map[string]Mem{}}}
 	w.filters()
-	w.tilesIn()
+	w.tilesIn(false)
+	w.tilesIn(true)
 	w.tilesOut()
 }
 
@@ -184,17 +185,25 @@ func (w *winograd) everySecond(name string) func(a, b V, odd bool) V {
 
 // tilesIn transforms vectors of neighbouring tiles of 4×4 elements that are 2
 // apart, for n channels: all of a channel's before the next's, the order in which
-// they lie in memory.
-func (w *winograd) tilesIn() {
+// they lie in memory. Of gradients it transforms 2×2 elements, which become
+// four by four as the sums in tilesOut are spread; the sign of the last row and column is left out.
+func (w *winograd) tilesIn(gradient bool) {
 	ctx := w.ctx
-	w.begin("winogradIn", "func(t *byte)", "transforms t.count vectors of tiles for each of t.n channels.")
+	name, other := "winogradIn", ""
+	if gradient {
+		name, other = "winogradGrad", " of a gradient"
+	}
+	w.begin(name, "func(t *byte)", "transforms t.count vectors of tiles"+other+" for each of t.n channels.")
 	t := w.ptr("t")
 	x, dst, plane := w.word(t, inX), w.word(t, inDst), w.word(t, inPlane)
 	vb := w.bits / 8
 	// Elements 0 and 1 of the tiles are those of two vectors, 2 and 3 those of
 	// the two from two elements on.
-	at := [4]int{0, vb, 8, vb + 8}
-	every := w.everySecond("winograd")
+	at := []int{0, vb, 8, vb + 8}
+	if gradient {
+		at = at[:2]
+	}
+	every := w.everySecond(name)
 	ctx.Label("channel")
 	run, count := w.word(t, inRuns), w.word(t, inCount)
 	ctx.Label("run")
@@ -223,9 +232,17 @@ func (w *winograd) tilesIn() {
 		ctx.Label(inside)
 		ctx.ADDQ(x, from)
 		var e [4]V
-		for j := 0; j < 4; j += 2 {
+		for j := 0; j < len(at); j += 2 {
 			a, b := w.loadMasked(Mem{Base: from, Disp: at[j]}, masks[j]), w.loadMasked(Mem{Base: from, Disp: at[j+1]}, masks[j+1])
 			e[j], e[j+1] = every(a, b, false), every(a, b, true)
+		}
+		if gradient {
+			ctx.VMOVAPS(e[0], out[0])
+			ctx.VADDPS(e[1], e[0], out[1])
+			ctx.VSUBPS(e[1], e[0], out[2])
+			ctx.VMOVAPS(e[1], out[3])
+			ctx.Label(done)
+			return out
 		}
 		ctx.VSUBPS(e[2], e[0], out[0])
 		ctx.VADDPS(e[2], e[1], out[1])
@@ -235,18 +252,28 @@ func (w *winograd) tilesIn() {
 		return out
 	}
 	store := func(i, j int, x V) { ctx.VMOVUPS(x, p.at(i, j)) }
-	r0, r2 := row(0), row(2)
-	for j := range 4 {
-		store(0, j, w.sub(r0[j], r2[j]))
-	}
-	r1 := row(1)
-	for j := range 4 {
-		store(1, j, w.add(r1[j], r2[j]))
-		store(2, j, w.sub(r2[j], r1[j]))
-	}
-	r3 := row(3)
-	for j := range 4 {
-		store(3, j, w.sub(r1[j], r3[j]))
+	if gradient {
+		r0, r1 := row(0), row(1)
+		for j := range 4 {
+			store(0, j, r0[j])
+			store(1, j, w.add(r0[j], r1[j]))
+			store(2, j, w.sub(r0[j], r1[j]))
+			store(3, j, r1[j])
+		}
+	} else {
+		r0, r2 := row(0), row(2)
+		for j := range 4 {
+			store(0, j, w.sub(r0[j], r2[j]))
+		}
+		r1 := row(1)
+		for j := range 4 {
+			store(1, j, w.add(r1[j], r2[j]))
+			store(2, j, w.sub(r2[j], r1[j]))
+		}
+		r3 := row(3)
+		for j := range 4 {
+			store(3, j, w.sub(r1[j], r3[j]))
+		}
 	}
 	ctx.ADDQ(U32(runSize), run)
 	ctx.DECQ(count)

@@ -41,9 +41,10 @@ type transforms struct {
 	lanes   int
 	filters func(dst, src *byte, plane, n int)
 	in, out func(*byte)
+	grad    func(*byte) // in for gradients of results
 }
 
-// tilesIn is the argument of transforms.in: vectors of tiles for n channels. Strides
+// tilesIn is the argument of transforms.in and grad: vectors of tiles for n channels. Strides
 // are in bytes. The assembly knows the offsets; TestWinogradLayout guards them.
 type tilesIn struct {
 	x            unsafe.Pointer // the first channel
@@ -154,11 +155,12 @@ type Images struct {
 	NextX, NextY int // from one image to the next
 }
 
-func (f *Filters) check(x *Images) {
-	if need := (x.N-1)*x.NextX + f.k*x.H*x.W; len(x.X) < need {
+// check panics if there are not m×k filters' images and results.
+func (x *Images) check(m, k int) {
+	if need := (x.N-1)*x.NextX + k*x.H*x.W; len(x.X) < need {
 		panic(fmt.Sprintf("gemm: %d elements for images of %d", len(x.X), need))
 	}
-	if need := (x.N-1)*x.NextY + f.m*x.OH*x.OW; len(x.Y) < need {
+	if need := (x.N-1)*x.NextY + m*x.OH*x.OW; len(x.Y) < need {
 		panic(fmt.Sprintf("gemm: %d elements for results of %d", len(x.Y), need))
 	}
 	if x.Pad[0] < 0 || x.Pad[1] < 0 || x.OH > x.H+2*x.Pad[0]-2 || x.OW > x.W+2*x.Pad[1]-2 {
@@ -212,7 +214,7 @@ func (f *Filters) Convolve(x *Images) (bad []int) {
 	if x.N == 0 || x.OH == 0 || x.OW == 0 {
 		return nil
 	}
-	f.check(x)
+	x.check(f.m, f.k)
 	g := grid2{(x.OH + 1) / 2, (x.OW + 1) / 2}
 	total := x.N * g.rows * g.cols
 	d := f.division(total)
@@ -246,6 +248,17 @@ func planeOf(n int) int { return (n-80+1023)&^1023 + 80 }
 // grid2 is how many tiles an image has.
 type grid2 struct{ rows, cols int }
 
+// runs calls do for the vectors that tiles [t0, t1) of all images make: their places from t0
+// on, image, row and column, and how many of them there are.
+func (g grid2) runs(t0, t1, lanes int, do func(t, n, ty, tx, count int)) {
+	for t := t0; t < t1; {
+		n, ty, tx := t/(g.rows*g.cols), t/g.cols%g.rows, t%g.cols
+		count := min(lanes, g.cols-tx, t1-t)
+		do(t-t0, n, ty, tx, count)
+		t += count
+	}
+}
+
 // winogradWork is what one worker needs; it lives on the heap because kernels are
 // called through pointers.
 type winogradWork struct {
@@ -271,18 +284,13 @@ func (w *winogradWork) run(f *Filters, x *Images, g grid2, at []int, pitch, t0, 
 	block := f.block()
 	planeV, planeM := planeOf(f.k*pitch), planeOf(block*ks.mr*pitch)
 	v, m := grow(&w.v, 16*planeV), grow(&w.m, 16*planeM)
-	each := func(do func(t, n, ty, tx, count int)) {
-		for t := t0; t < t1; {
-			n, ty, tx := t/(g.rows*g.cols), t/g.cols%g.rows, t%g.cols
-			count := min(f.tr.lanes, g.cols-tx, t1-t)
-			do(t-t0, n, ty, tx, count)
-			t += count
-		}
-	}
+	each := func(do func(t, n, ty, tx, count int)) { g.runs(t0, t1, f.tr.lanes, do) }
 	// Lanes past a vector's tiles are overwritten by those of the next.
 	w.runs = w.runs[:0]
 	n0 := t0 / (g.rows * g.cols)
-	each(func(t, n, ty, tx, _ int) { w.addRun(f, x, (n-n0)*x.NextX, t, ty, tx) })
+	each(func(t, n, ty, tx, _ int) {
+		w.runs = append(w.runs, newRun((n-n0)*x.NextX, x.H, x.W, 2*ty-x.Pad[0], 2*tx-x.Pad[1], t, f.tr.lanes))
+	})
 	w.in = tilesIn{
 		x: unsafe.Pointer(&x.X[n0*x.NextX]), step: 4 * x.H * x.W,
 		dst: unsafe.Pointer(&v[0]), plane: 4 * planeV, pitch: 4 * pitch, n: f.k,
@@ -303,20 +311,20 @@ func (w *winogradWork) run(f *Filters, x *Images, g grid2, at []int, pitch, t0, 
 	}
 }
 
-// addRun adds a vector of tiles from (ty, tx) on of the image that begins at `image`.
-func (w *winogradWork) addRun(f *Filters, x *Images, image, t, ty, tx int) {
-	w.runs = append(w.runs, tileRun{dst: 4 * t})
-	r := &w.runs[len(w.runs)-1]
-	left := 2*tx - x.Pad[1]
-	for c := max(0, left); c < min(x.W, left+2*f.tr.lanes+2); c++ {
+// newRun is a vector of tiles the first of which begins at (top, left) of the h×w plane that
+// begins at `plane`, and goes to place t.
+func newRun(plane, h, w, top, left, t, lanes int) tileRun {
+	r := tileRun{dst: 4 * t}
+	for c := max(0, left); c < min(w, left+2*lanes+2); c++ {
 		r.mask[c-left] = ^uint32(0)
 	}
 	for i := range r.rows {
 		r.rows[i] = outside
-		if y := 2*ty - x.Pad[0] + i; y >= 0 && y < x.H {
-			r.rows[i] = 4 * (image + y*x.W + left)
+		if y := top + i; y >= 0 && y < h {
+			r.rows[i] = 4 * (plane + y*w + left)
 		}
 	}
+	return r
 }
 
 // multiply computes product i of a block of filters, from tile p on, with n tiles.

@@ -14,7 +14,12 @@ func genericTransforms(mr int) *transforms {
 				transformFilters(to[i*mr:], from[9*i*mr:], plane/4, mr, mr)
 			}
 		},
-		in:  func(t *byte) { (*tilesIn)(unsafe.Pointer(t)).transform(lanes) },
+		in: func(t *byte) {
+			(*tilesIn)(unsafe.Pointer(t)).transform(lanes, func(a, b, c, d float32) [4]float32 { return [4]float32{a - c, b + c, c - b, b - d} })
+		},
+		grad: func(t *byte) {
+			(*tilesIn)(unsafe.Pointer(t)).transform(lanes, func(a, b, _, _ float32) [4]float32 { return [4]float32{a, a + b, a - b, b} })
+		},
 		out: func(t *byte) { (*tilesOut)(unsafe.Pointer(t)).transform(lanes) },
 	}
 }
@@ -40,8 +45,7 @@ func transformFilters(to, from []float32, plane, mr, h int) {
 
 func at(p unsafe.Pointer, offset int) *float32 { return (*float32)(unsafe.Add(p, offset)) }
 
-func (t *tilesIn) transform(lanes int) {
-	spread := func(a, b, c, d float32) [4]float32 { return [4]float32{a - c, b + c, c - b, b - d} }
+func (t *tilesIn) transform(lanes int, spread func(a, b, c, d float32) [4]float32) {
 	for c := range t.n {
 		for _, r := range unsafe.Slice((*tileRun)(t.runs), t.count) {
 			for l := range lanes {

@@ -90,6 +90,49 @@ func TestWinograd(t *testing.T) {
 	}
 }
 
+// The gradient of the filters, likewise.
+func TestFilterGrad(t *testing.T) {
+	r := rand.New(rand.NewPCG(17, 8))
+	for _, ks := range levels[float32]() {
+		for _, s := range [][7]int{ // images, channels in and out, height, width, padding
+			{1, 1, 1, 3, 3, 0, 0}, {2, 3, 5, 4, 4, 1, 1}, {3, 16, 16, 7, 9, 1, 1}, {2, 5, 13, 1, 1, 1, 1}, {2, 7, 30, 6, 5, 2, 0},
+			{1, 20, 33, 5, 33, 0, 2}, {70, 400, 600, 1, 1, 1, 1},
+		} {
+			for _, threads := range []int{1, 3} {
+				n, k, m, h, w, pad := s[0], s[1], s[2], s[3], s[4], [2]int{s[5], s[6]}
+				x, _ := images(r, n, k, m, h, w, h+2*pad[0]-2, w+2*pad[1]-2, pad)
+				for i := range n {
+					copy(x.Y[i*x.NextY:], vector[float32](r, m*x.OH*x.OW))
+				}
+				got := make([]float32, m*k*9)
+				old := pool.SetThreads(threads)
+				if !filterGrad(ks, m, k, x, got) {
+					t.Errorf("%s %v: not finite", ks.name, s)
+				}
+				pool.SetThreads(old)
+				for i := 0; i < len(got); i += 1 + len(got)/5000 {
+					var sum, abs float64
+					for p := range n * x.OH * x.OW {
+						img, y, c := p/(x.OH*x.OW), p/x.OW%x.OH, p%x.OW
+						iy, ix := y+i%9/3-pad[0], c+i%3-pad[1]
+						if iy >= 0 && iy < h && ix >= 0 && ix < w {
+							v := float64(x.X[img*x.NextX+(i/9%k*h+iy)*w+ix]) * float64(x.Y[img*x.NextY+i/9/k*x.OH*x.OW+p%(x.OH*x.OW)])
+							sum, abs = sum+v, abs+math.Abs(v)
+						}
+					}
+					if math.Abs(float64(got[i])-sum) > 1e-6*(abs+float64(n*x.OH*x.OW)) {
+						t.Fatalf("%s %v: weight %d is %v, want %v", ks.name, s, i, got[i], sum)
+					}
+				}
+				x.X[len(x.X)-41] = float32(math.Inf(1))
+				if filterGrad(ks, m, k, x, got) {
+					t.Errorf("%s %v: an infinity was not reported", ks.name, s)
+				}
+			}
+		}
+	}
+}
+
 func checkWinograd(t *testing.T, what string, x *Images, k, m int, weight func(o, c, tap int) float32) {
 	t.Helper()
 	for i := range x.N * m * x.OH * x.OW {
