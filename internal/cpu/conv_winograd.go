@@ -4,7 +4,7 @@ import "github.com/locusml/locus/internal/cpu/gemm"
 
 // winogradChannels is the least number of channels, in and out, for which the
 // transforms of package gemm's Filters cost less than the multiplications they save.
-const winogradChannels = 16
+const winogradChannels = 8
 
 // minimal reports whether a convolution is computed with transformed filters: see gemm.Filters.
 func (v *convolution) minimal() bool {
