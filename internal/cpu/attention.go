@@ -133,7 +133,7 @@ func (a *attention[T]) block(b, i0 int, buf []T) {
 				clear(s)
 				continue
 			}
-			sum := expSub(s, s, top)
+			sum := T(expSub(s, s, top))
 			if top != m[r] {
 				shrink := T(math.Exp(float64(m[r] - top)))
 				l[r] *= shrink

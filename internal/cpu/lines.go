@@ -138,7 +138,7 @@ func alongLines[S, T any](c *backend.Call, axes op.AxisSet, io lineIO[S, T], f f
 				}
 				if io.load != nil {
 					src[i] = convBuf[i*group*pitch:][:span]
-					io.load(src[i], stored)
+					inParts(src[i], stored, io.load)
 				} else {
 					src[i] = unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(stored))), len(stored))
 				}
@@ -165,7 +165,7 @@ func alongLines[S, T any](c *backend.Call, axes op.AxisSet, io lineIO[S, T], f f
 				f(dst[k*pitch:][:s.n], src[0][k*pitch:][:s.n], b)
 			}
 			if io.store != nil {
-				io.store(stored, dst)
+				inParts(stored, dst, io.store)
 			}
 			if !place {
 				out.scatter(stored, &s, at, w)
@@ -174,6 +174,15 @@ func alongLines[S, T any](c *backend.Call, axes op.AxisSet, io lineIO[S, T], f f
 		release(raw)
 		release(conv)
 	})
+}
+
+// inParts converts, long lines on several threads.
+func inParts[To, From any](dst []To, src []From, f func([]To, []From)) {
+	if len(dst) < longLine {
+		f(dst, src)
+		return
+	}
+	pool.For(len(dst), part, func(lo, hi int) { f(dst[lo:hi], src[lo:hi]) })
 }
 
 // gather copies w neighbouring lines, the first of which begins at `at`, to dst

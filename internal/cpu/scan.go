@@ -7,11 +7,11 @@ import (
 )
 
 func init() {
-	register(op.CumSum, dtype.Uint8, cumSum(runningSum[uint8, uint8]))
-	register(op.CumSum, dtype.Int32, cumSum(runningSum[int32, int32]))
-	register(op.CumSum, dtype.Int64, cumSum(runningSum[int64, int64]))
-	register(op.CumSum, dtype.Float32, cumSum(runningSum[float32, float64]))
-	register(op.CumSum, dtype.Float64, cumSum(runningSum[float64, float64]))
+	register(op.CumSum, dtype.Uint8, cumSum(runningSums[uint8, uint8]))
+	register(op.CumSum, dtype.Int32, cumSum(runningSums[int32, int32]))
+	register(op.CumSum, dtype.Int64, cumSum(runningSums[int64, int64]))
+	register(op.CumSum, dtype.Float32, cumSum(runningSums[float32, float64]))
+	register(op.CumSum, dtype.Float64, cumSum(runningSums[float64, float64]))
 	register(op.CumSum, dtype.Float16, cumSumHalf[dtype.F16])
 	register(op.CumSum, dtype.BFloat16, cumSumHalf[dtype.BF16])
 }
@@ -27,14 +27,22 @@ func cumSum[T number](f func(dst, x []T, reverse bool)) kernel {
 func cumSumHalf[H half](c *backend.Call) error {
 	a := c.Attrs.(op.Axis)
 	alongLines(c, op.AxesOf(a.Axis), halfLines[H](), func(dst, x, _ []float32) {
-		runningSum[float32, float64](dst, x, a.Reverse)
+		runningSums[float32, float64](dst, x, a.Reverse)
 	})
 	return nil
 }
 
-// runningSum adds in type A.
-func runningSum[T, A number](dst, x []T, reverse bool) {
-	var s A
+// runningSums adds in type A.
+func runningSums[T, A number](dst, x []T, reverse bool) {
+	if len(x) >= longLine {
+		runningSumLong[T, A](dst, x, reverse)
+		return
+	}
+	runningSum(dst, x, A(0), reverse)
+}
+
+// runningSum begins with s.
+func runningSum[T, A number](dst, x []T, s A, reverse bool) {
 	if reverse {
 		for i := len(x) - 1; i >= 0; i-- {
 			s += A(x[i])

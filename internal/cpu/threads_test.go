@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"bytes"
+	"fmt"
 	"slices"
 	"testing"
 
@@ -77,13 +78,36 @@ func TestResultsDoNotDependOnThreads(t *testing.T) {
 			}
 		}
 	}
-	conv := op.Conv{Stride: [2]int{1, 1}, Pad: [2]int{1, 1}, Dilation: [2]int{1, 1}, Groups: 1, Size: [2]int{3, 3}}
-	check("conv2d_grad_weight", &backend.Call{Op: op.ConvGradWeight, Attrs: conv,
-		In:  []backend.View{view32(t, []int{9, 8, 12, 12}, value), view32(t, []int{9, 4, 12, 12}, value)},
-		Out: view32(t, []int{8, 4, 3, 3}, value)})
+	line := view32(t, []int{300001}, value)
+	for id, attrs := range longOps {
+		in := []backend.View{line, line}[:op.Get(id).Arity]
+		check(id.String()+" of a long line", &backend.Call{Op: id, Attrs: attrs, In: in, Out: view32(t, line.Shape, value)})
+	}
+	for _, size := range [][3]int{{300, 310, 290}, {7, 1000, 900}, {1000, 5, 800}, {1, 2000, 700}, {64, 64, 64}, {400, 400, 3}} {
+		m, n, k := size[0], size[1], size[2]
+		check(fmt.Sprint("matmul ", size), &backend.Call{Op: op.MatMul,
+			In: []backend.View{view32(t, []int{m, k}, value), view32(t, []int{k, n}, value)}, Out: view32(t, []int{m, n}, value)})
+	}
+	for _, size := range [][4]int{{9, 4, 12, 8}, {16, 1, 28, 6}, {5, 32, 14, 40}} { // batch, channels, side, results
+		n, c, side, out := size[0], size[1], size[2], size[3]
+		conv := op.Conv{Stride: [2]int{1, 1}, Pad: [2]int{1, 1}, Dilation: [2]int{1, 1}, Groups: 1}
+		x, w := view32(t, []int{n, c, side, side}, value), view32(t, []int{out, c, 3, 3}, value)
+		g := view32(t, []int{n, out, side, side}, value)
+		check(fmt.Sprint("conv2d ", size), &backend.Call{Op: op.Conv2D, Attrs: conv, In: []backend.View{x, w}, Out: view32(t, g.Shape, value)})
+		conv.Size = [2]int{side, side}
+		check(fmt.Sprint("conv2d_grad_input ", size), &backend.Call{Op: op.ConvGradInput, Attrs: conv, In: []backend.View{g, w}, Out: view32(t, x.Shape, value)})
+		conv.Size = [2]int{3, 3}
+		check(fmt.Sprint("conv2d_grad_weight ", size), &backend.Call{Op: op.ConvGradWeight, Attrs: conv, In: []backend.View{g, x}, Out: view32(t, w.Shape, value)})
+	}
 	check("attention", &backend.Call{Op: op.Attend, Attrs: op.Attention{Scale: 0.3, Causal: true},
 		In:  []backend.View{view32(t, []int{2, 300, 8}, value), view32(t, []int{2, 300, 8}, value), view32(t, []int{2, 300, 5}, value)},
 		Out: view32(t, []int{2, 300, 5}, value)})
+}
+
+// longOps are those that divide a single long line.
+var longOps = map[op.ID]op.Attrs{
+	op.Softmax: op.Axis{}, op.LogSoftmax: op.Axis{}, op.SoftmaxGrad: op.Axis{}, op.LogSoftmaxGrad: op.Axis{}, op.CumSum: op.Axis{Reverse: true},
+	op.Normalized: op.Normalize{Axes: op.AxesOf(0), Eps: 1e-5}, op.NormalizeGrad: op.Normalize{Axes: op.AxesOf(0), Eps: 1e-5},
 }
 
 // A long sum of float32 numbers is as exact as its result can be.

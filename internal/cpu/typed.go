@@ -59,14 +59,84 @@ func axpy[T float](dst []T, s T, x []T) {
 	}
 }
 
-func dotOf[T float](x, y []T) T {
+func dotOf[T float](x, y []T) T { return T(dot64(x, y)) }
+
+func dot64[T float](x, y []T) float64 {
 	switch x := any(x).(type) {
 	case []float32:
-		return T(vec.DotF32(x, any(y).([]float32)))
+		return vec.DotF32(x, any(y).([]float32))
 	case []float64:
-		return T(vec.DotF64(x, any(y).([]float64)))
+		return vec.DotF64(x, any(y).([]float64))
 	}
 	panic("cpu: dot of another type")
+}
+
+func sumOf[T float](x []T) float64 {
+	switch x := any(x).(type) {
+	case []float32:
+		return vec.SumF32(x)
+	case []float64:
+		return vec.SumF64(x)
+	}
+	panic("cpu: sum of another type")
+}
+
+// squareDev is the sum of the squares of x - mean.
+func squareDev[T float](x []T, mean float64) float64 {
+	switch x := any(x).(type) {
+	case []float32:
+		return vec.SumSqDevF32(x, mean)
+	case []float64:
+		return vec.SumSqDevF64(x, mean)
+	}
+	panic("cpu: sum of another type")
+}
+
+// shift subtracts s.
+func shift[T float](dst, x []T, s T) {
+	switch dst := any(dst).(type) {
+	case []float32:
+		vec.SubSF32(dst, any(x).([]float32), float32(s))
+	case []float64:
+		vec.SubSF64(dst, any(x).([]float64), float64(s))
+	}
+}
+
+func times[T float](dst, x, y []T) {
+	switch dst := any(dst).(type) {
+	case []float32:
+		vec.MulF32(dst, any(x).([]float32), any(y).([]float32))
+	case []float64:
+		vec.MulF64(dst, any(x).([]float64), any(y).([]float64))
+	}
+}
+
+func minus[T float](dst, x, y []T) {
+	switch dst := any(dst).(type) {
+	case []float32:
+		vec.SubF32(dst, any(x).([]float32), any(y).([]float32))
+	case []float64:
+		vec.SubF64(dst, any(x).([]float64), any(y).([]float64))
+	}
+}
+
+// affine is x·a + b.
+func affine[T float](dst, x []T, a, b T) {
+	switch dst := any(dst).(type) {
+	case []float32:
+		vec.AffineF32(dst, any(x).([]float32), float32(a), float32(b))
+	case []float64:
+		vec.AffineF64(dst, any(x).([]float64), float64(a), float64(b))
+	}
+}
+
+func expOf[T float](dst, x []T) {
+	switch dst := any(dst).(type) {
+	case []float32:
+		vec.ExpF32(dst, any(x).([]float32))
+	case []float64:
+		vec.ExpF64(dst, any(x).([]float64))
+	}
 }
 
 func scale[T float](dst, x []T, s T) {
@@ -88,12 +158,13 @@ func largestOf[T float](x []T) T {
 	panic("cpu: largest of another type")
 }
 
-func expSub[T float](dst, x []T, m T) T {
+// expSub stores exp(x - m) and gives the sum of it.
+func expSub[T float](dst, x []T, m T) float64 {
 	switch dst := any(dst).(type) {
 	case []float32:
-		return T(vec.ExpSubF32(dst, any(x).([]float32), float32(m)))
+		return vec.ExpSubF32(dst, any(x).([]float32), float32(m))
 	case []float64:
-		return T(vec.ExpSubF64(dst, any(x).([]float64), float64(m)))
+		return vec.ExpSubF64(dst, any(x).([]float64), float64(m))
 	}
 	panic("cpu: exp of another type")
 }
