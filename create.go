@@ -196,6 +196,9 @@ func (t *Tensor) OnesLike() *Tensor {
 // fullLike makes a tensor of t's shape, type, device and scope.
 func (t *Tensor) fullLike(v float64) *Tensor { return t.fullOf(v, t.shape) }
 
+// zerosView is zeros of the given shape that take no memory, to add to.
+func (t *Tensor) zerosView(shape []int) *Tensor { return t.fullOf(0, nil).expand(shape) }
+
 // fullOf makes a tensor of the given shape and of t's type, device and scope.
 func (t *Tensor) fullOf(v float64, shape []int) *Tensor {
 	f := t.place.device.As(t.dtype).Full(v, slices.Clone(shape)...)

@@ -51,10 +51,10 @@ func init() {
 	}
 
 	gradients[op.Gather] = func(n *node, g *Tensor) []*Tensor {
-		return []*Tensor{g.fullOf(0, n.inputs[0].shape).ScatterAdd(n.attrs.(op.Axis).Axis, n.inputs[1], g), nil}
+		return []*Tensor{g.zerosView(n.inputs[0].shape).ScatterAdd(n.attrs.(op.Axis).Axis, n.inputs[1], g), nil}
 	}
 	gradients[op.Take] = func(n *node, g *Tensor) []*Tensor {
-		return []*Tensor{g.fullOf(0, n.inputs[0].shape).IndexAdd(n.attrs.(op.Axis).Axis, n.inputs[1], g), nil}
+		return []*Tensor{g.zerosView(n.inputs[0].shape).IndexAdd(n.attrs.(op.Axis).Axis, n.inputs[1], g), nil}
 	}
 	gradients[op.ScatterAdd] = func(n *node, g *Tensor) []*Tensor {
 		grads := []*Tensor{g, nil, nil}
@@ -143,7 +143,7 @@ func undiagonal(g *Tensor, shape []int, d op.Diagonal) *Tensor {
 	first := max(-d.Offset, 0)*cols + max(d.Offset, 0)
 	index := dev.Arange(float64(k)).Mul(cols + 1).Add(first)
 	flat := append(slices.Clone(g.shape[:rest]), rows*cols)
-	out := g.fullOf(0, flat).IndexAdd(rest, index, g).Reshape(append(slices.Clone(g.shape[:rest]), rows, cols)...)
+	out := g.zerosView(flat).IndexAdd(rest, index, g).Reshape(append(slices.Clone(g.shape[:rest]), rows, cols)...)
 	perm := make([]int, 0, len(shape))
 	next := 0
 	for i := range shape {

@@ -130,12 +130,16 @@ func take[W word](c *backend.Call) error {
 	dst := elements[W](&c.Out, n)
 	k := len(idx)
 	pool.For(outer*k, max(1, grainCheap/inner), func(lo, hi int) {
+		o, j := lo/k, lo%k
 		for i := lo; i < hi; i++ {
-			from := (i/k*size + int(idx[i%k])) * inner
+			from := (o*size + int(idx[j])) * inner
 			if inner == 1 {
 				dst[i] = x[from]
 			} else {
 				copy(dst[i*inner:(i+1)*inner], x[from:from+inner])
+			}
+			if j++; j == k {
+				o, j = o+1, 0
 			}
 		}
 	})
@@ -256,16 +260,39 @@ func scatterAdd[T number](dst, src []T, idx []int64, c *backend.Call) {
 	})
 }
 
+// indexAdd divides long slices' positions between the threads, and otherwise the
+// inner axes: in either case each element of the result is one thread's, which adds in order.
 func indexAdd[T number](dst, src []T, idx []int64, c *backend.Call) {
 	outer, size, inner := outerInner(c.Out.Shape, c.Attrs.(op.Axis).Axis)
-	blocks := (inner-1)/lines + 1
 	n := len(idx)
-	pool.For(outer*blocks, max(1, grainCheap/(n*min(inner, lines))), func(lo, hi int) {
+	if inner < lines {
+		pool.For(outer, max(1, grainCheap/(n*inner)), func(lo, hi int) {
+			for o := lo; o < hi; o++ {
+				if inner == 1 {
+					to, from := dst[o*size:][:size], src[o*n:][:n]
+					for i, k := range idx {
+						to[k] += from[i]
+					}
+					continue
+				}
+				for i, k := range idx {
+					addTo(dst[(o*size+int(k))*inner:][:inner], src[(o*n+i)*inner:][:inner])
+				}
+			}
+		})
+		return
+	}
+	// Every range looks at all positions, which must be little beside the adding.
+	ranges := min(size, inner/8, max(1, outer*n*inner/grainCheap))
+	span := (size-1)/ranges + 1
+	ranges = (size-1)/span + 1
+	pool.For(outer*ranges, max(1, grainCheap*ranges/(n*inner)), func(lo, hi int) {
 		for t := lo; t < hi; t++ {
-			o, b := t/blocks, t%blocks*lines
-			w := min(lines, inner-b)
+			o, first := t/ranges, int64(t%ranges*span)
 			for i, k := range idx {
-				addTo(dst[(o*size+int(k))*inner+b:][:w], src[(o*n+i)*inner+b:][:w])
+				if uint64(k-first) < uint64(span) {
+					addTo(dst[(o*size+int(k))*inner:][:inner], src[(o*n+i)*inner:][:inner])
+				}
 			}
 		}
 	})
