@@ -2,6 +2,7 @@ package locus
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/locusml/locus/internal/op"
 )
@@ -169,7 +170,9 @@ func naming(name string, in []*Tensor) {
 		return
 	}
 	if e, ok := r.(*Error); ok && !e.Async && e.Op != name {
-		e.Msg = e.Op + ": " + e.Msg
+		if !strings.EqualFold(e.Op, name) { // not the op of that name
+			e.Msg = e.Op + ": " + e.Msg
+		}
 		e.Op, e.Operands = name, nil
 		for _, t := range in {
 			e.Operands = append(e.Operands, t.operand())

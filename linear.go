@@ -2,26 +2,77 @@ package locus
 
 import "github.com/locusml/locus/internal/op"
 
+// Activation is a function that [Linear] can end with.
+type Activation uint8
+
+// The activations. None of them but GeluActivation, GeluTanhActivation and
+// SiluActivation needs anything but the result for its gradient.
+const (
+	NoActivation       Activation = iota
+	ReluActivation                // [Tensor.Relu]
+	GeluActivation                // [Tensor.Gelu]
+	GeluTanhActivation            // [Tensor.GeluTanh]
+	SiluActivation                // [Tensor.Silu]
+	SigmoidActivation             // [Tensor.Sigmoid]
+	TanhActivation                // [Tensor.Tanh]
+)
+
+// activationOps are the primitives that activations are.
+var activationOps = [...]op.ID{op.Invalid, op.Relu, op.Gelu, op.GeluTanh, op.Silu, op.Sigmoid, op.Tanh}
+
+// String gives the name of the activation's op: "relu".
+func (a Activation) String() string {
+	switch {
+	case int(a) >= len(activationOps):
+		return "Activation(" + itoa(int(a)) + ")"
+	case a == NoActivation:
+		return "none"
+	}
+	return activationOps[a].String()
+}
+
+// needsOperand reports whether the gradient is computed from the operand, which
+// then has to be kept.
+func (a Activation) needsOperand() bool {
+	return a == GeluActivation || a == GeluTanhActivation || a == SiluActivation
+}
+
 // Linear gives x·weightᵀ + bias: x (…, in), weight (out, in) as in PyTorch, bias
-// (out) or nil, result (…, out).
-func Linear(x, weight, bias *Tensor) *Tensor {
+// (out) or nil, result (…, out). With an activation it gives that of it. Product,
+// bias and activation are one pass over the result where the device can;
+// half-precision numbers are then rounded once.
+func Linear(x, weight, bias *Tensor, activation ...Activation) *Tensor {
+	const name = "Linear"
 	in := given(2, x, weight, bias)
-	checkOperands("Linear", in)
-	if len(x.shape) == 0 || len(weight.shape) != 2 || x.shape[len(x.shape)-1] != weight.shape[1] {
-		failf("Linear", ErrShape, in, "x %s and weight %s do not fit: want (…, in) and (out, in)", op.ShapeString(x.shape), op.ShapeString(weight.shape))
+	checkOperands(name, in)
+	act := NoActivation
+	switch {
+	case len(activation) > 1:
+		failf(name, ErrArgument, in, "takes one activation, got %d", len(activation))
+	case len(activation) == 1:
+		act = activation[0]
 	}
-	features, out := weight.shape[1], weight.shape[0]
-	if bias != nil && !sameShape(bias.shape, []int{out}) {
-		failf("Linear", ErrShape, in, "bias has shape %s; weight %s wants %s", op.ShapeString(bias.shape), op.ShapeString(weight.shape), op.ShapeString([]int{out}))
+	if int(act) >= len(activationOps) {
+		failf(name, ErrArgument, in, "there is no %s; the activations are the constants of type locus.Activation", act)
 	}
-	lead := x.shape[:len(x.shape)-1]
-	// One product of two matrices, whatever the leading axes: a batch of products
-	// would repeat the weight.
-	y := x.reshape([]int{op.Elements(lead), features}).MatMul(weight.T())
-	if bias != nil {
-		y = y.addAndFree(bias)
+	defer naming(name, in)
+	if act.needsOperand() && tracked(in) {
+		return apply(activationOps[act], nil, linear(in, op.Invalid))
 	}
-	return y.reshape(append(append([]int{}, lead...), out))
+	return linear(in, activationOps[act])
+}
+
+// linear runs the primitive; for whole numbers, which it is not for, what it is
+// composed of.
+func linear(in []*Tensor, act op.ID) *Tensor {
+	a := op.Epilogue{Act: act}
+	if in[0].dtype.IsFloat() {
+		return apply(op.Linear, a, in...)
+	}
+	if _, err := op.LinearSpec(specs(in)); err != nil {
+		fail("Linear", err, in...)
+	}
+	return compositions[op.Linear](a, in)
 }
 
 // Bilinear gives Σᵢⱼ x1ᵢ·weightₒᵢⱼ·x2ⱼ + bias: x1 (…, in1), x2 (…, in2), weight

@@ -3,22 +3,29 @@ package nn
 import "github.com/locusml/locus"
 
 // named makes a layer without parameters.
-func named(name string, f func(x *locus.Tensor) *locus.Tensor) Module { return funcLayer{name, f} }
+func named(name string, f func(x *locus.Tensor) *locus.Tensor) Module {
+	return funcLayer{name: name, f: f}
+}
+
+// activation makes a layer of a function that linear layers can end with.
+func activation(name string, f func(x *locus.Tensor) *locus.Tensor, a locus.Activation) Module {
+	return funcLayer{name, f, a}
+}
 
 // ReLU is max(x, 0).
-func ReLU() Module { return named("ReLU", (*locus.Tensor).Relu) }
+func ReLU() Module { return activation("ReLU", (*locus.Tensor).Relu, locus.ReluActivation) }
 
 // Sigmoid is 1/(1+e⁻ˣ).
-func Sigmoid() Module { return named("Sigmoid", (*locus.Tensor).Sigmoid) }
+func Sigmoid() Module { return activation("Sigmoid", (*locus.Tensor).Sigmoid, locus.SigmoidActivation) }
 
 // Tanh is the hyperbolic tangent.
-func Tanh() Module { return named("Tanh", (*locus.Tensor).Tanh) }
+func Tanh() Module { return activation("Tanh", (*locus.Tensor).Tanh, locus.TanhActivation) }
 
 // GELU is x·Φ(x).
-func GELU() Module { return named("GELU", (*locus.Tensor).Gelu) }
+func GELU() Module { return activation("GELU", (*locus.Tensor).Gelu, locus.GeluActivation) }
 
 // SiLU is x·sigmoid(x).
-func SiLU() Module { return named("SiLU", (*locus.Tensor).Silu) }
+func SiLU() Module { return activation("SiLU", (*locus.Tensor).Silu, locus.SiluActivation) }
 
 // Softmax turns scores along an axis into probabilities.
 func Softmax(axis int) Module {
@@ -26,7 +33,9 @@ func Softmax(axis int) Module {
 }
 
 // GELUTanh is [GELU] with Φ approximated by a tanh.
-func GELUTanh() Module { return named("GELUTanh", (*locus.Tensor).GeluTanh) }
+func GELUTanh() Module {
+	return activation("GELUTanh", (*locus.Tensor).GeluTanh, locus.GeluTanhActivation)
+}
 
 // LeakyReLU is x where it is positive, else slope·x.
 func LeakyReLU(slope float64) Module {

@@ -32,14 +32,17 @@ func (l *LinearLayer) make(d locus.Device, in int) {
 }
 
 // Forward applies the layer to x (…, in).
-func (l *LinearLayer) Forward(x *locus.Tensor) *locus.Tensor {
+func (l *LinearLayer) Forward(x *locus.Tensor) *locus.Tensor { return l.then(x, locus.NoActivation) }
+
+// then applies the layer and an activation in one go.
+func (l *LinearLayer) then(x *locus.Tensor, a locus.Activation) *locus.Tensor {
 	if unmade(l.Weight, l.Bias) {
 		if x.Rank() == 0 {
 			panic(&locus.Error{Kind: locus.ErrShape, Op: "nn.Linear", Msg: "the input has no axes; want (…, in)"})
 		}
 		l.make(x.Device(), x.Dim(-1))
 	}
-	return locus.Linear(x, l.Weight.Value(), l.Bias.valueOrNil())
+	return locus.Linear(x, l.Weight.Value(), l.Bias.valueOrNil(), a)
 }
 
 func (l *LinearLayer) reset(key locus.Key) {

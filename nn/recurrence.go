@@ -166,11 +166,11 @@ func (gruRecurrence) forward(in ...*locus.Tensor) *locus.Tensor {
 
 // stateGates gives what states contribute to the gates.
 func stateGates(h *locus.Tensor, in []*locus.Tensor) *locus.Tensor {
-	s := h.MatMul(in[2].T())
+	var bias *locus.Tensor
 	if len(in) == 4 {
-		s = s.Add(in[3])
+		bias = in[3]
 	}
-	return s
+	return locus.Linear(h, in[2], bias)
 }
 
 func (gruRecurrence) backward(in []*locus.Tensor, states, g *locus.Tensor) []*locus.Tensor {

@@ -10,10 +10,18 @@ type SequentialLayer struct {
 // Sequential makes a network of layers that are applied one after the other.
 func Sequential(layers ...Module) *SequentialLayer { return &SequentialLayer{layers} }
 
-// Forward applies the layers in order.
+// Forward applies the layers in order, a linear layer and an activation behind it
+// in one go (see [locus.Linear]).
 func (s *SequentialLayer) Forward(x *locus.Tensor) *locus.Tensor {
-	for _, l := range s.Layers {
-		x = l.Forward(x)
+	for i := 0; i < len(s.Layers); i++ {
+		if l, ok := s.Layers[i].(*LinearLayer); ok && i+1 < len(s.Layers) {
+			if f, ok := s.Layers[i+1].(funcLayer); ok && f.activation != locus.NoActivation {
+				x = l.then(x, f.activation)
+				i++
+				continue
+			}
+		}
+		x = s.Layers[i].Forward(x)
 	}
 	return x
 }
@@ -36,11 +44,12 @@ func (s *SequentialLayer) At(i int) Module {
 }
 
 // Func makes a layer of a function without parameters.
-func Func(f func(x *locus.Tensor) *locus.Tensor) Module { return funcLayer{"Func", f} }
+func Func(f func(x *locus.Tensor) *locus.Tensor) Module { return named("Func", f) }
 
 type funcLayer struct {
-	name string
-	f    func(x *locus.Tensor) *locus.Tensor
+	name       string
+	f          func(x *locus.Tensor) *locus.Tensor
+	activation locus.Activation // that f is
 }
 
 func (l funcLayer) Forward(x *locus.Tensor) *locus.Tensor { return l.f(x) }

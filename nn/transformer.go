@@ -18,10 +18,17 @@ func (o TransformerOptions) withDefaults() TransformerOptions {
 	if o.Hidden == 0 {
 		o.Hidden = 2048
 	}
-	if o.Activation == nil {
-		o.Activation = (*locus.Tensor).Relu
-	}
 	return o
+}
+
+// feed is the two linear layers at each position.
+func (o TransformerOptions) feed(x *locus.Tensor, up, down *LinearLayer, dropout *DropoutLayer) *locus.Tensor {
+	if o.Activation == nil {
+		x = up.then(x, locus.ReluActivation)
+	} else {
+		x = o.Activation(up.Forward(x))
+	}
+	return down.Forward(dropout.Forward(x))
 }
 
 // EncoderLayer is a transformer's encoder layer: self-attention, then two linear
@@ -55,7 +62,7 @@ func (l *EncoderLayer) Forward(x *locus.Tensor) *locus.Tensor { return l.Encode(
 func (l *EncoderLayer) Encode(x, mask *locus.Tensor) *locus.Tensor {
 	x = shortcut(x, l.Norm1, l.o.PreNorm, l.Dropout, func(x *locus.Tensor) *locus.Tensor { return l.SelfAttn.Attend(x, x, x, mask) })
 	return shortcut(x, l.Norm2, l.o.PreNorm, l.Dropout, func(x *locus.Tensor) *locus.Tensor {
-		return l.Linear2.Forward(l.Dropout.Forward(l.o.Activation(l.Linear1.Forward(x))))
+		return l.o.feed(x, l.Linear1, l.Linear2, l.Dropout)
 	})
 }
 
@@ -103,7 +110,7 @@ func (l *DecoderLayer) Decode(x, memory, mask, memoryMask *locus.Tensor) *locus.
 		return l.MultiheadAttn.Attend(x, memory, memory, memoryMask)
 	})
 	return shortcut(x, l.Norm3, l.o.PreNorm, l.Dropout, func(x *locus.Tensor) *locus.Tensor {
-		return l.Linear2.Forward(l.Dropout.Forward(l.o.Activation(l.Linear1.Forward(x))))
+		return l.o.feed(x, l.Linear1, l.Linear2, l.Dropout)
 	})
 }
 

@@ -379,7 +379,19 @@ op("Tensor.PRelu", F.prelu, FLOATS, S(X(2, 3), X(1)), S(X(2, 3), X(3)), S(X(2, 3
 
 # ---- linear maps, convolution, pooling ----------------------------------
 
-op("Linear", F.linear, FLOATS, S(X(2, 3), X(4, 3), X(4)), S(X(2, 3), X(4, 3)), S(X(3), X(4, 3), X(4)), S(X(2, 5, 3), X(1, 3), X(1)), S(X(0, 3), X(4, 3), X(4)), S(X(2, 0), X(3, 0), X(3)))
+ACTIVATIONS = {"none": lambda x: x, "relu": F.relu, "gelu": F.gelu, "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"), "silu": F.silu, "sigmoid": torch.sigmoid, "tanh": torch.tanh}
+
+
+def linear(x, w, b=None, activation="none"):
+    return ACTIVATIONS[activation](F.linear(x, w, b))
+
+
+op("Linear", linear, FLOATS, S(X(2, 3), X(4, 3), X(4)), S(X(2, 3), X(4, 3)), S(X(3), X(4, 3), X(4)), S(X(2, 5, 3), X(1, 3), X(1)), S(X(0, 3), X(4, 3), X(4)), S(X(2, 0), X(3, 0), X(3)),
+   S(X(2, 2, 2, 3), X(4, 3), X(4)), S(X(2, 2, 2, 3), X(4, 3)), S(X(2, 0, 3), X(4, 3), X(4)))
+SMALL = dict(lo=-1.0, hi=1.0)
+for a in list(ACTIVATIONS)[1:]:
+    op("Linear", linear, FLOATS, S(X(2, 3, **SMALL), X(4, 3), X(4), activation=a), S(X(5, 3, **SMALL), X(2, 3), activation=a), S(X(3, **SMALL), X(4, 3), X(4), activation=a),
+       S(X(2, 5, 3, **SMALL), X(4, 3), X(4), activation=a), S(X(0, 3), X(4, 3), X(4), activation=a), S(X(2, 0), X(3, 0), X(3), activation=a))
 op("Bilinear", F.bilinear, FLOATS, S(X(2, 3), X(2, 4), X(5, 3, 4), X(5)), S(X(3, 2), X(3, 2), X(1, 2, 2)), S(X(2, 2, 3), X(2, 2, 1), X(2, 3, 1), X(2)))
 
 

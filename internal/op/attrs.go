@@ -139,6 +139,10 @@ type Attention struct {
 	Causal bool
 }
 
+// Epilogue is the attribute of Linear: the unary op that the result passes last;
+// Invalid means none. See Activations.
+type Epilogue struct{ Act ID }
+
 // Scales is the attribute of Blend and BlendSquare.
 type Scales struct{ A, B float64 }
 

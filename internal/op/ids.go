@@ -133,6 +133,7 @@ const (
 	Normalized
 	NormalizeGrad
 	Attend
+	Linear // linear.go
 
 	// What optimizers do to every parameter, in one pass: optimize.go.
 	Blend

@@ -73,6 +73,19 @@ func activationOps() []*Op {
 	)
 }
 
+// activation gives what the record says a linear map ends with.
+func (c *Call) activation() []locus.Activation {
+	if !c.Has("activation") {
+		return nil
+	}
+	for a := locus.NoActivation; a <= locus.TanhActivation; a++ {
+		if a.String() == c.String("activation") {
+			return []locus.Activation{a}
+		}
+	}
+	panic("no activation is called " + c.String("activation"))
+}
+
 func convOps() []*Op {
 	options := func(c *Call) locus.ConvOptions {
 		return locus.ConvOptions{Stride: c.Pair("stride"), Padding: c.Pair("padding"), Dilation: c.Pair("dilation"), Groups: c.IntOr("groups", 0)}
@@ -87,9 +100,26 @@ func convOps() []*Op {
 	}
 	const rank, window = "another rank", "a window of 0"
 	return group("Linear maps, convolution and pooling",
-		network("Linear", func(c *Call) *tensor { return locus.Linear(c.In[0], c.In[1], c.operand(2)) }).with(func(o *Op) { o.DTypes, o.Optional = dtype.Numbers, 2 }).
+		network("Linear", func(c *Call) *tensor { return locus.Linear(c.In[0], c.In[1], c.operand(2), c.activation()...) }).with(func(o *Op) { o.DTypes, o.Optional = dtype.Numbers, 2 }).
 			bad(locus.ErrShape, "features that do not fit", func(d locus.Device) { locus.Linear(d.Ones(2, 3), d.Ones(3, 2), nil) }).
-			bad(locus.ErrShape, "a bias that does not fit", func(d locus.Device) { locus.Linear(d.Ones(2, 3), d.Ones(4, 3), d.Ones(3)) }),
+			bad(locus.ErrShape, "a bias that does not fit", func(d locus.Device) { locus.Linear(d.Ones(2, 3), d.Ones(4, 3), d.Ones(3)) }).
+			bad(locus.ErrShape, "a scalar", func(d locus.Device) { locus.Linear(d.Ones(), d.Ones(4, 1), nil) }).
+			bad(locus.ErrShape, "a weight with three axes", func(d locus.Device) { locus.Linear(d.Ones(2, 3), d.Ones(1, 4, 3), nil) }).
+			bad(locus.ErrShape, "whole numbers that do not fit", func(d locus.Device) {
+				locus.Linear(d.As(locus.Int64).Ones(2, 3), d.As(locus.Int64).Ones(3, 2), nil)
+			}).
+			bad(locus.ErrDType, "a bias of another type", func(d locus.Device) {
+				locus.Linear(d.Ones(2, 3), d.Ones(4, 3), d.As(locus.Float64).Ones(4))
+			}).
+			bad(locus.ErrDType, "an activation of whole numbers", func(d locus.Device) {
+				locus.Linear(d.As(locus.Int64).Ones(2, 3), d.As(locus.Int64).Ones(4, 3), nil, locus.TanhActivation)
+			}).
+			bad(locus.ErrArgument, "two activations", func(d locus.Device) {
+				locus.Linear(d.Ones(2, 3), d.Ones(4, 3), nil, locus.ReluActivation, locus.TanhActivation)
+			}).
+			bad(locus.ErrArgument, "an activation that there is not", func(d locus.Device) {
+				locus.Linear(d.Ones(2, 3), d.Ones(4, 3), nil, locus.Activation(99))
+			}),
 		network("Bilinear", func(c *Call) *tensor { return locus.Bilinear(c.In[0], c.In[1], c.In[2], c.operand(3)) }).with(func(o *Op) { o.DTypes, o.Optional = dtype.Numbers, 3 }).
 			bad(locus.ErrShape, "features that do not fit", func(d locus.Device) { locus.Bilinear(d.Ones(2, 3), d.Ones(2, 4), d.Ones(5, 4, 3), nil) }),
 		network("Conv2D", func(c *Call) *tensor { return locus.Conv2D(c.In[0], c.In[1], c.operand(2), options(c)) }).with(func(o *Op) { o.Optional = 2 }).

@@ -111,6 +111,12 @@ func randomSample(seed uint64, i int) (sample.Sample, bool) {
 			for k := range in {
 				in[k].Shape = shape
 			}
+		case op.Epilogue:
+			k, n := d.size(70), d.size(40)
+			in[0].Shape, in[1].Shape = append(d.shape(d.below(4)), k), []int{n, k}
+			if len(in) == 3 {
+				in[2].Shape = []int{n}
+			}
 		}
 	}
 	c.In = in

@@ -20,6 +20,8 @@ func fused(id op.ID, a op.Attrs, e *expected, in []*array) {
 		}
 	case op.Attention:
 		attend(a, e, in)
+	case op.Epilogue:
+		linear(a.Act, e, in)
 	case op.Scales:
 		for i := range e.floats {
 			x, y := in[0].floats[i], in[1].floats[i]
@@ -130,6 +132,33 @@ func normalizeGrad(eps float64, e *expected, d, x []float64, g []int) {
 		hat := (x[i] - mean) * rstd
 		e.floats[i] = rstd * (d[i] - meanD - hat*meanDX)
 		e.scale[i] = rstd * (math.Abs(d[i]) + sizeD + (math.Abs(hat)+(math.Abs(x[i])+math.Abs(mean))*rstd)*sizeDX)
+	}
+}
+
+func linear(act op.ID, e *expected, in []*array) {
+	x, w := in[0], in[1]
+	n, k := w.shape[0], w.shape[1]
+	e.units = lengthUnits(k)
+	if act != op.Invalid && act != op.Relu {
+		e.units += 4
+		e.halves = 2 // the sum may be rounded before the activation
+	}
+	for o := range e.len() {
+		i, j := o/n, o%n
+		sum, size := 0.0, 0.0
+		for l := range k {
+			t := float64(x.floats[i*k+l] * w.floats[j*k+l])
+			sum += t
+			size += math.Abs(t)
+		}
+		if len(in) == 3 {
+			sum += in[2].floats[j]
+			size += math.Abs(in[2].floats[j])
+		}
+		e.floats[o], e.scale[o] = sum, size // no activation is much steeper than 1
+		if act != op.Invalid {
+			e.floats[o] = unaryFloat[act](sum)
+		}
 	}
 }
 

@@ -208,6 +208,19 @@ func badShapes(id op.ID) []badShape {
 		return []badShape{{"shapes differ", op.ErrShape, op.Axis{}, specs([]int{2, 3}, []int{3, 2})}}
 	case op.NormalizeGrad:
 		return []badShape{{"shapes differ", op.ErrShape, op.Normalize{Axes: 1}, specs([]int{2, 3}, []int{2, 1})}}
+	case op.Linear:
+		a, x, w := op.Epilogue{}, []int{2, 3}, []int{4, 3}
+		return []badShape{
+			{"one operand", op.ErrArgument, a, specs(x)},
+			{"four operands", op.ErrArgument, a, specs(x, w, []int{4}, []int{4})},
+			{"a scalar", op.ErrShape, a, specs([]int{}, w)},
+			{"a weight that is no matrix", op.ErrShape, a, specs(x, []int{3})},
+			{"features that do not fit", op.ErrShape, a, specs(x, []int{3, 4})},
+			{"a bias of the wrong size", op.ErrShape, a, specs(x, w, []int{3})},
+			{"a bias with two axes", op.ErrShape, a, specs(x, w, []int{1, 4})},
+			{"an activation that there is not", op.ErrArgument, op.Epilogue{Act: op.Exp}, specs(x, w)},
+			{"attributes of another op", op.ErrArgument, nil, specs(x, w)},
+		}
 	case op.Attend:
 		a := op.Attention{Scale: 1}
 		q := []int{2, 3, 4}

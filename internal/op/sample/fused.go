@@ -13,6 +13,8 @@ func (b *builder) fused() {
 		b.attention()
 	case op.Normalized, op.NormalizeGrad:
 		b.normalize()
+	case op.Linear:
+		b.linear()
 	case op.Blend, op.BlendSquare, op.AdamStep:
 		b.optimize()
 	default:

@@ -1,0 +1,64 @@
+package locus
+
+import "github.com/locusml/locus/internal/op"
+
+func init() {
+	compositions[op.Linear] = func(a op.Attrs, in []*Tensor) *Tensor {
+		x, w := in[0], in[1]
+		// One product of two matrices, whatever the leading axes: a batch of products
+		// would repeat the weight.
+		y := rows(x).MatMul(w.T())
+		if len(in) == 3 {
+			y = y.addAndFree(in[2])
+		}
+		if act := a.(op.Epilogue).Act; act != op.Invalid {
+			y = apply(act, nil, y)
+		}
+		return y.reshape(withLast(x.shape, w.shape[0]))
+	}
+	gradients[op.Linear] = linearGradient
+}
+
+// linearGradient needs of the result only what the activation's gradient does.
+func linearGradient(n *node, g *Tensor) []*Tensor {
+	given := g
+	switch act := n.attrs.(op.Epilogue).Act; act {
+	case op.Relu:
+		g = apply(op.ReluGrad, nil, g, n.out.Detach())
+	case op.Sigmoid:
+		g = apply(op.SigmoidGrad, nil, g, n.out)
+	case op.Tanh:
+		g = apply(op.TanhGrad, nil, g, n.out)
+	case op.Gelu, op.GeluTanh, op.Silu: // [Linear] does not record these as one op
+		return throughComposition(n, g)
+	}
+	x, w := n.inputs[0], n.inputs[1]
+	grads := make([]*Tensor, len(n.inputs))
+	flat := rows(g)
+	if n.needs(0) {
+		grads[0] = apply(op.MatMul, nil, flat, w).reshape(x.shape)
+	}
+	if n.needs(1) {
+		grads[1] = productLike(w, flat.T(), rows(x))
+	}
+	if len(grads) == 3 && n.needs(2) {
+		grads[2] = flat.Sum(0)
+	}
+	if g != given && g.node == nil { // nobody else has it, and a backward pass's memory should be low
+		g.Free()
+	}
+	return grads
+}
+
+// rows gives t as a matrix of the rows of its last axis.
+func rows(t *Tensor) *Tensor {
+	r := len(t.shape)
+	return t.reshape([]int{op.Elements(t.shape[:r-1]), t.shape[r-1]})
+}
+
+// withLast gives a shape with another size of the last axis.
+func withLast(shape []int, n int) []int {
+	s := append([]int{}, shape...)
+	s[len(s)-1] = n
+	return s
+}

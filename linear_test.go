@@ -1,0 +1,41 @@
+package locus_test
+
+import (
+	"testing"
+
+	"github.com/locusml/locus"
+)
+
+// What a linear map ends with must not depend on whether a gradient is recorded,
+// which decides what runs, nor on how it is written.
+func TestLinearActivations(t *testing.T) {
+	functions := map[locus.Activation]func(*locus.Tensor) *locus.Tensor{
+		locus.NoActivation: func(x *locus.Tensor) *locus.Tensor { return x }, locus.ReluActivation: (*locus.Tensor).Relu,
+		locus.GeluActivation: (*locus.Tensor).Gelu, locus.GeluTanhActivation: (*locus.Tensor).GeluTanh, locus.SiluActivation: (*locus.Tensor).Silu,
+		locus.SigmoidActivation: (*locus.Tensor).Sigmoid, locus.TanhActivation: (*locus.Tensor).Tanh}
+	key := locus.NewKey(7)
+	x, w, b := locus.CPU().Key(key).Randn(3, 70, 33), locus.CPU().Key(key.Fold(1)).Randn(40, 33), locus.CPU().Key(key.Fold(2)).Randn(40)
+	for a, f := range functions {
+		t.Run(a.String(), func(t *testing.T) {
+			want := f(locus.Linear(x, w, b))
+			inputs := []*locus.Tensor{x.RequireGrad(), w.RequireGrad(), b.RequireGrad()}
+			recorded := locus.Linear(inputs[0], inputs[1], inputs[2], a)
+			for name, got := range map[string]*locus.Tensor{"plain": locus.Linear(x, w, b, a), "recorded": recorded} {
+				if d := got.Sub(want).Abs().Max().Item(); d != 0 {
+					t.Errorf("%s: off by %v", name, d)
+				}
+			}
+			composed := f(x.Detach().RequireGrad().MatMul(w.T()).Add(b))
+			if d := composed.Sub(want).Abs().Max().Item(); d > 1e-5 {
+				t.Errorf("composed: off by %v", d)
+			}
+			separate := []*locus.Tensor{x.RequireGrad(), w.RequireGrad(), b.RequireGrad()}
+			grads := locus.Grad([]*locus.Tensor{recorded}, inputs)
+			for i, g := range locus.Grad([]*locus.Tensor{f(separate[0].MatMul(separate[1].T()).Add(separate[2]))}, separate) {
+				if d, size := g.Sub(grads[i]).Abs().Max().Item(), g.Abs().Max().Item(); d > 1e-5*size {
+					t.Errorf("gradient %d: off by %v of %v", i, d, size)
+				}
+			}
+		})
+	}
+}
