@@ -43,7 +43,7 @@ func (t *Tensor) Pin() *Tensor {
 
 // IsPinned reports whether the tensor lies in page-locked main memory: see
 // [Tensor.Pin].
-func (t *Tensor) IsPinned() bool { return t.block != nil && t.block.Pinned }
+func (t *Tensor) IsPinned() bool { return t.block != nil && t.block.Pinned() }
 
 // pinned is where page-locked memory comes from: one pool for all GPUs, once
 // there is one.
@@ -55,7 +55,7 @@ func pinnedPool() *memory.Pool {
 	}
 	for _, g := range gpus() {
 		if b, ok := g.backend.(backend.Pinner); ok {
-			pinned.CompareAndSwap(nil, memory.NewPool(newLocked(b.Pinned())).Drain(drainGPUs))
+			pinned.CompareAndSwap(nil, memory.NewPool(newLocked(b.Pinned())).Pinned().Drain(drainGPUs))
 			return pinned.Load()
 		}
 	}

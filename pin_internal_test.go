@@ -12,7 +12,7 @@ func withPinned(t *testing.T, s memory.Source, f func()) {
 	old := pinned.Load()
 	defer func() { pinned.Store(old) }()
 	if s != nil {
-		pinned.Store(memory.NewPool(s))
+		pinned.Store(memory.NewPool(s).Pinned())
 		f()
 		return
 	}

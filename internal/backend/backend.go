@@ -85,8 +85,7 @@ type Device interface {
 // Pinner is a device that copies from and to some main memory without a detour,
 // at the full speed of the bus: pages that the system may not move.
 type Pinner interface {
-	// Pinned is where such memory comes from. Its regions have a Ptr and say that
-	// they are Pinned. CopyIn from it may return before anything is read, and calls
+	// Pinned is where such memory comes from. Its regions have a Ptr. CopyIn from it may return before anything is read, and calls
 	// release later.
 	Pinned() memory.Source
 }

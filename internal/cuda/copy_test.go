@@ -63,10 +63,13 @@ func scramble(b []byte, seed byte) {
 func lockedBytes(t *testing.T, p *memory.Pool, n int) []byte {
 	t.Helper()
 	b, err := p.Allocate(n, func() memory.Label { return memory.Label{} })
-	if err != nil || !b.Pinned || b.Ptr == nil {
+	if err != nil || b.Ptr == nil {
 		t.Fatalf("page-locked memory: %+v, %v", b, err)
 	}
-	t.Cleanup(func() { b.Free() })
+	t.Cleanup(func() {
+		b.Free()
+		p.Trim() // the fake's memory ends with it
+	})
 	return unsafe.Slice((*byte)(b.Ptr), n)
 }
 
@@ -82,9 +85,12 @@ func eventually(f func() bool) bool {
 // Copies of all kinds, freeing and reusing give what they would one after the
 // other, in whatever order the streams run.
 func TestCopiesKeepTheirOrder(t *testing.T) {
-	for seed := range uint64(20) {
+	for seed := range uint64(30) {
 		f, devices := openFake(t, 2)
 		f.lazy = rand.New(rand.NewPCG(seed, 1))
+		for _, d := range devices {
+			d.large.size = 1 << 20 // large ones take longer to get than the test to run
+		}
 		pick := rand.New(rand.NewPCG(seed, 2))
 		const large = smallSlot + 8192
 		pools := []*memory.Pool{memory.NewPool(devices[0]), memory.NewPool(devices[1])}
@@ -210,12 +216,25 @@ func TestFailedCopies(t *testing.T) {
 }
 
 func TestPinnedMemory(t *testing.T) {
-	f, devices := openFake(t, 1)
-	s := devices[0].Pinned()
-	before := len(pinnedRanges.l)
-	r, err := s.Allocate(1 << 20)
-	if err != nil || !r.Pinned || r.Size != 1<<20 {
+	for _, c := range []struct {
+		size     int
+		register Result
+		mapped   int
+	}{{1 << 20, success, 0}, {3<<20 + 64, success, 1}, {3<<20 + 64, 1, 0}} { // the last where the driver does not lock what it is given
+		f, devices := openFake(t, 1)
+		f.results["cuMemHostRegister"] = c.register
+		testPinnedMemory(t, f, devices[0].Pinned(), c.size, c.mapped)
+	}
+}
+
+func testPinnedMemory(t *testing.T, f *fake, s memory.Source, size, wantMapped int) {
+	before, maps := len(pinnedRanges.l), len(mapped.m)
+	r, err := s.Allocate(size)
+	if err != nil || r.Size != size {
 		t.Fatal(r, err)
+	}
+	if got := len(mapped.m) - maps; got != wantMapped {
+		t.Errorf("%d bytes: %d mappings, want %d", size, got, wantMapped)
 	}
 	all := unsafe.Slice((*byte)(r.Ptr), r.Size)
 	for _, b := range [][]byte{all, all[:1], all[5:100], all[r.Size-1:]} {
@@ -227,7 +246,7 @@ func TestPinnedMemory(t *testing.T) {
 		t.Error("other memory counts as page-locked")
 	}
 	s.Free(r)
-	if pinnedRanges.contain(all) || len(pinnedRanges.l) != before {
+	if pinnedRanges.contain(all) || len(pinnedRanges.l) != before || len(mapped.m) != maps {
 		t.Error("freed memory counts as page-locked")
 	}
 	f.results["cuMemHostAlloc"] = resultOutOfMemory

@@ -36,6 +36,8 @@ type driver struct {
 	MemGetInfo              func(free, total *uint64) Result
 	MemHostAlloc            func(p *uintptr, n uint64, flags uint32) Result
 	MemFreeHost             func(host uintptr) Result
+	MemHostRegister         func(host uintptr, n uint64, flags uint32) Result
+	MemHostUnregister       func(host uintptr) Result
 	MemHostGetDevicePointer func(p *uintptr, host uintptr, flags uint32) Result
 
 	// Addresses of the hot functions.
@@ -56,7 +58,9 @@ func (d *driver) setUp() map[string]any {
 		"cuModuleLoadDataEx": &d.ModuleLoadDataEx, "cuModuleGetFunction": &d.ModuleGetFunction,
 		"cuFuncSetAttribute": &d.FuncSetAttribute,
 		"cuMemAlloc_v2":      &d.MemAlloc, "cuMemFree_v2": &d.MemFree, "cuMemGetInfo_v2": &d.MemGetInfo,
-		"cuMemHostAlloc": &d.MemHostAlloc, "cuMemFreeHost": &d.MemFreeHost, "cuMemHostGetDevicePointer_v2": &d.MemHostGetDevicePointer,
+		"cuMemHostAlloc": &d.MemHostAlloc, "cuMemFreeHost": &d.MemFreeHost,
+		"cuMemHostRegister_v2": &d.MemHostRegister, "cuMemHostUnregister": &d.MemHostUnregister,
+		"cuMemHostGetDevicePointer_v2": &d.MemHostGetDevicePointer,
 	}
 }
 

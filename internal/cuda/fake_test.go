@@ -306,6 +306,25 @@ func (f *fake) driver() *driver {
 		return f.answer("cuMemGetInfo")
 	}
 	d.MemHostAlloc = func(p *uintptr, n uint64, _ uint32) Result { return give(p, f.alloc(n), "cuMemHostAlloc") }
+	registered := map[uintptr]bool{}
+	d.MemHostRegister = func(p uintptr, n uint64, _ uint32) Result {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if p%4096 != 0 || registered[p] {
+			return 1
+		}
+		registered[p] = f.answer("cuMemHostRegister") == success
+		return f.answer("cuMemHostRegister")
+	}
+	d.MemHostUnregister = func(p uintptr) Result {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if !registered[p] {
+			return 1
+		}
+		delete(registered, p)
+		return f.answer("cuMemHostUnregister")
+	}
 	d.MemFreeHost = func(p uintptr) Result {
 		f.mu.Lock()
 		defer f.mu.Unlock()

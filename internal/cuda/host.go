@@ -22,8 +22,8 @@ type hostMemory struct{ d *Device }
 func (m hostMemory) Allocate(size int) (memory.Region, error) {
 	var p uintptr
 	err := m.d.aside(func(drv *driver) error {
-		r := drv.MemHostAlloc(&p, uint64(size), hostPortable)
-		if r == resultOutOfMemory {
+		var r Result
+		if p, r = lockPages(drv, size); r == resultOutOfMemory {
 			return memory.ErrExhausted
 		}
 		return drv.check("cuMemHostAlloc", r)
@@ -32,7 +32,7 @@ func (m hostMemory) Allocate(size int) (memory.Region, error) {
 		return memory.Region{}, err
 	}
 	pinnedRanges.add(p, size)
-	return memory.Region{Ptr: pointer(p), Size: size, Pinned: true}, nil
+	return memory.Region{Ptr: pointer(p), Size: size}, nil
 }
 
 // Free unlocks pages. Blocks that a device still reads are not given back before
@@ -40,7 +40,7 @@ func (m hostMemory) Allocate(size int) (memory.Region, error) {
 func (m hostMemory) Free(r memory.Region) {
 	p := uintptr(r.Ptr)
 	pinnedRanges.remove(p)
-	if err := m.d.aside(func(drv *driver) error { return drv.check("cuMemFreeHost", drv.MemFreeHost(p)) }); err != nil && m.d.card.lost.Load() == nil {
+	if err := m.d.aside(func(drv *driver) error { return unlockPages(drv, p) }); err != nil && m.d.card.lost.Load() == nil {
 		panic(fmt.Sprintf("cuda: freeing page-locked memory at %#x: %v", p, err)) // it was not ours: a mistake of this package
 	}
 }

@@ -118,10 +118,3 @@ func (b *buffer) atLeast(d *Device, size int) (uintptr, error) {
 	b.addr, b.size = addr, size
 	return addr, nil
 }
-
-// pinned gives host memory that the device can copy from and to at full speed.
-func (d *Device) pinned(size int) (uintptr, error) {
-	var p uintptr
-	err := d.result("cuMemHostAlloc", d.card.drv.MemHostAlloc(&p, uint64(size), hostPortable))
-	return p, err
-}

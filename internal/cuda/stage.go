@@ -50,9 +50,9 @@ func (d *Device) slot(s *stage) (x *slot, busy bool, err error) {
 			return x, r != success, nil
 		}
 	}
-	host, err := d.pinned(s.size)
-	if err != nil {
-		return nil, false, err
+	host, r := lockPages(d.card.drv, s.size)
+	if r != success {
+		return nil, false, d.result("cuMemHostAlloc", r)
 	}
 	event, err := d.newEvent()
 	if err != nil {

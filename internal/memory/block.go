@@ -9,14 +9,13 @@ import (
 // Region is memory as a device hands it out. Host memory is at Ptr, which also
 // keeps it from being collected; memory that the host cannot touch is at Addr.
 type Region struct {
-	Ptr    unsafe.Pointer
-	Addr   uintptr
-	Size   int
-	Pinned bool // page-locked main memory: devices copy from and to it without a detour
+	Ptr  unsafe.Pointer
+	Addr uintptr
+	Size int
 }
 
 func (r Region) slice(off, size int) Region {
-	s := Region{Size: size, Pinned: r.Pinned}
+	s := Region{Size: size}
 	if r.Ptr != nil {
 		s.Ptr = unsafe.Add(r.Ptr, off)
 	}
@@ -31,12 +30,11 @@ func (r Region) slice(off, size int) Region {
 // nothing refers to it any more.
 type Block struct {
 	Region
-	pool   *Pool
-	slab   *slab   // the slab it was cut from, if small
-	record *record // what the out-of-memory report says of it, if large
-	state  atomic.Int32
-
+	pool    *Pool
+	slab    *slab   // the slab it was cut from, if small
+	record  *record // what the out-of-memory report says of it, if large
 	arrival atomic.Pointer[Arrival]
+	state   atomic.Int32
 	managed bool // guarded by the pool's lock
 }
 
@@ -89,6 +87,10 @@ func (b *Block) recycle() {
 	}
 	b.pool.release(b)
 }
+
+// Pinned reports whether the memory is page-locked: devices copy from and to it
+// without a detour.
+func (b *Block) Pinned() bool { return b.pool.pinned }
 
 // Arrival is a copy into a block that its device's queue does not wait for yet.
 type Arrival interface {

@@ -52,6 +52,7 @@ type Stats struct {
 type Pool struct {
 	source Source
 	drain  func()
+	pinned bool
 
 	mu      sync.Mutex
 	free    map[int][]Region         // by class size
@@ -91,6 +92,12 @@ func NewPool(source Source) *Pool {
 // the pool asks for a collection.
 func (p *Pool) Drain(wait func()) *Pool {
 	p.drain = wait
+	return p
+}
+
+// Pinned says that the source gives page-locked main memory.
+func (p *Pool) Pinned() *Pool {
+	p.pinned = true
 	return p
 }
 

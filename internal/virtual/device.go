@@ -101,18 +101,9 @@ func (d *Device) Memory() (total, free int64) {
 	return d.limit, d.limit - d.used
 }
 
-// Pinned gives ordinary memory that says it is page-locked: to a virtual GPU all
-// of it is the same, but programs take the same paths as on real ones.
-func (d *Device) Pinned() memory.Source { return pinned{d.host} }
-
-type pinned struct{ *cpu.Device }
-
-// Allocate gives host memory.
-func (p pinned) Allocate(size int) (memory.Region, error) {
-	r, err := p.Device.Allocate(size)
-	r.Pinned = true
-	return r, err
-}
+// Pinned gives ordinary memory, all of which is the same to a virtual GPU: programs
+// take the same paths as on real ones.
+func (d *Device) Pinned() memory.Source { return d.host }
 
 // Supports answers as the CPU does, whose kernels do the work.
 func (*Device) Supports(id op.ID, t dtype.DType) bool {
