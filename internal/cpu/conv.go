@@ -117,7 +117,7 @@ func convolve[T float](v *convolution, dst, x, weight []T) {
 			case l.width == v.ow && columns == gemm.Whole[T](columns): // no columns too many
 				left[g].Times(columns, image, l.starts, to[block*l.rows*v.ow:], v.p)
 				continue
-			case v.ow%gemm.TileColumns[T]() == 0: // none in a row
+			case v.ow == gemm.Whole[T](v.ow) && v.ow >= gemm.TileColumns[T](): // none in a row
 				y0, y1 := l.span(block)
 				for y := y0; y < y1; y++ {
 					left[g].Times(v.ow, image[(y-y0)*l.width:], l.starts, to[y*v.ow:], v.p)
