@@ -97,6 +97,24 @@ func TestAttentionDropout(t *testing.T) {
 	}
 }
 
+// The weights of 2048 positions would be 16 MB, and a gradient needs several such
+// matrices unless it goes over them piece by piece.
+func TestAttentionGradMemory(t *testing.T) {
+	d := AddVirtualGPUs(1, 4<<20)[0]
+	q := d.Randn(2048, 8).RequireGrad()
+	mask := d.Arange(2048).Ge(5)
+	for name, o := range map[string]AttentionOptions{"plain": {}, "causal": {Causal: true}, "mask": {Mask: mask}} {
+		if err := Try(func() {
+			g := Grad([]*Tensor{Attention(q, q, q, o).Square().Sum()}, []*Tensor{q})[0]
+			if x := g.Abs().Sum().Item(); !(x > 0) {
+				t.Errorf("%s: the gradient's size is %v", name, x)
+			}
+		}); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 func TestAttentionErrors(t *testing.T) {
 	q, k, v := Zeros(2, 3, 4), Zeros(2, 5, 4), Zeros(2, 5, 6)
 	for name, c := range map[string]struct {

@@ -317,9 +317,21 @@ func (e *engine) visit(n *node) {
 			fail(n.def.Name, op.Problemf(ErrGrad, "%s has no gradient; detach its result if none is wanted", n.def.Name), n.inputs...)
 		}
 	}
-	for i, gi := range rule(n.seen(e.useful, e.create), g) {
-		if gi != nil && e.useful[n.inputs[i].node] {
+	grads := rule(n.seen(e.useful, e.create), g)
+	passed := func(i int) bool { return grads[i] != nil && e.useful[n.inputs[i].node] }
+	for i, gi := range grads {
+		if passed(i) {
+			e.held[gi.block]++ // they may share memory: it stays until all are passed on
+		}
+	}
+	for i, gi := range grads {
+		if passed(i) {
 			e.add(n.inputs[i].node, gi)
+		}
+	}
+	for i, gi := range grads {
+		if passed(i) {
+			e.release(gi, nil)
 		}
 	}
 	e.release(g, n)

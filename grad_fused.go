@@ -113,8 +113,17 @@ func init() {
 		return attentionWeights(a.(op.Attention), in).MatMul(in[2])
 	}
 
+	gradients[op.Attend] = attentionGrad
+	compositions[op.AttendGrad] = func(a op.Attrs, in []*Tensor) *Tensor {
+		p := a.(op.Attention)
+		g, q, k, v, y := in[0], in[1], in[2], in[3], in[4]
+		w := attentionWeights(p, append([]*Tensor{q, k, v}, in[5:]...))
+		t := w.Mul(g.MatMul(v.T()).Sub(g.Mul(y).SumKeep(-1))).Mul(p.Scale)
+		return Concat(0, t.MatMul(k).Flatten(), t.T().MatMul(q).Flatten(), w.T().MatMul(g).Flatten())
+	}
+
 	// The rest differentiate their compositions.
-	for _, id := range []op.ID{op.SoftmaxGrad, op.LogSoftmaxGrad, op.NormalizeGrad, op.Attend} {
+	for _, id := range []op.ID{op.SoftmaxGrad, op.LogSoftmaxGrad, op.NormalizeGrad, op.AttendGrad} {
 		gradients[id] = throughComposition
 	}
 }
@@ -123,6 +132,23 @@ func init() {
 // gradient through that: only the operands are saved.
 func throughComposition(n *node, g *Tensor) []*Tensor {
 	return n.again(g, func(in []*Tensor) *Tensor { return compositions[n.def.ID](n.attrs, in) })
+}
+
+// attentionGrad is attention's rule: one op gives the gradients of q, k and v in
+// one piece. That of a mask has the size of the scores anyway.
+func attentionGrad(n *node, g *Tensor) []*Tensor {
+	if len(n.inputs) == 4 && n.inputs[3].dtype.IsFloat() && n.needs(3) {
+		return throughComposition(n, g)
+	}
+	in := append([]*Tensor{g}, n.inputs[:3]...)
+	flat := apply(op.AttendGrad, n.attrs, append(append(in, n.out), n.inputs[3:]...)...)
+	grads := make([]*Tensor, len(n.inputs))
+	at := 0
+	for i, t := range n.inputs[:3] {
+		grads[i] = flat.Narrow(0, at, at+t.Len()).reshape(t.shape)
+		at += t.Len()
+	}
+	return grads
 }
 
 // forwardConv is the attribute of the convolution that a gradient op belongs to.

@@ -81,6 +81,17 @@ def add(n):
     return make
 
 
+def attention(dtype, causal, grad, *shape):
+    def make():
+        torch.backends.cuda.matmul.allow_tf32 = False
+        q, k, v = (torch.randn(*shape, device=D).to(dtype).requires_grad_(grad) for _ in range(3))
+        g = torch.randn(*shape, device=D).to(dtype)
+        if not grad:
+            return lambda: F.scaled_dot_product_attention(q, k, v, is_causal=causal)
+        return lambda: torch.autograd.grad(F.scaled_dot_product_attention(q, k, v, is_causal=causal), (q, k, v), g)
+    return 10, make
+
+
 def cross_entropy():
     x, y = torch.randn(16384, 1024, device=D), torch.randint(0, 1024, (16384,), device=D)
     return lambda: F.cross_entropy(x, y)
@@ -129,6 +140,11 @@ CASES = {
     "mlp_step": step(256, (784,), lambda: nn.Sequential(nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 10))),
     "lenet_step": step(128, (1, 28, 28), lenet),
 }
+for size, shape in {"long": (4, 16, 2048, 64), "wide": (4, 16, 2048, 128), "short": (8, 8, 256, 64)}.items():
+    for dtype in "f32", "bf16":
+        for causal in "", "_causal":
+            for grad in "", "_grad":
+                CASES[f"attention_{size}{causal}_{dtype}{grad}"] = attention(torch.float32 if dtype == "f32" else bf, causal != "", grad != "", *shape)
 
 
 def time_torch(times, make, grad, rounds=7):
@@ -171,11 +187,11 @@ def main():
     print("| case | Locus | PyTorch | PyTorch's time / Locus' time |\n|---|---|---|---|")
     print(f"| process start to first GPU tensor | {ours:.2f} s | {theirs:.2f} s | {theirs/ours:.1f} |", flush=True)
     first = time_locus(a.binary, names)
-    torch_times = {n: time_torch(*CASES[n], n.endswith("_step")) for n in names}
+    torch_times = {n: time_torch(*CASES[n], n.endswith(("_step", "_grad"))) for n in names}
     second = time_locus(a.binary, names)
     for n in names:
         x = min(first[n], second[n])
-        y = min(torch_times[n], time_torch(*CASES[n], n.endswith("_step")))
+        y = min(torch_times[n], time_torch(*CASES[n], n.endswith(("_step", "_grad"))))
         print(f"| {n} | {x*1e6:.1f} µs | {y*1e6:.1f} µs | {y/x:.2f} |", flush=True)
     own = [n for n in names if n in ("matmul_4096_f32", "matmul_4096_tf32", "matmul_4096_bf16")]
     if own:

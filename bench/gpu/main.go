@@ -122,6 +122,25 @@ func leNet() nn.Module {
 		nn.Flatten(), nn.Linear(400, 120), nn.Sigmoid(), nn.Linear(120, 84), nn.Sigmoid(), nn.Linear(84, 10))
 }
 
+// attention is forward only, or with the gradients of q, k and v.
+func attention(dt locus.DType, causal, grad bool, shape ...int) kase {
+	return kase{10, func() func() {
+		locus.AllowTF32(false)
+		q, k, v := gpu.Randn(shape...).Cast(dt), gpu.Randn(shape...).Cast(dt), gpu.Randn(shape...).Cast(dt)
+		o := locus.AttentionOptions{Causal: causal}
+		if !grad {
+			return func() { locus.Attention(q, k, v, o).Free() }
+		}
+		g := gpu.Randn(shape...).Cast(dt)
+		return func() {
+			locus.Scoped(func(s *locus.Scope) {
+				_, vjp := locus.VJP(func(in ...*locus.Tensor) *locus.Tensor { return locus.Attention(in[0], in[1], in[2], o) }, s.Use(q), k, v)
+				vjp(g)
+			})
+		}
+	}}
+}
+
 const copied = 64 << 20 // elements
 
 var cases = map[string]kase{
@@ -173,6 +192,18 @@ var cases = map[string]kase{
 	"products_read": products(true), "products_kept": products(false),
 	"mlp_step":   step(256, []int{784}, func() nn.Module { return nn.Sequential(nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 10)) }),
 	"lenet_step": step(128, []int{1, 28, 28}, leNet),
+}
+
+func init() {
+	for name, dt := range map[string]locus.DType{"f32": locus.Float32, "bf16": locus.BFloat16} {
+		for size, shape := range map[string][]int{"long": {4, 16, 2048, 64}, "wide": {4, 16, 2048, 128}, "short": {8, 8, 256, 64}} {
+			for kind, causal := range map[string]bool{"": false, "_causal": true} {
+				stem := "attention_" + size + kind + "_" + name
+				cases[stem] = attention(dt, causal, false, shape...)
+				cases[stem+"_grad"] = attention(dt, causal, true, shape...)
+			}
+		}
+	}
 }
 
 func main() {

@@ -38,19 +38,10 @@ func attend[T float](c *backend.Call) error {
 	if n == 0 {
 		return nil
 	}
-	a := newAttention[T](c)
-	var s [4]*scratch
-	a.q, s[0] = matrices[T](&c.In[0])
-	a.k, s[1] = matrices[T](&c.In[1])
-	a.v, s[2] = matrices[T](&c.In[2])
-	if len(c.In) == 4 && c.In[3].DType != dtype.Bool {
-		a.mask, s[3] = matrices[T](&c.In[3])
-	}
+	a, s := newAttention[T](c.Attrs.(op.Attention), c.In, matrices[T])
 	a.dst = elements[T](&c.Out, n)
 	a.run(n)
-	for _, s := range s {
-		release(s)
-	}
+	release(s...)
 	return nil
 }
 
@@ -61,35 +52,44 @@ func attendHalf[H half](c *backend.Call) error {
 		return nil
 	}
 	up, down := conversions[H]()
-	a := newAttention[float32](c)
-	var s [5]*scratch
-	wide := func(i int) (b *batch[float32]) {
-		var f []float32
-		f, s[i] = widened(&c.In[i], up)
-		return contiguousMatrices(f, c.In[i].Shape)
-	}
-	a.q, a.k, a.v = wide(0), wide(1), wide(2)
-	if len(c.In) == 4 && c.In[3].DType != dtype.Bool {
-		a.mask = wide(3)
-	}
-	s[4], a.dst = scratchOf[float32](n)
+	a, s := newAttention(c.Attrs.(op.Attention), c.In, wideMatrices(up))
+	wide, dst := scratchOf[float32](n)
+	a.dst = dst
 	a.run(n)
-	out := elements[H](&c.Out, n)
-	pool.For(n, grainCheap, func(lo, hi int) { down(out[lo:hi], a.dst[lo:hi]) })
-	for _, s := range s {
-		release(s)
-	}
+	narrowed(&c.Out, dst, down)
+	release(append(s, wide)...)
 	return nil
 }
 
-func newAttention[T float](c *backend.Call) *attention[T] {
-	r := len(c.Out.Shape)
-	a := &attention[T]{Attention: c.Attrs.(op.Attention),
-		queries: c.Out.Shape[r-2], width: c.Out.Shape[r-1], depth: c.In[0].Shape[r-1], keys: c.In[1].Shape[r-2]}
-	if len(c.In) == 4 && c.In[3].DType == dtype.Bool {
-		a.shown = matricesAt[uint8](&c.In[3])
+// wideMatrices gives operands of a half type as float32.
+func wideMatrices[H half](up func([]float32, []H)) func(*backend.View) (*batch[float32], *scratch) {
+	return func(v *backend.View) (*batch[float32], *scratch) {
+		f, s := widened(v, up)
+		return contiguousMatrices(f, v.Shape), s
 	}
-	return a
+}
+
+// narrowed writes a result that was computed in float32.
+func narrowed[H half](v *backend.View, x []float32, down func([]H, []float32)) {
+	out := elements[H](v, len(x))
+	pool.For(len(x), grainCheap, func(lo, hi int) { down(out[lo:hi], x[lo:hi]) })
+}
+
+// newAttention reads q, k, v and perhaps a mask.
+func newAttention[T float](attrs op.Attention, in []backend.View, read func(*backend.View) (*batch[T], *scratch)) (*attention[T], []*scratch) {
+	q, v := in[0].Shape, in[2].Shape
+	r := len(q)
+	a := &attention[T]{Attention: attrs, queries: q[r-2], depth: q[r-1], keys: v[r-2], width: v[r-1]}
+	s := make([]*scratch, 4)
+	a.q, s[0] = read(&in[0])
+	a.k, s[1] = read(&in[1])
+	a.v, s[2] = read(&in[2])
+	if len(in) == 4 && in[3].DType == dtype.Bool {
+		a.shown = matricesAt[uint8](&in[3])
+	} else if len(in) == 4 {
+		a.mask, s[3] = read(&in[3])
+	}
+	return a, s
 }
 
 func (a *attention[T]) run(n int) {

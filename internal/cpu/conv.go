@@ -24,8 +24,8 @@ import (
 // dropped. With a stride s the image is first taken apart into s×s planes of every
 // s-th element, of which the same is true. See canvas.go.
 //
-// With a 1×1 kernel the image itself is the patches. Filters of 3×3 are transformed, or, where
-// each channel has its own, move over the planes as they are.
+// With a 1×1 kernel the image itself is the patches; with one channel in a
+// group products would be thin, and sums of shifted rows are used instead.
 
 func init() {
 	registerDense(op.Conv2D, conv2D[float32], conv2D[float64])
@@ -73,6 +73,8 @@ func (v *convolution) span(axis, k, size, out int) (lo, hi, from int) {
 func conv2D[T float](c *backend.Call, dst []T, in [2][]T) {
 	v := newConvolution(c.Attrs.(op.Conv), c.In[0].Shape, c.In[1].Shape, c.Out.Shape)
 	switch {
+	case v.depthwise:
+		depthwise(v, dst, in[0], in[1])
 	case v.pointwise:
 		v.each(func(n, g int) {
 			product(v.og, v.p, v.k, gemm.RowMajor(sub0(in[1], g*v.og*v.k), v.k), gemm.RowMajor(group(v, in[0], n, g, v.cg*v.p), v.p),
@@ -85,9 +87,6 @@ func conv2D[T float](c *backend.Call, dst []T, in [2][]T) {
 
 // forward is the convolution with the method that suits it.
 func forward[T float](v *convolution, dst, x, weight []T) {
-	if filterPlanes(v, dst, x, weight) {
-		return
-	}
 	if dst, ok := any(dst).([]float32); ok && v.minimal() {
 		winograd(v, dst, any(x).([]float32), any(weight).([]float32), false)
 		return
@@ -117,7 +116,7 @@ func convolve[T float](v *convolution, dst, x, weight []T) {
 			case l.width == v.ow && columns == gemm.Whole[T](columns): // no columns too many
 				left[g].Times(columns, image, l.starts, to[block*l.rows*v.ow:], v.p)
 				continue
-			case v.ow == gemm.Whole[T](v.ow) && v.ow >= gemm.TileColumns[T](): // none in a row
+			case v.ow%gemm.TileColumns[T]() == 0: // none in a row
 				y0, y1 := l.span(block)
 				for y := y0; y < y1; y++ {
 					left[g].Times(v.ow, image[(y-y0)*l.width:], l.starts, to[y*v.ow:], v.p)
@@ -154,6 +153,13 @@ func convGradInput[T float](c *backend.Call, dst []T, in [2][]T) {
 
 func gradInput[T float](v *convolution, dst, grad, weight []T) {
 	switch b, ok := v.backward(); {
+	case v.depthwise:
+		s, flipped := scratchOf[T](len(weight))
+		defer s.free()
+		b.flip(func(to, from int) { flipped[to] = weight[from] })
+		if !ok || !filterPlanes(b, dst, grad, flipped) || hasNaN(dst) {
+			shiftedGradInput(v, dst, grad, weight)
+		}
 	case v.o == 0 || v.p == 0:
 		clear(dst)
 	case v.pointwise:
@@ -170,14 +176,12 @@ func gradInput[T float](v *convolution, dst, grad, weight []T) {
 		}
 		s, flipped := scratchOf[T](len(weight))
 		b.flip(func(to, from int) { flipped[to] = weight[from] })
-		if !filterPlanes(b, dst, grad, flipped) {
-			convolve(b, dst, grad, flipped)
-		}
+		convolve(b, dst, grad, flipped)
 		s.free()
 	default:
 		convScatter(v, dst, grad, weight)
 	}
-	if !v.pointwise && hasNaN(dst) {
+	if !v.depthwise && !v.pointwise && hasNaN(dst) {
 		shiftedGradInput(v, dst, grad, weight)
 	}
 }
@@ -268,7 +272,7 @@ func gradWeight[T float](v *convolution, dst []T, in [2][]T) {
 	}
 	add, transposed := gradWeights[T](v)
 	sumGradWeights(v, dst, in, add, transposed)
-	if !v.pointwise && hasNaN(dst) {
+	if !v.depthwise && !v.pointwise && hasNaN(dst) {
 		sumGradWeights(v, dst, in, shiftedGradWeight[T], false)
 	}
 }
@@ -280,8 +284,11 @@ func gradWeight[T float](v *convolution, dst []T, in [2][]T) {
 func hasNaN[T float](x []T) bool {
 	var found atomic.Bool
 	pool.For(len(x), grainCheap, func(lo, hi int) {
-		if m := largestOf(x[lo:hi]); m != m {
-			found.Store(true)
+		for _, e := range x[lo:hi] {
+			if e != e {
+				found.Store(true)
+				return
+			}
 		}
 	})
 	return found.Load()
@@ -325,6 +332,8 @@ func sumGradWeights[T float](v *convolution, dst []T, in [2][]T, add gradAdder[T
 // are k×og matrices, one for each group, instead of og×k ones.
 func gradWeights[T float](v *convolution) (add gradAdder[T], transposed bool) {
 	switch {
+	case v.depthwise:
+		return shiftedGradWeight[T], false
 	case v.pointwise:
 		return func(v *convolution, to, grad, x []T, n int) {
 			for g := range v.Groups {
@@ -336,7 +345,7 @@ func gradWeights[T float](v *convolution) (add gradAdder[T], transposed bool) {
 	l := newCanvas[T](v, v.og, 1)
 	// Few channels are summed for the places of a row of the kernel at once, in
 	// whose patches one element follows the other.
-	few := v.og <= 2*gemm.TileColumns[T]() && v.Stride == [2]int{1, 1} && !v.depthwise
+	few := v.og <= 2*gemm.TileColumns[T]() && v.Stride == [2]int{1, 1}
 	return func(v *convolution, to, grad, x []T, n int) {
 		si, image := scratchOf[T](l.size)
 		sg, wide := scratchOf[T](v.og * l.columns(0))
@@ -344,14 +353,6 @@ func gradWeights[T float](v *convolution) (add gradAdder[T], transposed bool) {
 			g, block := i/l.blocks, i%l.blocks
 			l.fill(image, group(v, x, n, g, v.cg*v.h*v.w), block)
 			out, w, columns := group(v, grad, n, g, v.og*v.p), to[g*v.og*v.k:][:v.og*v.k], l.columns(block)
-			if v.depthwise {
-				l.widen(wide, out, columns, block)
-				for i := range w {
-					at := l.at[i%v.k]
-					w[i] += dotOf(wide[i/v.k*columns:][:columns], image[at:at+columns])
-				}
-				continue
-			}
 			if !few {
 				l.widen(wide, out, columns, block)
 				gemm.AddLines(v.og, v.k, columns, gemm.RowMajor(wide, columns), image, l.starts, w, v.k)
@@ -429,6 +430,31 @@ func filterPlanes[T float](v *convolution, dst, x, weight []T) bool {
 		f.Convolve(y, any(x).([]float32), any(weight).([]float32), lo, hi)
 	})
 	return true
+}
+
+func depthwise[T float](v *convolution, dst, x, weight []T) {
+	if filterPlanes(v, dst, x, weight) {
+		return
+	}
+	step, taps := v.Stride[1], v.kh*v.kw
+	pool.For(v.n*v.o, max(1, grainCheap/(v.p*taps)), func(lo, hi int) {
+		for i := lo; i < hi; i++ {
+			n, o := i/v.o, i%v.o
+			to, from := dst[i*v.p:][:v.p], x[(n*v.c+o/v.og)*v.h*v.w:][:v.h*v.w]
+			clear(to)
+			v.eachTap(func(tap, y, iy, j0, j1, at int) {
+				w, row, line := weight[o*taps+tap], to[y*v.ow+j0:y*v.ow+j1], from[iy*v.w:][:v.w]
+				if step == 1 {
+					axpy(row, w, line[at:at+len(row)])
+					return
+				}
+				for j := range row {
+					row[j] += w * line[at]
+					at += step
+				}
+			})
+		}
+	})
 }
 
 func shiftedGradInput[T float](v *convolution, dst, grad, weight []T) {

@@ -91,7 +91,11 @@ func checkConvolution(t *testing.T, what string, v *convolution, x, weight, grad
 	out, dx, dw := make([]float32, len(grad)), make([]float32, len(x)), make([]float32, len(weight))
 	plain := make([]float32, len(grad))
 	convolve(v, plain, x, weight)
-	forward(v, out, x, weight)
+	if v.depthwise {
+		depthwise(v, out, x, weight)
+	} else {
+		forward(v, out, x, weight)
+	}
 	finite := weight
 	weight = slices.Clone(weight)
 	weight[1%v.k] = x[v.w-1]

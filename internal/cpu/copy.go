@@ -168,9 +168,11 @@ func denseOf[T any](v *backend.View) ([]T, *scratch) {
 	}
 }
 
-// release frees a scratch that may be nil.
-func release(s *scratch) {
-	if s != nil {
-		s.free()
+// release frees scratches; some may be nil.
+func release(scratches ...*scratch) {
+	for _, s := range scratches {
+		if s != nil {
+			s.free()
+		}
 	}
 }

@@ -102,6 +102,10 @@ func TestResultsDoNotDependOnThreads(t *testing.T) {
 	check("attention", &backend.Call{Op: op.Attend, Attrs: op.Attention{Scale: 0.3, Causal: true},
 		In:  []backend.View{view32(t, []int{2, 300, 8}, value), view32(t, []int{2, 300, 8}, value), view32(t, []int{2, 300, 5}, value)},
 		Out: view32(t, []int{2, 300, 5}, value)})
+	check("attention_grad", &backend.Call{Op: op.AttendGrad, Attrs: op.Attention{Scale: 0.3, Causal: true},
+		In: []backend.View{view32(t, []int{2, 300, 5}, value), view32(t, []int{2, 300, 8}, value), view32(t, []int{2, 300, 8}, value),
+			view32(t, []int{2, 300, 5}, value), view32(t, []int{2, 300, 5}, value)},
+		Out: view32(t, []int{2 * 300 * (8 + 8 + 5)}, value)})
 }
 
 // longOps are those that divide a single long line.

@@ -155,13 +155,26 @@ func BenchmarkFused(b *testing.B) {
 
 func BenchmarkAttention(b *testing.B) {
 	for _, t := range []dtype.DType{dtype.Float32, dtype.BFloat16} {
-		for _, causal := range []bool{false, true} {
-			b.Run(fmt.Sprintf("%s/causal=%v", t, causal), func(b *testing.B) {
-				x := newBench(b)
-				q, k, v := x.random(t, 8, 16, 1024, 64), x.random(t, 8, 16, 1024, 64), x.random(t, 8, 16, 1024, 64)
-				x.time(&backend.Call{Op: op.Attend, Attrs: op.Attention{Scale: 0.125, Causal: causal}, In: []backend.View{q, k, v}, Out: x.empty(t, 8, 16, 1024, 64)},
-					4*8*16*1024*1024*64, "TFLOP/s")
-			})
+		for _, shape := range [][]int{{4, 16, 2048, 64}, {4, 16, 2048, 128}, {8, 8, 256, 64}} {
+			for _, causal := range []bool{false, true} {
+				for _, id := range []op.ID{op.Attend, op.AttendGrad} {
+					b.Run(fmt.Sprintf("%s/%s/%v/causal=%v", id, t, shape, causal), func(b *testing.B) {
+						x := newBench(b)
+						in := []backend.View{x.random(t, shape...), x.random(t, shape...), x.random(t, shape...)}
+						out, products := shape, 2
+						if id == op.AttendGrad {
+							in = append([]backend.View{x.random(t, shape...)}, append(in, x.random(t, shape...))...)
+							out, products = []int{3 * op.Elements(shape)}, 5
+						}
+						each := 2 * float64(op.Elements(shape)) * float64(shape[2]) // of a product
+						if causal {
+							each /= 2
+						}
+						x.time(&backend.Call{Op: id, Attrs: op.Attention{Scale: 0.125, Causal: causal}, In: in, Out: x.empty(t, out...)},
+							float64(products)*each, "TFLOP/s")
+					})
+				}
+			}
 		}
 	}
 }

@@ -85,6 +85,7 @@ type Device struct {
 	table          [op.NumOps][16]*kernel
 	blas           *blas
 	dnn            *dnn
+	older          bool // attention as on cards before Hopper: for tests
 }
 
 const paramWords = 256 // a kernel's parameters, 2 KB

@@ -3,9 +3,6 @@
 package cuda
 
 import (
-	"fmt"
-
-	"github.com/locusml/locus/dtype"
 	"github.com/locusml/locus/internal/backend"
 	"github.com/locusml/locus/internal/op"
 )
@@ -16,10 +13,9 @@ func init() {
 	}
 	runners[op.Normalized] = (*Device).runNormalize
 	runners[op.NormalizeGrad] = (*Device).runNormalize
-	runners[op.Attend] = (*Device).runAttention
 }
 
-// The parameters of kernels/softmax.cu, normalize.cu and attention.cu.
+// The parameters of kernels/softmax.cu and normalize.cu.
 type (
 	linesParams struct {
 		out, a, b             uintptr
@@ -33,16 +29,6 @@ type (
 		eps                       float64
 		chunks, second            int32
 		kept, red                 idx
-	}
-	attentionParams struct {
-		out, q, k, v, mask       uintptr
-		scale                    float64
-		rows, keys, depth, width int32
-		causal, maskKind         int32
-		batches                  uint64
-		wide, _                  int32
-		qs, ks, vs, ms           [2]int64
-		batch, maskBatch         idx
 	}
 )
 
@@ -148,72 +134,4 @@ func (d *Device) runNormalize(c *backend.Call) error {
 		}
 	}
 	return runKernel(d, "normalize", stem+"_apply"+suffix, &p, groups, int(p.chunks), 1, threads, 0)
-}
-
-func (d *Device) runAttention(c *backend.Call) error {
-	a, t := c.Attrs.(op.Attention), c.Out.DType
-	q, k, v := &c.In[0], &c.In[1], &c.In[2]
-	r := len(q.Shape)
-	last := func(x *backend.View) [2]int64 { return [2]int64{int64(x.Strides[r-2]), int64(x.Strides[r-1])} }
-	p := attentionParams{out: c.Out.Block.Addr, q: addr(q), k: addr(k), v: addr(v), scale: a.Scale,
-		rows: int32(q.Shape[r-2]), keys: int32(k.Shape[r-2]), depth: int32(q.Shape[r-1]), width: int32(v.Shape[r-1]),
-		qs: last(q), ks: last(k), vs: last(v)}
-	axes := rangeOf(0, r-2)
-	p.batch = indexAxes(axes, q, k, v)
-	batches := sizeOf(q.Shape, axes)
-	p.batches = uint64(batches)
-	if a.Causal {
-		p.causal = 1
-	}
-	if len(c.In) == 4 {
-		m := &c.In[3]
-		p.mask, p.ms, p.maskKind = addr(m), last(m), 1
-		if m.DType == dtype.Bool {
-			p.maskKind = 2
-		}
-		p.maskBatch = indexAxes(axes, m)
-	}
-	if d.canAttendMMA(&p, t) {
-		w := 64
-		if max(p.depth, p.width) > 64 {
-			w = 128
-		}
-		shared := 5 * 64 * w * 2 // tiles of q, k and v
-		return runKernel(d, "attention_sm80", fmt.Sprintf("attention_mma%d_%s", w, typeName(t)), &p, ceil(int(p.rows), 64), min(batches, 65535), 1, 128, shared)
-	}
-	rows := 64 // BQ of the kernels
-	if t == dtype.Float64 {
-		rows = 32
-	}
-	name, width := "attention64_", 64
-	if p.width > 64 {
-		name, width = "attention128_", 128
-	}
-	for i, x := range []struct {
-		addr    uintptr
-		strides [2]int64
-	}{{p.q, p.qs}, {p.k, p.ks}} {
-		if x.addr%uintptr(4*t.Size()) == 0 && x.strides[1] == 1 && x.strides[0]%4 == 0 && p.batch.together(4) {
-			p.wide |= 1 << i
-		}
-	}
-	shared := 4 * (2*64*68 + 64*68) // Room of the kernels: q and k (or v), and the scores
-	if t == dtype.Float64 {
-		shared = 8 * (max(16*36+16*68, 16*(width+4)) + 32*68)
-	}
-	return runKernel(d, "attention", name+typeName(t), &p, ceil(int(p.rows), rows), min(batches, 65535), ceil(int(p.width), width), 256, shared)
-}
-
-// canAttendMMA reports whether the matrix units can do it: they read 16 bytes
-// at a time, and heads fit into registers.
-func (d *Device) canAttendMMA(p *attentionParams, t dtype.DType) bool {
-	if d.card.major < 8 || t.Size() != 2 || p.depth > 128 || p.width > 128 || (p.q|p.k|p.v)%16 != 0 {
-		return false
-	}
-	for _, s := range [][2]int64{p.qs, p.ks, p.vs} {
-		if s[1] != 1 || s[0]%8 != 0 {
-			return false
-		}
-	}
-	return p.batch.together(8)
 }

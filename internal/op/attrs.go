@@ -133,7 +133,7 @@ type Normalize struct {
 	Eps  float64
 }
 
-// Attention is the attribute of Attention.
+// Attention is the attribute of Attend and AttendGrad.
 type Attention struct {
 	Scale  float64
 	Causal bool

@@ -28,29 +28,54 @@ func init() {
 	define(Def{ID: Normalized, Name: "normalize", Family: FusedFamily, Arity: 1, DTypes: f, Infer: same, Doc: "(x - mean)/√(var + eps) over the axes, var without Bessel's correction"})
 	define(Def{ID: NormalizeGrad, Name: "normalize_grad", Family: FusedFamily, Arity: 2, DTypes: f, Infer: pair, Doc: "normalize's transpose (a: gradient, b: normalize's operand)"})
 	define(Def{ID: Attend, Name: "attention", Family: FusedFamily, Arity: -1, DTypes: []dtype.Set{dtype.Floats, dtype.Floats, dtype.Floats, dtype.Floats | dtype.Bools},
-		Doc: "softmax(scale·q·kᵀ + mask)·v: q (…, L, D), k (…, S, D), v (…, S, E), optional mask (…, L, S), float or bool (false: hidden); a fully hidden row gives 0",
-		Infer: func(a Attrs, in []Spec) (Spec, error) {
-			if len(in) != 3 && len(in) != 4 {
-				return Spec{}, Problemf(ErrArgument, "takes q, k, v and perhaps a mask, got %d operands", len(in))
+		Doc:   "softmax(scale·q·kᵀ + mask)·v: q (…, L, D), k (…, S, D), v (…, S, E), optional mask (…, L, S), float or bool (false: hidden); a fully hidden row gives 0",
+		Infer: func(_ Attrs, in []Spec) (Spec, error) { return attentionSpec(in) }})
+	define(Def{ID: AttendGrad, Name: "attention_grad", Family: FusedFamily, Arity: -1,
+		DTypes: []dtype.Set{dtype.Floats, dtype.Floats, dtype.Floats, dtype.Floats, dtype.Floats, dtype.Floats | dtype.Bools},
+		Doc: "attention's gradients for q, k and v, flat, one after the other (operands: gradient, q, k, v, attention's result y, perhaps the mask): " +
+			"with the weights w and t = w·(g·vᵀ - Σ g·y) they are scale·t·k, scale·tᵀ·q and wᵀ·g",
+		Infer: func(_ Attrs, in []Spec) (Spec, error) {
+			if len(in) != 5 && len(in) != 6 {
+				return Spec{}, Problemf(ErrArgument, "takes a gradient, q, k, v, a result and perhaps a mask, got %d operands", len(in))
 			}
-			if err := sameDType(in[:3], 0); err != nil {
+			if err := sameDType(in[:5], 0); err != nil {
 				return Spec{}, err
 			}
-			q, k, v := in[0].Shape, in[1].Shape, in[2].Shape
-			r := len(q)
-			if r < 2 || len(k) != r || len(v) != r || !slices.Equal(q[:r-2], k[:r-2]) || !slices.Equal(q[:r-2], v[:r-2]) ||
-				q[r-1] != k[r-1] || k[r-2] != v[r-2] {
-				return Spec{}, Problemf(ErrShape, "q %s, k %s and v %s do not fit: want (…, L, D), (…, S, D), (…, S, E)", ShapeString(q), ShapeString(k), ShapeString(v))
+			y, err := attentionSpec(append(slices.Clone(in[1:4]), in[5:]...))
+			if err != nil {
+				return Spec{}, err
 			}
-			if len(in) == 4 {
-				m := in[3]
-				if want := append(slices.Clone(q[:r-1]), k[r-2]); !slices.Equal(m.Shape, want) {
-					return Spec{}, Problemf(ErrShape, "mask has shape %s; want %s", ShapeString(m.Shape), ShapeString(want))
-				}
-				if m.DType != dtype.Bool && m.DType != in[0].DType {
-					return Spec{}, Problemf(ErrDType, "mask is %s; want bool or %s", m.DType, in[0].DType)
+			for _, i := range []int{0, 4} {
+				if !slices.Equal(in[i].Shape, y.Shape) {
+					return Spec{}, Problemf(ErrShape, "operand %d has shape %s; attention's result has %s", i, ShapeString(in[i].Shape), ShapeString(y.Shape))
 				}
 			}
-			return Spec{in[0].DType, append(slices.Clone(q[:r-1]), v[r-1])}, nil
+			return Spec{y.DType, []int{Elements(in[1].Shape) + Elements(in[2].Shape) + Elements(in[3].Shape)}}, nil
 		}})
+}
+
+// attentionSpec is attention's rule: q, k, v and perhaps a mask.
+func attentionSpec(in []Spec) (Spec, error) {
+	if len(in) != 3 && len(in) != 4 {
+		return Spec{}, Problemf(ErrArgument, "takes q, k, v and perhaps a mask, got %d operands", len(in))
+	}
+	if err := sameDType(in[:3], 0); err != nil {
+		return Spec{}, err
+	}
+	q, k, v := in[0].Shape, in[1].Shape, in[2].Shape
+	r := len(q)
+	if r < 2 || len(k) != r || len(v) != r || !slices.Equal(q[:r-2], k[:r-2]) || !slices.Equal(q[:r-2], v[:r-2]) ||
+		q[r-1] != k[r-1] || k[r-2] != v[r-2] {
+		return Spec{}, Problemf(ErrShape, "q %s, k %s and v %s do not fit: want (…, L, D), (…, S, D), (…, S, E)", ShapeString(q), ShapeString(k), ShapeString(v))
+	}
+	if len(in) == 4 {
+		m := in[3]
+		if want := append(slices.Clone(q[:r-1]), k[r-2]); !slices.Equal(m.Shape, want) {
+			return Spec{}, Problemf(ErrShape, "mask has shape %s; want %s", ShapeString(m.Shape), ShapeString(want))
+		}
+		if m.DType != dtype.Bool && m.DType != in[0].DType {
+			return Spec{}, Problemf(ErrDType, "mask is %s; want bool or %s", m.DType, in[0].DType)
+		}
+	}
+	return Spec{in[0].DType, append(slices.Clone(q[:r-1]), v[r-1])}, nil
 }

@@ -133,6 +133,7 @@ const (
 	Normalized
 	NormalizeGrad
 	Attend
+	AttendGrad
 	Linear // linear.go
 
 	// What optimizers do to every parameter, in one pass: optimize.go.

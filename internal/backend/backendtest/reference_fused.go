@@ -19,7 +19,11 @@ func fused(id op.ID, a op.Attrs, e *expected, in []*array) {
 			}
 		}
 	case op.Attention:
-		attend(a, e, in)
+		if id == op.AttendGrad {
+			attendGrad(a, e, in)
+		} else {
+			attend(a, e, in)
+		}
 	case op.Epilogue:
 		linear(a.Act, e, in)
 	case op.Scales:
@@ -162,6 +166,44 @@ func linear(act op.ID, e *expected, in []*array) {
 	}
 }
 
+// attentionRow gives the weights of row i of matrix b and the sizes of what the
+// scores are sums of; nil if all is hidden. In are q, k, v and perhaps a mask.
+func attentionRow(a op.Attention, in []*array, b, i int) (weights, sizes []float64) {
+	q, k := in[0], in[1]
+	r := len(q.shape)
+	rows, depth, keys := q.shape[r-2], q.shape[r-1], k.shape[r-2]
+	scores, all := make([]float64, keys), make([]int, keys)
+	sizes = make([]float64, keys)
+	for j := range keys {
+		all[j] = j
+		for l := range depth {
+			t := q.floats[(b*rows+i)*depth+l] * k.floats[(b*keys+j)*depth+l] * a.Scale
+			scores[j] += t
+			sizes[j] += math.Abs(t)
+		}
+		hidden := a.Causal && j > i
+		if len(in) == 4 {
+			m := (b*rows+i)*keys + j
+			if in[3].floats != nil {
+				scores[j] += in[3].floats[m]
+			} else {
+				hidden = hidden || in[3].ints[m] == 0
+			}
+		}
+		if hidden {
+			scores[j] = math.Inf(-1)
+		}
+	}
+	lse, _ := logSumExp(scores, all)
+	if math.IsInf(lse, -1) {
+		return nil, nil
+	}
+	for j, s := range scores {
+		scores[j] = math.Exp(s - lse)
+	}
+	return scores, sizes
+}
+
 func attend(a op.Attention, e *expected, in []*array) {
 	q, k, v := in[0], in[1], in[2]
 	r := len(q.shape)
@@ -170,40 +212,56 @@ func attend(a op.Attention, e *expected, in []*array) {
 	e.halves = 4 // probabilities may be rounded before the second product
 	for b := range op.Elements(q.shape[:r-2]) {
 		for i := range rows {
-			scores, sizes := make([]float64, 0, keys), make([]float64, 0, keys)
-			all := make([]int, 0, keys)
-			for j := range keys {
-				s, size := 0.0, 0.0
-				for l := range depth {
-					t := q.floats[(b*rows+i)*depth+l] * k.floats[(b*keys+j)*depth+l] * a.Scale
-					s += t
-					size += math.Abs(t)
-				}
-				hidden := a.Causal && j > i
-				if len(in) == 4 {
-					m := (b*rows+i)*keys + j
-					if in[3].floats != nil {
-						s += in[3].floats[m]
-					} else {
-						hidden = hidden || in[3].ints[m] == 0
-					}
-				}
-				if hidden {
-					s = math.Inf(-1)
-				}
-				scores, sizes, all = append(scores, s), append(sizes, size), append(all, j)
-			}
-			lse, _ := logSumExp(scores, all)
-			if math.IsInf(lse, -1) {
-				continue // fully hidden: 0
-			}
-			for j := range keys {
-				p := math.Exp(scores[j] - lse)
+			weights, sizes := attentionRow(a, in, b, i)
+			for j, w := range weights { // none if fully hidden: 0
 				for l := range width {
-					o, t := (b*rows+i)*width+l, p*v.floats[(b*keys+j)*width+l]
+					o, t := (b*rows+i)*width+l, w*v.floats[(b*keys+j)*width+l]
 					e.floats[o] += t
 					// An error in a score moves its probability by as much.
 					e.scale[o] += math.Abs(t) * (1 + sizes[j])
+				}
+			}
+		}
+	}
+}
+
+func attendGrad(a op.Attention, e *expected, in []*array) {
+	g, q, k, v, y := in[0].floats, in[1], in[2], in[3], in[4].floats
+	r := len(q.shape)
+	rows, depth, keys, width := q.shape[r-2], q.shape[r-1], k.shape[r-2], v.shape[r-1]
+	e.units = 8 * lengthUnits(max(depth, keys, rows, width))
+	e.halves = 8 // weights and t may be rounded before the last products
+	forward := append([]*array{q, k, v}, in[5:]...)
+	batches := op.Elements(q.shape[:r-2])
+	dk := batches * rows * depth
+	dv := dk + batches*keys*depth
+	add := func(o int, t, size float64) {
+		e.floats[o] += t
+		e.scale[o] += math.Abs(size)
+	}
+	for b := range batches {
+		for i := range rows {
+			weights, sizes := attentionRow(a, forward, b, i)
+			gi, yi := g[(b*rows+i)*width:][:width], y[(b*rows+i)*width:][:width]
+			less, lessSize := 0.0, 0.0
+			for l, x := range gi {
+				less += x * yi[l]
+				lessSize += math.Abs(x * yi[l])
+			}
+			for j, w := range weights {
+				t, size := -less, lessSize
+				for l, x := range gi {
+					p := x * v.floats[(b*keys+j)*width+l]
+					t += p
+					size += math.Abs(p)
+					add(dv+(b*keys+j)*width+l, w*x, w*x*(1+sizes[j]))
+				}
+				t *= w * a.Scale
+				size *= w * a.Scale * (1 + sizes[j])
+				for l := range depth {
+					qi, kj := (b*rows+i)*depth+l, (b*keys+j)*depth+l
+					add(qi, t*k.floats[kj], size*k.floats[kj])
+					add(dk+kj, t*q.floats[qi], size*q.floats[qi])
 				}
 			}
 		}

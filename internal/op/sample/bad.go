@@ -233,6 +233,16 @@ func badShapes(id op.ID) []badShape {
 			{"a mask of the wrong size", op.ErrShape, a, specs(q, q, q, []int{2, 3, 4})},
 			{"a mask of another type", op.ErrDType, a, append(specs(q, q, q), op.Spec{DType: dtype.Float64, Shape: []int{2, 3, 3}})},
 		}
+	case op.AttendGrad:
+		a := op.Attention{Scale: 1}
+		q := []int{2, 3, 4}
+		return []badShape{
+			{"four operands", op.ErrArgument, a, specs(q, q, q, q)},
+			{"queries and keys differ in size", op.ErrShape, a, specs(q, q, []int{2, 3, 5}, q, q)},
+			{"a gradient of the wrong size", op.ErrShape, a, specs([]int{2, 3, 5}, q, q, q, q)},
+			{"a result of the wrong size", op.ErrShape, a, specs(q, q, q, q, []int{2, 2, 4})},
+			{"a mask of the wrong size", op.ErrShape, a, specs(q, q, q, q, q, q)},
+		}
 	}
 	return nil
 }

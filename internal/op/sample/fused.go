@@ -9,7 +9,7 @@ import (
 
 func (b *builder) fused() {
 	switch b.def.ID {
-	case op.Attend:
+	case op.Attend, op.AttendGrad:
 		b.attention()
 	case op.Normalized, op.NormalizeGrad:
 		b.normalize()
@@ -83,14 +83,25 @@ func (b *builder) attention() {
 		{[]int{2, 2}, 5, 5, 4, 4, true, dtype.Bool, Transposed, BroadcastAll},
 		{[]int{2, 3}, 33, 33, 16, 16, true, 0, Contiguous, Contiguous},
 		{[]int{1, 2}, 70, 65, 32, 24, false, 0, Contiguous, Contiguous},
+		{[]int{2}, 130, 70, 16, 40, true, 0, Contiguous, Contiguous},
+		{[]int{2}, 20, 150, 72, 80, true, b.d, Contiguous, BroadcastFirst},
+		{[]int{1}, 150, 140, 128, 16, false, dtype.Bool, Contiguous, Contiguous},
+		{[]int{1}, 9, 11, 130, 140, false, 0, Contiguous, Contiguous},
+		{[]int{1}, 70, 300, 4, 3, true, 0, Contiguous, Contiguous},
+		{[]int{4, 5}, 7, 6, 3, 4, false, dtype.Bool, Swapped, Contiguous},
 		{[]int{0}, 3, 4, 2, 3, false, 0, Contiguous, Contiguous},
 	} {
 		of := func(r, c int) []int { return append(slices.Clone(s.batch), r, c) }
 		in := []Operand{b.in(of(s.l, s.d), s.qkv, Ordinary), b.in(of(s.s, s.d), s.qkv, Ordinary), b.in(of(s.s, s.e), s.qkv, Ordinary)}
+		out := of(s.l, s.e)
+		if b.def.ID == op.AttendGrad { // any y will do
+			in = append([]Operand{b.in(out, s.qkv, Ordinary)}, append(in, b.in(out, Contiguous, Ordinary))...)
+			out = []int{op.Elements(in[1].Shape) + op.Elements(in[2].Shape) + op.Elements(in[3].Shape)}
+		}
 		if s.mask != dtype.Invalid {
 			in = append(in, Operand{Shape: of(s.l, s.s), DType: s.mask, Layout: s.maskLay})
 		}
-		b.add(op.Attention{Scale: 0.5, Causal: s.causal}, of(s.l, s.e), in...)
+		b.add(op.Attention{Scale: 0.5, Causal: s.causal}, out, in...)
 	}
 }
 

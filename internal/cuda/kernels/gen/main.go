@@ -97,6 +97,7 @@ func compile(n *nvrtc, dir, name, ptxas string) error {
 	// more than this one, as ptxas confirms.
 	ptx = regexp.MustCompile(`(?m)^\.version .*$`).ReplaceAllString(ptx, ".version "+t.Version)
 	ptx = regexp.MustCompile(`(?m)^\s*//.*\n`).ReplaceAllString(ptx, "")
+	ptx = regexp.MustCompile(`(?m)^\s*\.pragma "used_bytes_mask.*\n`).ReplaceAllString(ptx, "") // a hint that older versions do not know
 	ptx = regexp.MustCompile(`\n{2,}`).ReplaceAllString(ptx, "\n")
 	ptx = kernels.HashLine(hash) + "\n" + strings.TrimLeft(ptx, "\n")
 	if ptxas != "" {

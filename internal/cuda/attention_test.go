@@ -1,0 +1,214 @@
+//go:build linux && (amd64 || arm64) && !nocuda
+
+package cuda
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/locusml/locus/dtype"
+	"github.com/locusml/locus/internal/backend"
+	"github.com/locusml/locus/internal/memory"
+	"github.com/locusml/locus/internal/op"
+)
+
+// attentionCase is one call with its operands as float64, and what it should give.
+type attentionCase struct {
+	batch, rows, keys, depth, width int
+	causal                          bool
+	mask                            dtype.DType // Invalid: none
+	scale                           float64
+}
+
+func (c attentionCase) String() string {
+	mask := "none"
+	if c.mask != dtype.Invalid {
+		mask = c.mask.String()
+	}
+	return fmt.Sprintf("%dx%dx%dx%dx%d/causal=%v/mask=%s", c.batch, c.rows, c.keys, c.depth, c.width, c.causal, mask)
+}
+
+// Attention and its gradients at sizes that no tile divides, against sums in
+// float64. The suite's samples are too small to reach all of these kernels.
+func TestAttentionKernels(t *testing.T) {
+	d := newDevice(gpu(t).card, 0, "test")
+	pool := memory.NewPool(d)
+	defer pool.Trim()
+	for _, k := range []struct {
+		name  string
+		t     dtype.DType
+		older bool    // the kernels of cards before Hopper
+		eps   float64 // of sums that largely cancel; half types round in between
+	}{
+		{"float32", dtype.Float32, false, 16 * 0x1p-24}, {"float64", dtype.Float64, false, 16 * 0x1p-53},
+		{"bfloat16", dtype.BFloat16, false, 2 * 0x1p-9}, {"float16", dtype.Float16, false, 2 * 0x1p-12},
+		{"older/bfloat16", dtype.BFloat16, true, 2 * 0x1p-9}, {"older/float16", dtype.Float16, true, 2 * 0x1p-12},
+	} {
+		for _, c := range []attentionCase{
+			{2, 300, 333, 64, 64, false, 0, 0.125},
+			{2, 333, 300, 64, 64, true, 0, 0.125},
+			{1, 257, 520, 128, 128, true, 0, 0.09},
+			{1, 520, 257, 128, 128, false, 0, 0.09},
+			{1, 260, 390, 80, 96, false, 0, 0.1},
+			{3, 130, 140, 32, 24, true, 0, 0.2},
+			{2, 200, 210, 64, 48, true, dtype.Bool, 0.125},
+			{2, 200, 210, 128, 72, false, k.t, 0.1},
+			{1, 150, 150, 64, 64, false, 0, -0.125},
+			{1, 70, 90, 160, 136, true, 0, 0.08},
+			{2, 100, 120, 63, 61, true, 0, 0.1},
+			{300, 40, 50, 64, 64, true, 0, 0.125}, // a block takes several
+		} {
+			t.Run(fmt.Sprintf("%s/%v", k.name, c), func(t *testing.T) {
+				d.older = k.older
+				x := &rig{t, d, pool}
+				c.check(x, c.operands(x, k.t), k.eps)
+			})
+		}
+	}
+}
+
+// operands gives g, q, k, v, y and perhaps a mask, random.
+func (c attentionCase) operands(x *rig, dt dtype.DType) []backend.View {
+	var views []backend.View
+	for i, s := range [][]int{{c.rows, c.width}, {c.rows, c.depth}, {c.keys, c.depth}, {c.keys, c.width}, {c.rows, c.width}} {
+		views = append(views, x.random(dt, uint64(i), c.batch, s[0], s[1]))
+	}
+	switch c.mask {
+	case dtype.Invalid:
+	case dtype.Bool:
+		m := x.view(dtype.Bool, []int{c.batch, c.rows, c.keys})
+		host := make([]byte, m.Elements())
+		for i := range host {
+			if i*7919%1000 < 700 {
+				host[i] = 1
+			}
+		}
+		x.ok(x.d.CopyIn(m.Block, host, nil))
+		views = append(views, m)
+	default: // the same for the whole batch
+		m := x.random(dt, 9, c.rows, c.keys)
+		m.Shape, m.Strides = []int{c.batch, c.rows, c.keys}, []int{0, c.keys, 1}
+		views = append(views, m)
+	}
+	return views
+}
+
+func (x *rig) random(dt dtype.DType, key uint64, shape ...int) backend.View {
+	v := x.view(dt, shape)
+	x.fill(v, key+1)
+	return v
+}
+
+// check runs forward and gradient; errors are relative to the root mean square
+// of what is compared. The gradient must repeat to the bit.
+func (c attentionCase) check(x *rig, in []backend.View, eps float64) {
+	t, attrs := in[0].DType, op.Attention{Scale: c.scale, Causal: c.causal}
+	y := in[4]
+	x.ok(x.d.Run(&backend.Call{Op: op.Attend, Attrs: attrs, In: append(append([]backend.View{}, in[1:4]...), in[5:]...), Out: y}))
+	grads := x.random(t, 77, in[1].Elements()+in[2].Elements()+in[3].Elements())
+	call := &backend.Call{Op: op.AttendGrad, Attrs: attrs, In: in, Out: grads}
+	x.ok(x.d.Run(call))
+	first := x.values(grads)
+	wantY, wantGrads := c.reference(x, in)
+	compare(x.t, "result", x.values(y), wantY, eps)
+	nq, nk := in[1].Elements(), in[2].Elements()
+	compare(x.t, "dq", first[:nq], wantGrads[:nq], 2*eps)
+	compare(x.t, "dk", first[nq:nq+nk], wantGrads[nq:nq+nk], 2*eps)
+	compare(x.t, "dv", first[nq+nk:], wantGrads[nq+nk:], 2*eps)
+	x.ok(x.d.Run(call))
+	for i, v := range x.values(grads) {
+		if v != first[i] {
+			x.t.Fatalf("element %d of the gradients is %v, then %v", i, first[i], v)
+		}
+	}
+}
+
+func compare(t *testing.T, what string, got, want []float64, eps float64) {
+	t.Helper()
+	square, off, worst := 0.0, 0.0, 0
+	for i, w := range want {
+		if got[i] != got[i] {
+			t.Errorf("%s: element %d of %d is NaN, want %v", what, i, len(want), w)
+			return
+		}
+		square += w * w
+		off += (got[i] - w) * (got[i] - w)
+		if math.Abs(got[i]-w) > math.Abs(got[worst]-want[worst]) {
+			worst = i
+		}
+	}
+	rms := math.Sqrt(square / float64(len(want)))
+	relative := math.Sqrt(off / square)
+	if relative > eps || math.Abs(got[worst]-want[worst]) > 16*eps*(rms+math.Abs(want[worst])) {
+		t.Errorf("%s: relative error %.3g, allowed %.3g; element %d of %d is %v, want %v", what, relative, eps, worst, len(want), got[worst], want[worst])
+	}
+}
+
+// reference computes y and the gradients in float64 from the rounded operands.
+func (c attentionCase) reference(x *rig, in []backend.View) (y, grads []float64) {
+	g, q, k, v := x.values(in[0]), x.values(in[1]), x.values(in[2]), x.values(in[3])
+	var mask []float64
+	var shown []byte
+	if len(in) == 6 && c.mask == dtype.Bool {
+		shown = make([]byte, in[5].Elements())
+		x.ok(x.d.CopyOut(shown, in[5].Block, 0))
+	} else if len(in) == 6 {
+		m := in[5]
+		m.Shape, m.Strides = m.Shape[1:], m.Strides[1:]
+		mask = x.values(m)
+	}
+	y = make([]float64, c.batch*c.rows*c.width)
+	grads = make([]float64, len(q)+len(k)+len(v))
+	dq, dk, dv := grads[:len(q)], grads[len(q):len(q)+len(k)], grads[len(q)+len(k):]
+	w, t := make([]float64, c.keys), make([]float64, c.keys)
+	for b := range c.batch {
+		for i := range c.rows {
+			qi, gi := q[(b*c.rows+i)*c.depth:][:c.depth], g[(b*c.rows+i)*c.width:][:c.width]
+			yi := y[(b*c.rows+i)*c.width:][:c.width]
+			top, sum, less := math.Inf(-1), 0.0, 0.0
+			for j := range w {
+				kj, vj := k[(b*c.keys+j)*c.depth:], v[(b*c.keys+j)*c.width:]
+				s := 0.0
+				for l, a := range qi {
+					s += a * kj[l]
+				}
+				w[j], t[j] = s*c.scale, 0
+				if mask != nil {
+					w[j] += mask[i*c.keys+j]
+				}
+				if c.causal && j > i || shown != nil && shown[(b*c.rows+i)*c.keys+j] == 0 {
+					w[j] = math.Inf(-1)
+				}
+				top = max(top, w[j])
+				for l, a := range gi {
+					t[j] += a * vj[l]
+				}
+			}
+			if math.IsInf(top, -1) {
+				continue
+			}
+			for j := range w {
+				w[j] = math.Exp(w[j] - top)
+				sum += w[j]
+			}
+			for j := range w {
+				w[j] /= sum
+				less += w[j] * t[j]
+			}
+			for j := range w {
+				s := w[j] * (t[j] - less) * c.scale
+				at, vt := (b*c.keys+j)*c.depth, (b*c.keys+j)*c.width
+				for l := range qi {
+					dq[(b*c.rows+i)*c.depth+l] += s * k[at+l]
+					dk[at+l] += s * qi[l]
+				}
+				for l := range gi {
+					yi[l] += w[j] * v[vt+l]
+					dv[vt+l] += w[j] * gi[l]
+				}
+			}
+		}
+	}
+	return y, grads
+}

@@ -1,0 +1,102 @@
+// Tiles in shared memory and products on the matrix units (mma.sync), for the
+// kernels of attention.
+#pragma once
+#include "attention.cuh"
+
+DEV u32 shared_address(const void* p) { return (u32)__cvta_generic_to_shared(p); }
+DEV void copy16(u32 to, const void* from, int size) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(size));
+}
+DEV void ldmatrix(u32* r, u32 at) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at));
+}
+DEV void ldmatrix_transposed(u32* r, u32 at) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at));
+}
+#define MMA(shape)                                                                                                    \
+  asm volatile("mma.sync.aligned." shape " {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"                     \
+               : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]))
+DEV void mma(f32* c, const u32* a, const u32* b, f16*) { MMA("m16n8k16.row.col.f32.f16.f16.f32"); }
+DEV void mma(f32* c, const u32* a, const u32* b, bf16*) { MMA("m16n8k16.row.col.f32.bf16.bf16.f32"); }
+
+DEV u32 pack(f32 lo, f32 hi, f16*) { u32 r; asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo)); return r; }
+DEV u32 pack(f32 lo, f32 hi, bf16*) { u32 r; asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo)); return r; }
+DEV f32 power2(f32 x) { f32 r; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x)); return r; }
+
+// A tile has rows of W elements; their 16-byte chunks are permuted so that
+// neither the copies nor ldmatrix meet in a bank.
+template <int W> DEV u32 at(int row, int chunk) { return row * W * 2 + ((chunk ^ (W % 64 ? row >> 1 & 3 : row & 7)) << 4); }
+
+// Loader copies rows of a matrix to tiles of ROWS rows; a thread takes the same
+// chunk of every row it copies.
+template <class T, int ROWS, int W, int THREADS> struct Loader {
+  enum { CHUNKS = W / 8, DOWN = THREADS / CHUNKS, COPIES = (ROWS + DOWN - 1) / DOWN };
+  const T* p;
+  i64 stride;
+  i32 rows, row, size; // rows that exist; the first of this thread; bytes of its chunk
+  u32 to;
+
+  METHOD void init(const T* m, i64 ld, i32 count, i32 cols) {
+    row = threadIdx.x / CHUNKS;
+    i32 chunk = threadIdx.x % CHUNKS, left = cols - chunk * 8;
+    p = m + (left > 0 ? chunk * 8 : 0);
+    stride = ld;
+    rows = row < DOWN ? count : 0;
+    size = left >= 8 ? 16 : left > 0 ? left * 2 : 0;
+    to = at<W>(row, chunk);
+  }
+  // load starts copying the rows from first on; what does not exist becomes 0.
+  METHOD void load(u32 tile, i32 first) {
+    const T* from = p + (i64)(first + row) * stride;
+#pragma unroll
+    for (int i = 0; i < COPIES; i++) {
+      bool there = first + row + i * DOWN < rows;
+      if ((THREADS % CHUNKS == 0 && ROWS % DOWN == 0) || (row < DOWN && row + i * DOWN < ROWS)) // the permutation repeats every 8 rows
+        copy16(DOWN % 8 ? tile + at<W>(row + i * DOWN, threadIdx.x % CHUNKS) : tile + to + i * DOWN * W * 2, there ? from + i * DOWN * stride : p, there ? size : 0);
+    }
+  }
+};
+
+// The 16×16 block of a tile at (row, 16·step), as the left operand.
+template <int W> DEV void left_operand(u32* r, u32 tile, int row, int step) {
+  int lane = threadIdx.x & 31, quad = lane >> 3;
+  ldmatrix(r, tile + at<W>(row + (lane & 7) + (quad & 1) * 8, step * 2 + (quad >> 1)));
+}
+// The same as the right operand of a product with the tile's transpose: columns
+// of the result are rows of the tile.
+template <int W> DEV void right_operand(u32* r, u32 tile, int row, int step) {
+  int lane = threadIdx.x & 31, quad = lane >> 3;
+  ldmatrix(r, tile + at<W>(row + (lane & 7) + (quad >> 1) * 8, step * 2 + (quad & 1)));
+}
+// The 16×16 block at (row, 16·step) as the right operand of a product with the tile.
+template <int W> DEV void right_transposed(u32* r, u32 tile, int row, int step) {
+  int lane = threadIdx.x & 31, quad = lane >> 3;
+  ldmatrix_transposed(r, tile + at<W>(row + (lane & 7) + (quad & 1) * 8, step * 2 + (quad >> 1)));
+}
+// Two neighbouring 16×8 results as a left operand of 16×16.
+template <class T> DEV void as_left(u32* a, const f32 (*c)[4]) {
+  a[0] = pack(c[0][0], c[0][1], (T*)0);
+  a[1] = pack(c[0][2], c[0][3], (T*)0);
+  a[2] = pack(c[1][0], c[1][1], (T*)0);
+  a[3] = pack(c[1][2], c[1][3], (T*)0);
+}
+
+// store writes the rows of a 16×W result that exist, W/8 blocks of 8 columns.
+template <class T, int W> DEV void store(T* out, const f32 (*c)[4], i32 row, i32 rows, i32 cols, f32 f0, f32 f1) {
+#pragma unroll
+  for (int h = 0; h < 2; h++) {
+    if (row + h * 8 >= rows) continue;
+    T* to = out + (i64)(row + h * 8) * cols;
+    f32 f = h ? f1 : f0;
+#pragma unroll
+    for (int j = 0; j < W / 8; j++) {
+      i32 col = j * 8 + (threadIdx.x & 3) * 2;
+      if (col + 1 < cols && (cols & 1) == 0) {
+        *(u32*)(to + col) = pack(c[j][h * 2] * f, c[j][h * 2 + 1] * f, (T*)0);
+      } else {
+        if (col < cols) put(to[col], c[j][h * 2] * f);
+        if (col + 1 < cols) put(to[col + 1], c[j][h * 2 + 1] * f);
+      }
+    }
+  }
+}
