@@ -9,8 +9,8 @@ import (
 	"github.com/locusml/locus/internal/op"
 )
 
-// launch is the working space of one op; the CPU's are used again, since it is
-// done with them when Run returns.
+// launch is the working space of one op, used again since a device is done with
+// it when Run returns.
 type launch struct {
 	call  backend.Call
 	in    [3]backend.View
@@ -75,14 +75,8 @@ func applyOn(p *place, def *op.Def, attrs op.Attrs, in []*Tensor) *Tensor {
 	}
 	out := allocate(p, def.Name, spec, scopeOf(in), in)
 	l.call = backend.Call{Op: def.ID, Attrs: attrs, In: views, Out: out.view()}
-	call := &l.call
-	if !p.host { // the call outlives this function
-		fresh := l.call
-		fresh.In = slices.Clone(views)
-		call = &fresh
-	}
 	if out.Len() > 0 {
-		err = p.backend.Run(call)
+		err = p.backend.Run(&l.call)
 	}
 	l.release()
 	if err != nil {
@@ -215,6 +209,9 @@ func allocateFrom(pool *memory.Pool, p *place, spec op.Spec, s *Scope, in []*Ten
 // contiguousStrides gives the strides of a contiguous tensor, borrowed from an
 // operand where one has them.
 func contiguousStrides(shape []int, in []*Tensor) []int {
+	if op.Elements(shape) == 1 { // both are all ones
+		return shape
+	}
 	for _, t := range in {
 		if len(shape) > 0 && len(t.shape) == len(shape) && &t.shape[0] == &shape[0] && isCanonical(shape, t.strides) {
 			return t.strides

@@ -20,21 +20,36 @@ func (t *Tensor) reduce(id op.ID, keep bool, axes []int) *Tensor {
 	}
 	r := t
 	if set != 0 || len(t.shape) == 0 {
-		r = apply(id, op.Reduce{Axes: set}, t)
+		r = apply(id, reduceAttrs[set], t)
 	}
 	if keep {
 		return r
 	}
-	return r.dropAxes(set)
+	return r.dropAxes(set, t)
 }
 
-// dropAxes takes out axes of size 1.
-func (t *Tensor) dropAxes(set op.AxisSet) *Tensor {
-	to := make([]int, 0, len(t.shape))
+// reduceAttrs are the attributes of reductions over every set of axes, made once.
+var reduceAttrs = func() (a [1 << MaxRank]op.Attrs) {
+	for set := range a {
+		a[set] = op.Reduce{Axes: op.AxisSet(set)}
+	}
+	return a
+}()
+
+// dropAxes takes axes of size 1 out of t, which was computed from another tensor.
+func (t *Tensor) dropAxes(set op.AxisSet, from *Tensor) *Tensor {
+	if set == 0 {
+		return t
+	}
+	to := make([]int, 0, len(t.shape)-set.Len())
 	for i, n := range t.shape {
 		if !set.Has(i) {
 			to = append(to, n)
 		}
+	}
+	if t.node == nil && t.block != from.block && t.IsContiguous() { // nobody has seen it: no view is needed
+		t.shape, t.strides = to, op.Strides(to)
+		return t
 	}
 	return t.reshape(to)
 }
@@ -180,7 +195,7 @@ func (t *Tensor) argument(id op.ID, axis int) *Tensor {
 	name := op.Get(id).Name
 	t.check(name)
 	a := t.axis(name, axis)
-	return apply(id, op.Axis{Axis: a}, t).dropAxes(op.AxesOf(a))
+	return apply(id, op.Axis{Axis: a}, t).dropAxes(op.AxesOf(a), t)
 }
 
 // ArgMax gives the position of the first largest element along an axis, as int64.

@@ -16,10 +16,16 @@ func (t *Tensor) alias() *Tensor {
 	return v
 }
 
-// viewed gives a view of t made by a view op.
-func (t *Tensor) viewed(id op.ID, attrs op.Attrs, shape, strides []int, offset int) *Tensor {
+// laid gives another view of t's memory.
+func (t *Tensor) laid(shape, strides []int, offset int) *Tensor {
 	v := t.alias()
 	v.shape, v.strides, v.offset, v.node = shape, strides, offset, nil
+	return v
+}
+
+// viewed gives a view of t made by a view op.
+func (t *Tensor) viewed(id op.ID, attrs op.Attrs, shape, strides []int, offset int) *Tensor {
+	v := t.laid(shape, strides, offset)
 	if tracked([]*Tensor{t}) {
 		v.node = &node{def: op.Get(id), attrs: attrs, inputs: []*Tensor{t}, out: v}
 	}
@@ -44,6 +50,9 @@ func (t *Tensor) reshape(to []int) *Tensor {
 	strides, ok := reshapeStrides(t.shape, t.strides, to)
 	if !ok {
 		return apply(op.Copy, nil, t).reshape(to)
+	}
+	if t.node == nil { // attributes would be made for nothing
+		return t.laid(to, strides, t.offset)
 	}
 	return t.viewed(op.Reshape, op.Shape{Shape: op.DimsOf(to)}, to, strides, t.offset)
 }
@@ -213,7 +222,11 @@ func (t *Tensor) Unsqueeze(axis int) *Tensor {
 	if len(t.shape) == MaxRank {
 		failf("Unsqueeze", ErrShape, []*Tensor{t}, "the tensor has the most dimensions already")
 	}
-	return t.reshape(slices.Insert(slices.Clone(t.shape), a, 1))
+	to := make([]int, len(t.shape)+1)
+	copy(to, t.shape[:a])
+	to[a] = 1
+	copy(to[a+1:], t.shape[a:])
+	return t.reshape(to)
 }
 
 // Diagonal gives the diagonal of two axes as a new last axis. offset > 0 is

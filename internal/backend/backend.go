@@ -56,8 +56,9 @@ type Device interface {
 	// ErrUnsupported.
 	Supports(id op.ID, d dtype.DType) bool
 
-	// Run queues a kernel. The call's views, blocks and attributes are not
-	// changed by the caller afterwards.
+	// Run queues a kernel. The call and its list of views are the caller's again
+	// when Run returns: a device that needs them later copies them. The shapes,
+	// blocks and attributes they point to are not changed afterwards.
 	Run(c *Call) error
 
 	// CopyIn queues a copy of src to the start of dst. release is called once

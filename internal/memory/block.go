@@ -74,18 +74,18 @@ func (b *Block) LetGo() {
 }
 
 func (b *Block) release() {
-	if b.slab == nil {
+	if b.recycle() {
 		runtime.SetFinalizer(b, nil)
 	}
-	b.recycle()
 }
 
-// recycle lets the memory be used again, behind what still writes to it.
-func (b *Block) recycle() {
+// recycle lets the memory be used again, behind what still writes to it, and
+// reports whether the collector was to decide the block's end.
+func (b *Block) recycle() (managed bool) {
 	if a := b.arrival.Swap(nil); a != nil {
 		(*a).Join()
 	}
-	b.pool.release(b)
+	return b.pool.release(b)
 }
 
 // Pinned reports whether the memory is page-locked: devices copy from and to it

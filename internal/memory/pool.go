@@ -239,8 +239,9 @@ func (p *Pool) cached(want int) (Region, bool) {
 	return r, true
 }
 
-// release takes back a block that was freed or collected.
-func (p *Pool) release(b *Block) {
+// release takes back a block that was freed or collected, and reports whether
+// the collector was to decide its end.
+func (p *Pool) release(b *Block) (managed bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	n := int64(b.Size)
@@ -251,7 +252,7 @@ func (p *Pool) release(b *Block) {
 		s.live -= n
 		s.blocks--
 		p.small[b.Size/align] = append(p.small[b.Size/align], sm{b.Region, s})
-		return
+		return false
 	}
 	if b.managed {
 		p.managed -= n
@@ -260,6 +261,7 @@ func (p *Pool) release(b *Block) {
 		delete(p.live, b.record)
 	}
 	p.free[b.Size] = append(p.free[b.Size], b.Region)
+	return b.managed
 }
 
 // releaseSlab takes back a slab to which no block refers any more, and with it

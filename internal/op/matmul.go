@@ -24,9 +24,11 @@ func init() {
 			if !slices.Equal(a[:len(a)-2], b[:len(b)-2]) {
 				return Spec{}, Problemf(ErrShape, "batch shapes differ: %s and %s", ShapeString(a), ShapeString(b))
 			}
-			shape := make([]int, len(a))
-			copy(shape, a)
-			shape[len(a)-1] = n
-			return Spec{in[0].DType, shape}, CheckShape(shape)
+			out := a
+			if n != k { // square factors share their shape with the result
+				out = slices.Clone(a)
+				out[len(a)-1] = n
+			}
+			return Spec{in[0].DType, out}, CheckShape(out)
 		}})
 }

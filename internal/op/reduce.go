@@ -2,11 +2,17 @@ package op
 
 import "github.com/locusml/locus/dtype"
 
+// ones is the shape of what is left when everything is reduced.
+var ones = []int{1, 1, 1, 1, 1, 1, 1, 1}
+
 func init() {
 	reduce := func(id ID, name string, set dtype.Set, doc string, empty bool) {
 		define(Def{ID: id, Name: name, Family: ReduceFamily, Arity: 1, DTypes: []dtype.Set{set}, Doc: doc,
 			Infer: func(a Attrs, in []Spec) (Spec, error) {
 				axes := a.(Reduce).Axes
+				if axes == AllAxes(len(in[0].Shape)) && (empty || Elements(in[0].Shape) > 0) {
+					return Spec{in[0].DType, ones[:len(in[0].Shape):len(in[0].Shape)]}, nil
+				}
 				out := make([]int, len(in[0].Shape))
 				for i, n := range in[0].Shape {
 					out[i] = n

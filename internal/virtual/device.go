@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -121,7 +122,9 @@ func (d *Device) Run(c *backend.Call) error {
 	if !ok {
 		return op.Problemf(op.ErrUnsupported, "virtual GPU %d has no kernel for %s of %s", d.index, c.Op, t)
 	}
-	d.stream.enqueue(task{kernel: k, call: c, device: d})
+	queued := *c
+	queued.In = slices.Clone(c.In)
+	d.stream.enqueue(task{kernel: k, call: &queued, device: d})
 	return nil
 }
 
