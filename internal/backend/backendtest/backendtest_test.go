@@ -101,7 +101,7 @@ func TestReferencePassesItself(t *testing.T) {
 		}
 		types := sample.DTypes(def.ID)
 		d := types[len(types)-1]
-		if tried, noticed, msg := tries(def.ID, d, func(*backend.Call, []byte) {}); tried == 0 && thinning == 1 || noticed != 0 {
+		if tried, noticed, msg := tries(def.ID, d, func(*backend.Call, []byte) {}); tried == 0 && everyth() == 1 || noticed != 0 {
 			t.Errorf("%s of %s: %d of %d samples differ: %s", def, d, noticed, tried, msg)
 		}
 	}
@@ -132,7 +132,7 @@ func TestFaultsAreNoticed(t *testing.T) {
 		for _, f := range faults {
 			tried, noticed, msg := tries(id, dtype.Float32, f.f)
 			// Samples whose values are special or huge hide a small error or are NaN anyway.
-			if noticed < tried*2/3 || noticed > 0 && !strings.Contains(msg, f.words) || noticed == 0 && thinning == 1 {
+			if noticed < tried*2/3 || noticed > 0 && !strings.Contains(msg, f.words) || noticed == 0 && everyth() == 1 {
 				t.Errorf("%s: %s: noticed in %d of %d samples: %s", id, f.name, noticed, tried, msg)
 			}
 		}

@@ -35,6 +35,7 @@ import (
 var (
 	randomCases = flag.Int("backendtest.random", 1500, "how many random cases to try")
 	randomSeed  = flag.Uint64("backendtest.seed", 1, "the seed of the random cases")
+	listOps     = flag.Bool("backendtest.list", false, "print the names of the device's ops, one a line, and test nothing")
 )
 
 // Option changes what the suite expects.
@@ -58,6 +59,10 @@ func Run(t *testing.T, open func() backend.Device, options ...Option) {
 	for _, o := range options {
 		o(s)
 	}
+	if *listOps {
+		s.list()
+		return
+	}
 	s.pool = memory.NewPool(s.dev)
 	info := s.dev.Info()
 	start := time.Now()
@@ -75,6 +80,18 @@ func Run(t *testing.T, open func() backend.Device, options ...Option) {
 	}
 	fmt.Printf("%s: %s (%s): %d cases of %d op/dtype pairs and %d random ones in %v; %d cases failed; fused pairs left out: %d\n",
 		verdict, info.Name, info.Backing, s.cases.Load(), s.pairs, s.random.Load(), time.Since(start).Round(time.Millisecond), s.failed.Load(), len(s.unsupported))
+}
+
+// list prints the ops that the device has a kernel for.
+func (s *suite) list() {
+	for _, def := range op.All() {
+		for _, d := range sample.DTypes(def.ID) {
+			if def.Family != op.ViewFamily && s.dev.Supports(def.ID, d) {
+				fmt.Println(def.Name)
+				break
+			}
+		}
+	}
 }
 
 // suite is one run on one kind of device.
@@ -157,12 +174,20 @@ func (s *suite) testOps(t *testing.T) {
 	}
 }
 
-// thinned reports whether the sample is left out to save time, as most are under
-// the race detector.
+// everyth: one in so many samples is tried; with -short as few as under the race
+// detector, for tools that watch every access.
+func everyth() int {
+	if testing.Short() {
+		return max(thinning, 10)
+	}
+	return thinning
+}
+
+// thinned reports whether the sample is left out to save time.
 func thinned(c sample.Sample) bool {
-	every := thinning
+	every := everyth()
 	if c.Big {
-		every = 1 + thinning/4
+		every = 1 + every/4
 	}
 	return (c.Index+int(c.Op))%every != 0
 }
@@ -238,7 +263,7 @@ func (s *suite) try(dev backend.Device, pool *memory.Pool, c sample.Sample) erro
 
 func (s *suite) testRandom(t *testing.T) {
 	failed := 0
-	for i := range *randomCases / thinning {
+	for i := range *randomCases / everyth() {
 		c, ok := randomSample(*randomSeed, i)
 		if !ok || !s.dev.Supports(c.Op, c.DType) {
 			continue
