@@ -120,12 +120,23 @@ func BenchmarkElementwise(b *testing.B) {
 }
 
 func BenchmarkReduce(b *testing.B) {
-	for _, id := range []op.ID{op.Sum, op.Max, op.LogSumExp} {
+	b.Run("norm/100x100", func(b *testing.B) {
+		x := newBench(b)
+		x.time(&backend.Call{Op: op.Norm, Attrs: op.Reduce{Axes: op.AxesOf(0, 1)}, In: []backend.View{x.random(dtype.Float32, 100, 100)}, Out: x.empty(dtype.Float32, 1, 1)}, 0, "")
+	})
+	for _, id := range []op.ID{op.Sum, op.Max, op.LogSumExp, op.ArgMax} {
 		for _, axes := range []op.AxisSet{op.AxesOf(1), op.AxesOf(0), op.AxesOf(0, 1)} {
 			b.Run(fmt.Sprintf("%s/axes%v", id, axes.List()), func(b *testing.B) {
 				x := newBench(b)
-				out := x.empty(dtype.Float32, 16384)
-				x.time(&backend.Call{Op: id, Attrs: op.Reduce{Axes: axes}, In: []backend.View{x.random(dtype.Float32, 16384, 4096)}, Out: out}, 16384*4096*4, "GB/s")
+				out := x.empty(dtype.Int64, 16384)
+				var attrs op.Attrs = op.Reduce{Axes: axes}
+				if id == op.ArgMax {
+					if axes.Len() > 1 {
+						b.Skip("takes one axis")
+					}
+					attrs = op.Axis{Axis: axes.List()[0]}
+				}
+				x.time(&backend.Call{Op: id, Attrs: attrs, In: []backend.View{x.random(dtype.Float32, 16384, 4096)}, Out: out}, 16384*4096*4, "GB/s")
 			})
 		}
 	}
@@ -150,6 +161,25 @@ func BenchmarkFused(b *testing.B) {
 				x.time(call, float64(16384*4096*t.Size()*(len(call.In)+1)), "GB/s")
 			})
 		}
+	}
+}
+
+// Rows of a table, and their gradient.
+func BenchmarkEmbedding(b *testing.B) {
+	for _, width := range []int{16, 64, 512, 4096} {
+		rows := 32768 * 512 / width
+		x := newBench(b)
+		table, index := x.random(dtype.Float32, 50000, width), x.empty(dtype.Int64, rows)
+		x.ok(x.d.Run(&backend.Call{Op: op.RandInt, Attrs: op.Random{DType: dtype.Int64, Shape: op.DimsOf([]int{rows}), Key: 3, Low: 0, Span: 50000}, Out: index}))
+		out := x.empty(dtype.Float32, rows, width)
+		b.Run(fmt.Sprintf("take/%d", width), func(b *testing.B) {
+			x.b = b
+			x.time(&backend.Call{Op: op.Take, Attrs: op.Axis{Axis: 0}, In: []backend.View{table, index}, Out: out}, float64(2*4*rows*width), "GB/s")
+		})
+		b.Run(fmt.Sprintf("index_add/%d", width), func(b *testing.B) {
+			x.b = b
+			x.time(&backend.Call{Op: op.IndexAdd, Attrs: op.Axis{Axis: 0}, In: []backend.View{table, index, out}, Out: x.empty(dtype.Float32, 50000, width)}, float64(4*(rows+2*50000)*width), "GB/s")
+		})
 	}
 }
 

@@ -12,10 +12,15 @@ import (
 // stands for the hot calls: it costs a third of purego.SyscallN and allocates
 // nothing. Pointers in a must be to memory that does not move, which a
 // goroutine's stack may do: keep them in heap objects.
+//
+// If first is set, it is called before fn with the argument firstArg, in the same
+// crossing to C; if it does not return 0, its result is the call's and fn is left out.
 type call struct {
-	fn uintptr
-	a  [maxArgs]uintptr
-	r  uintptr
+	fn       uintptr
+	a        [maxArgs]uintptr
+	r        uintptr
+	first    uintptr
+	firstArg uintptr
 }
 
 const maxArgs = 24
@@ -29,11 +34,13 @@ var trampoline12, trampoline24 uintptr // defined in call_amd64.s
 // do calls fn with the first 12 arguments.
 func (c *call) do() uintptr {
 	cgocall(trampoline12, unsafe.Pointer(c))
+	c.first = 0
 	return c.r
 }
 
 // doWide calls fn with all 24 arguments.
 func (c *call) doWide() uintptr {
 	cgocall(trampoline24, unsafe.Pointer(c))
+	c.first = 0
 	return c.r
 }

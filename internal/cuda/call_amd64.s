@@ -7,10 +7,21 @@ DATA ·trampoline12(SB)/8, $tramp12(SB)
 GLOBL ·trampoline24(SB), NOPTR|RODATA, $8
 DATA ·trampoline24(SB)/8, $tramp24(SB)
 
-// tramp12 copies 12 arguments to where the C ABI wants them. It runs on the system
-// stack with DI = *call.
+// tramp12 calls first, if there is one, and then fn with 12 arguments where the C
+// ABI wants them. It runs on the system stack with DI = *call.
 TEXT tramp12(SB), NOSPLIT, $64
 	MOVQ DI, 56(SP)
+	MOVQ 208(DI), R10
+	TESTQ R10, R10
+	JZ   plain12
+	MOVQ 216(DI), DI
+	XORL AX, AX
+	CALL R10
+	TESTL AX, AX
+	JNZ  done12
+	MOVQ 56(SP), DI
+
+plain12:
 	MOVQ DI, R11
 	MOVQ 56(R11), R10
 	MOVQ R10, 0(SP)
@@ -33,15 +44,27 @@ TEXT tramp12(SB), NOSPLIT, $64
 	MOVQ 0(R11), R10
 	XORL AX, AX
 	CALL R10
+
+done12:
 	MOVQ 56(SP), DI
 	MOVQ AX, 200(DI)
 	XORL AX, AX
 	RET
 
-// tramp24 copies 24 arguments to where the C ABI wants them. It runs on the system
-// stack with DI = *call.
+// tramp24 is tramp12 with 24 arguments.
 TEXT tramp24(SB), NOSPLIT, $160
 	MOVQ DI, 152(SP)
+	MOVQ 208(DI), R10
+	TESTQ R10, R10
+	JZ   plain24
+	MOVQ 216(DI), DI
+	XORL AX, AX
+	CALL R10
+	TESTL AX, AX
+	JNZ  done24
+	MOVQ 152(SP), DI
+
+plain24:
 	MOVQ DI, R11
 	MOVQ 56(R11), R10
 	MOVQ R10, 0(SP)
@@ -88,6 +111,8 @@ TEXT tramp24(SB), NOSPLIT, $160
 	MOVQ 0(R11), R10
 	XORL AX, AX
 	CALL R10
+
+done24:
 	MOVQ 152(SP), DI
 	MOVQ AX, 200(DI)
 	XORL AX, AX

@@ -135,7 +135,7 @@ func (d *Device) ownConv(c *backend.Call) error {
 // sumSplits queues adding up what several blocks have summed in parts.
 func (d *Device) sumSplits(t dtype.DType, partial, out uintptr, splits, results int) error {
 	p := reduceParams{partial: partial, out: out, outs: uint64(results), splits: int32(splits), threads: 1}
-	return runKernel(d, "reduce", "sum_finish_"+typeName(t), &p, ceil(results, blockThreads), 1, 1, blockThreads, 0)
+	return runKernel(d, "reduce", "sum_parts_"+typeName(t), &p, ceil(results, blockThreads), 1, 1, blockThreads, 0)
 }
 
 func strides4(v *backend.View) (s [4]int64) {

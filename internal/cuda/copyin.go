@@ -86,10 +86,10 @@ func (d *Device) waitFor(stream, event uintptr) error {
 // openCopies makes the stream of copies wait for everything queued so far.
 func (d *Device) openCopies() error {
 	if d.copies == 0 {
-		if err := d.result("cuStreamCreate", d.card.drv.StreamCreate(&d.copies, streamNonBlocking)); err != nil {
+		if err := d.result("cuStreamCreate", d.current().StreamCreate(&d.copies, streamNonBlocking)); err != nil {
 			return err
 		}
-		e, err := d.newEvent()
+		e, err := d.takeEvent(&d.untimed)
 		if err != nil {
 			return err
 		}

@@ -44,7 +44,7 @@ func (d *Device) copyPinnedOut(dst []byte, src *memory.Block, offset int) error 
 	}
 	var done *event
 	if err == nil {
-		done, err = d.recordEvent()
+		done, err = d.recordFrom(&d.untimed, d.stream)
 	}
 	d.end()
 	if err != nil {

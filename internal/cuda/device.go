@@ -74,6 +74,7 @@ type Device struct {
 	small   stage
 	large   stage
 	events  events
+	untimed events
 	quiet   events
 
 	copies         uintptr  // the stream of large copies to the device
@@ -82,10 +83,14 @@ type Device struct {
 	arriving       *arrival // the last of them, while joined < copied
 	flights        []flight // host memory that the device still reads, in that order
 	landing        bool     // somebody waits for them
-	table          [op.NumOps][16]*kernel
-	blas           *blas
-	dnn            *dnn
-	older          bool // attention as on cards before Hopper: for tests
+
+	table   kernelTable    // of elementwise ops
+	reduces [3]kernelTable // by rowKernel, colKernel and tileKernel
+	tiny    [4][16]*kernel // of small products, by layout and element type
+	counts  uintptr        // the counters of kernels/reduce.cu, all 0 between launches
+	blas    *blas
+	dnn     *dnn
+	older   bool // attention as on cards before Hopper: for tests
 }
 
 const paramWords = 256 // a kernel's parameters, 2 KB
@@ -99,7 +104,7 @@ func newDevice(c *card, limit int64, name string) *Device {
 	d := &Device{card: c, cap: limit, name: name}
 	d.small = stage{size: smallSlot, limit: smallSlots}
 	d.large = stage{size: largeSlot, limit: largeSlots}
-	d.quiet.flags = eventQuiet
+	d.untimed.flags, d.quiet.flags = eventUntimed, eventQuiet
 	return d
 }
 
@@ -152,7 +157,10 @@ func (d *Device) Details() Details {
 }
 
 // begin makes the calling thread ready for driver calls of this device, and
-// end undoes it. Nothing that waits for the device may run in between.
+// end undoes it. Nothing that waits for the device may run in between. The
+// context becomes the thread's current one with the first call through d.c, because
+// an op is one such call and crossing to C twice would show; before anything else
+// of the driver is called, d.current makes sure of it.
 func (d *Device) begin() error {
 	d.mu.Lock()
 	if err := d.enter(); err != nil {
@@ -175,15 +183,26 @@ func (d *Device) enter() error {
 		return err
 	}
 	runtime.LockOSThread()
-	d.c.fn, d.c.a[0] = d.card.drv.ctxSetCurrent, d.card.ctx
-	err := d.result("cuCtxSetCurrent", Result(d.c.do()))
-	if err == nil && !d.ready {
-		err = d.setUp()
+	d.c.first, d.c.firstArg = d.card.drv.ctxSetCurrent, d.card.ctx
+	if d.ready {
+		return nil
 	}
+	err := d.setUp()
 	if err != nil {
 		runtime.UnlockOSThread()
 	}
 	return err
+}
+
+// current gives the driver for calls that need the context and are not made
+// through d.c. Between begin and end.
+func (d *Device) current() *driver {
+	drv := d.card.drv
+	if d.c.first != 0 {
+		d.c.fn, d.c.a[0], d.c.first = drv.ctxSetCurrent, d.card.ctx, 0
+		d.c.do() // if it fails, so does what follows
+	}
+	return drv
 }
 
 // flag is where kernels report a bad index; see Flag in kernels/locus.cuh.
@@ -201,7 +220,7 @@ const (
 
 // setUp makes what the device needs once. The context is current.
 func (d *Device) setUp() error {
-	drv := d.card.drv
+	drv := d.current()
 	if err := d.result("cuStreamCreate", drv.StreamCreate(&d.stream, streamNonBlocking)); err != nil {
 		return err
 	}
@@ -318,10 +337,7 @@ var calls = sync.Pool{New: func() any { return new(call) }}
 func (d *Device) wait(name string, fn uintptr, arg uintptr) error {
 	c := calls.Get().(*call)
 	defer calls.Put(c)
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	c.fn, c.a[0] = d.card.drv.ctxSetCurrent, d.card.ctx
-	c.do()
+	c.first, c.firstArg = d.card.drv.ctxSetCurrent, d.card.ctx
 	c.fn, c.a[0] = fn, arg
 	r := Result(c.do())
 	if r == success {

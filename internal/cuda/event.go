@@ -22,12 +22,12 @@ type events struct {
 	free  []uintptr
 }
 
-// An event that is waited for by a thread that sleeps meanwhile, and has no time.
-const eventQuiet = 1 | 2
+const (
+	eventUntimed = 2     // has no time, which costs the device and who waits a microsecond less
+	eventQuiet   = 1 | 2 // and is waited for by a thread that sleeps meanwhile
+)
 
-// newEvent gives a driver event between begin and end.
-func (d *Device) newEvent() (uintptr, error) { return d.takeEvent(&d.events) }
-
+// takeEvent gives a driver event between begin and end.
 func (d *Device) takeEvent(l *events) (uintptr, error) {
 	if n := len(l.free); n > 0 {
 		e := l.free[n-1]
@@ -110,10 +110,7 @@ func (e *event) Done() bool {
 	}
 	c := calls.Get().(*call)
 	defer calls.Put(c)
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	c.fn, c.a[0] = e.d.card.drv.ctxSetCurrent, e.d.card.ctx
-	c.do()
+	c.first, c.firstArg = e.d.card.drv.ctxSetCurrent, e.d.card.ctx
 	c.fn, c.a[0] = e.d.card.drv.eventQuery, e.handle
 	r := Result(c.do())
 	runtime.KeepAlive(e)

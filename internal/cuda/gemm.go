@@ -20,11 +20,12 @@ type productParams struct {
 func (d *Device) ownGemm(t dtype.DType, g *product) error {
 	p := productParams{a: g.a.addr, b: g.b.addr, c: g.c, m: int64(g.m), n: int64(g.n), k: int64(g.k),
 		lda: int64(g.a.ld), ldb: int64(g.b.ld), stepA: int64(g.a.step), stepB: int64(g.b.step), batch: int64(g.batch), chunk: int64(g.k), splits: 1}
+	if t.IsFloat() && (g.k <= 1024 && g.work() <= smallWork || g.k <= 512 && ceil(g.m, 32)*ceil(g.n, 32)*g.batch <= 4*d.card.sms) {
+		return d.smallGemm(t, g, &p)
+	}
 	file, kernel, name := "gemm", "", typeName(t)
 	tileM, tileN, shared := 0, 0, 0
 	switch {
-	case t.IsFloat() && g.k <= 512 && ceil(g.m, 32)*ceil(g.n, 32)*g.batch <= 4*d.card.sms:
-		kernel, tileM, tileN = "gemm_small_", 32, 32
 	case d.canWGMMA(t, g):
 		return d.hopperGemm(t, g)
 	case d.canMMA(t, g):
@@ -41,7 +42,7 @@ func (d *Device) ownGemm(t dtype.DType, g *product) error {
 	p.wideA, p.wideB = g.a.aligned(e, t.Size(), g.batch), g.b.aligned(e, t.Size(), g.batch)
 	blocks := ceil(g.m, tileM) * ceil(g.n, tileN)
 	// Few results with long sums: blocks share the sums.
-	if splits := min(ceil(d.card.sms, blocks*g.batch), g.k/256); splits > 1 && kernel != "gemm_small_" {
+	if splits := min(ceil(d.card.sms, blocks*g.batch), g.k/256); splits > 1 {
 		p.chunk = int64(ceil(ceil(g.k, splits), 32) * 32)
 		p.splits = int32(ceil(g.k, int(p.chunk)))
 		var err error
@@ -49,10 +50,25 @@ func (d *Device) ownGemm(t dtype.DType, g *product) error {
 			return err
 		}
 	}
-	if err := runKernel(d, file, kernel+g.layout()+name, &p, blocks, min(g.batch, 65535), int(p.splits), 256, shared); err != nil || p.splits == 1 {
+	if err := runKernel(d, file, kernel+layouts[g.layout()]+name, &p, blocks, min(g.batch, 65535), int(p.splits), 256, shared); err != nil || p.splits == 1 {
 		return err
 	}
 	return d.sumSplits(t, p.partial, g.c, int(p.splits), g.batch*g.m*g.n)
+}
+
+// smallGemm queues a product whose time is that of waiting, not of arithmetic.
+func (d *Device) smallGemm(t dtype.DType, g *product, p *productParams) error {
+	k := d.tiny[g.layout()][t]
+	if k == nil {
+		var err error
+		if k, err = d.kernel("gemm", "gemm_small_"+layouts[g.layout()]+typeName(t)); err != nil {
+			return err
+		}
+		d.tiny[g.layout()][t] = k
+	}
+	*paramsOf[productParams](d, k) = *p
+	const tile = 16
+	return d.launch(k, ceil(g.m, tile)*ceil(g.n, tile), min(g.batch, 65535), 1, 256, 0)
 }
 
 // canMMA reports whether the matrix units can do a product: they read 16 bytes
@@ -78,7 +94,7 @@ func (d *Device) canWGMMA(t dtype.DType, g *product) bool {
 func (d *Device) hopperGemm(t dtype.DType, g *product) error {
 	p := productParams{a: g.a.addr, b: g.b.addr, c: g.c, m: int64(g.m), n: int64(g.n), k: int64(g.k), lda: int64(g.a.ld), ldb: int64(g.b.ld),
 		stepA: int64(g.a.step), stepB: int64(g.b.step), batch: int64(g.batch), chunk: int64(g.k), splits: 1}
-	name := g.layout() + typeName(t)
+	name := layouts[g.layout()] + typeName(t)
 	if t == dtype.Float32 {
 		name = "nt_tf32"
 		room := 0
@@ -108,16 +124,19 @@ func (d *Device) hopperGemm(t dtype.DType, g *product) error {
 	return runKernel(d, "gemm_sm90", "gemm_wgmma_"+name, &p, ceil(g.m, 128)*ceil(g.n, 256), min(g.batch, 65535), 1, 256, shared)
 }
 
-// layout is the part of a kernel's name that says how the operands are stored.
-func (g *product) layout() string {
-	name := []byte("nn_")
+// layouts are the parts of kernels' names that say how the operands are stored,
+// and layout says which it is.
+var layouts = [...]string{"nn_", "nt_", "tn_", "tt_"}
+
+func (g *product) layout() int {
+	n := 0
 	if g.a.trans {
-		name[0] = 't'
+		n = 2
 	}
 	if g.b.trans {
-		name[1] = 't'
+		n++
 	}
-	return string(name)
+	return n
 }
 
 // mmaShared is the shared memory of a block of kernels/gemm_sm80.cu.

@@ -27,6 +27,13 @@ type (
 		op, wide            int32
 		idx                 idx
 	}
+	rowsParams struct {
+		out, x, index, flag uintptr
+		rows                uint64
+		width, limit        int64
+		step, stride        int64
+		op, wide            int32
+	}
 	moveParams struct {
 		out, in uintptr
 		n       uint64
@@ -38,6 +45,7 @@ type (
 		axis, limit                  int64
 		indexStep, srcStep           int64
 		op, wide                     int32
+		lanes, _                     int32
 		line, cell                   idx
 	}
 	scanParams struct {
@@ -87,6 +95,10 @@ func (d *Device) runTake(c *backend.Call) error {
 }
 
 func (d *Device) gather(p *gatherParams, t dtype.DType, n int) error {
+	if r, ok := p.rows(t, n); ok {
+		chunks := max(1, min(ceil(int(r.width), 128), 65535))
+		return runKernel(d, "index", "gather_rows", &r, ceil(int(r.rows), 8), chunks, 1, blockThreads, 0)
+	}
 	name := sizeName(t)
 	// Rows that are contiguous in x move 16 bytes at a time.
 	if v := 16 / t.Size(); p.idx.nd > 0 && p.idx.stride[0][0] == 0 && p.idx.stride[1][0] == 1 && p.x%16 == 0 && p.axis%int64(v) == 0 && p.idx.widen(v, 1) {
@@ -96,6 +108,21 @@ func (d *Device) gather(p *gatherParams, t dtype.DType, n int) error {
 	p.n = uint64(n)
 	p.idx.close(n)
 	return runKernel(d, "index", "gather_"+name, p, ceil(n, blockThreads), 1, 1, blockThreads, 0)
+}
+
+// rows says how to gather whole rows, if that is what is asked for: an index for
+// each, at equal distances, and rows that lie together and have work for a warp.
+func (p *gatherParams) rows(t dtype.DType, n int) (r rowsParams, ok bool) {
+	x, v := &p.idx, 16/t.Size()
+	if x.nd == 0 || x.nd > 2 || x.stride[0][0] != 0 || x.stride[1][0] != 1 || x.nd == 2 && x.stride[1][1] != 0 {
+		return r, false
+	}
+	width := int(x.size[0])
+	if width%v != 0 || width*t.Size() < 32*16 || p.axis%int64(v) != 0 || p.x%16 != 0 {
+		return r, false
+	}
+	return rowsParams{out: p.out, x: p.x, index: p.index, flag: p.flag, rows: uint64(n / width), width: int64(width / v),
+		limit: p.limit, step: x.stride[0][1], stride: p.axis / int64(v), op: p.op, wide: p.wide}, true
 }
 
 // widen counts in units of v elements, if the innermost axis of the given
@@ -142,16 +169,82 @@ func (d *Device) move(v *backend.View, to uintptr, strides []int) error {
 	return runKernel(d, "index", "move_"+name, &p, ceil(n, blockThreads), 1, 1, blockThreads, 0)
 }
 
-func (d *Device) runConcat(c *backend.Call) error {
-	axis := c.Attrs.(op.Axis).Axis
-	out := c.Out.Block.Addr
-	for i := range c.In {
-		if err := d.move(&c.In[i], out, c.Out.Strides); err != nil {
-			return err
-		}
-		out += uintptr(c.In[i].Shape[axis] * c.Out.Strides[axis] * c.Out.DType.Size())
+// piecesParams are Pieces of kernels/index.cu, for few and for many operands: a
+// launch takes as many as its parameters have room for.
+type (
+	pieces4Params struct {
+		out, outer, pitch uint64
+		in                [4]uintptr
+		start, width      [4]uint64
 	}
-	return nil
+	pieces80Params struct {
+		out, outer, pitch uint64
+		in                [80]uintptr
+		start, width      [80]uint64
+	}
+)
+
+func (d *Device) runConcat(c *backend.Call) error {
+	axis, t := c.Attrs.(op.Axis).Axis, c.Out.DType
+	inner := c.Out.Strides[axis] // elements of one step along the axis
+	outer, pitch := op.Elements(c.Out.Shape[:axis]), c.Out.Shape[axis]*inner
+	// In units of 16 bytes, where every piece is a multiple of them.
+	unit, name := 1, sizeName(t)
+	if w := 16 / t.Size(); concatWide(c, axis, inner, w) {
+		unit, name = w, "u128"
+	}
+	var p pieces80Params
+	p.out, p.outer, p.pitch = uint64(c.Out.Block.Addr), uint64(outer), uint64(pitch/unit)
+	count, most, start := 0, 0, 0
+	flush := func() error {
+		if count == 0 {
+			return nil
+		}
+		gridX := max(1, min(ceil(outer*most, blockThreads*4), d.card.sms*16))
+		var err error
+		if count <= 4 {
+			q := pieces4Params{out: p.out, outer: p.outer, pitch: p.pitch, in: [4]uintptr(p.in[:]), start: [4]uint64(p.start[:]), width: [4]uint64(p.width[:])}
+			err = runKernel(d, "index", "join4_"+name, &q, gridX, count, 1, blockThreads, 0)
+		} else {
+			err = runKernel(d, "index", "join80_"+name, &p, gridX, count, 1, blockThreads, 0)
+		}
+		count, most = 0, 0
+		return err
+	}
+	for i := range c.In {
+		x := &c.In[i]
+		width := x.Shape[axis] * inner
+		switch {
+		case x.Elements() == 0:
+		case !x.Contiguous():
+			if err := d.move(x, c.Out.Block.Addr+uintptr(start*t.Size()), c.Out.Strides); err != nil {
+				return err
+			}
+		default:
+			p.in[count], p.start[count], p.width[count] = addr(x), uint64(start/unit), uint64(width/unit)
+			count, most = count+1, max(most, width/unit)
+			if count == len(p.in) {
+				if err := flush(); err != nil {
+					return err
+				}
+			}
+		}
+		start += width
+	}
+	return flush()
+}
+
+// concatWide reports whether all pieces can be moved w elements at a time.
+func concatWide(c *backend.Call, axis, inner, w int) bool {
+	if c.Out.Block.Addr%16 != 0 {
+		return false
+	}
+	for i := range c.In {
+		if x := &c.In[i]; x.Shape[axis]*inner%w != 0 || addr(x)%16 != 0 {
+			return false
+		}
+	}
+	return true
 }
 
 func (d *Device) runPad(c *backend.Call) error {
@@ -276,7 +369,11 @@ func (d *Device) scatter(c *backend.Call, p *scatterParams) error {
 	}
 	p.out, p.src, p.index, p.order, p.flag = c.Out.Block.Addr, addr(src), addr(index), order, d.flagDev
 	p.op, p.wide = int32(c.Op), wideIndex(index.DType)
-	return runKernel(d, "index", "scatter_add_"+typeName(x.DType), p, ceil(n*int(p.inner), blockThreads), 1, 1, blockThreads, 0)
+	p.lanes = 1
+	for p.lanes < 32 && int(p.lanes) < int(p.inner) {
+		p.lanes *= 2
+	}
+	return runKernel(d, "index", "scatter_add_"+typeName(x.DType), p, ceil(n*int(p.lanes), blockThreads), 1, 1, blockThreads, 0)
 }
 
 func (d *Device) runCumSum(c *backend.Call) error {

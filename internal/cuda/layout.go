@@ -68,6 +68,28 @@ func indexAxes(axes []int, views ...*backend.View) (x idx) {
 	return x
 }
 
+// splitAxes divides the axes of a view: those in the set and the others.
+func splitAxes(rank int, set op.AxisSet) (in, others []int) {
+	var buf [2 * op.MaxRank]int
+	in, others = buf[:0:op.MaxRank], buf[op.MaxRank:op.MaxRank]
+	for i := range rank {
+		if set.Has(i) {
+			in = append(in, i)
+		} else {
+			others = append(others, i)
+		}
+	}
+	return in, others
+}
+
+func sizeOf(shape, axes []int) int {
+	n := 1
+	for _, a := range axes {
+		n *= shape[a]
+	}
+	return n
+}
+
 // addr is where a view's first element lies.
 func addr(v *backend.View) uintptr {
 	return v.Block.Addr + uintptr(v.Offset*v.DType.Size())

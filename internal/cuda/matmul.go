@@ -38,35 +38,21 @@ type product struct {
 	c              uintptr
 }
 
+// work is the number of multiplications.
+func (g *product) work() int { return g.m * g.n * g.k * g.batch }
+
 func (d *Device) runMatMul(c *backend.Call) error {
-	a, b := c.In[0], c.In[1]
+	a, b := &c.In[0], &c.In[1]
 	r := len(a.Shape)
 	m, k, n := a.Shape[r-2], a.Shape[r-1], b.Shape[r-1]
 	t := c.Out.DType
 	if k == 0 {
 		return d.fill(c.Out.Block.Addr, t, 0, c.Out.Elements())
 	}
-	// A matrix without a unit stride is copied first; so is one whose batch axes do not
-	// make a single step, if it is the inner ones that do not.
-	var err error
-	room := 0
-	for _, v := range []*backend.View{&a, &b} {
-		if !matrixLike(v) {
-			room += (v.Elements()*t.Size() + 255) &^ 255
-		}
-	}
-	if room > 0 {
-		var work uintptr
-		if work, err = d.copyspace(room); err != nil {
+	if !matrixLike(a) || !matrixLike(b) {
+		var err error
+		if a, b, err = d.matrices(a, b); err != nil {
 			return err
-		}
-		for _, v := range []*backend.View{&a, &b} {
-			if !matrixLike(v) {
-				if *v, err = d.contiguous(v, work); err != nil {
-					return err
-				}
-				work += uintptr((v.Elements()*t.Size() + 255) &^ 255)
-			}
 		}
 	}
 	g := product{m: m, n: n, k: k, batch: 1, c: c.Out.Block.Addr}
@@ -96,14 +82,41 @@ func (d *Device) runMatMul(c *backend.Call) error {
 			offB += rest % outer[i] * b.Strides[i]
 			rest /= outer[i]
 		}
-		g.a.set(&a, offA)
-		g.b.set(&b, offB)
+		g.a.set(a, offA)
+		g.b.set(b, offB)
 		if err := d.gemm(t, &g); err != nil {
 			return err
 		}
 		g.c += uintptr(each)
 	}
 	return nil
+}
+
+// matrices copies those operands that a GEMM cannot read in place: without a unit
+// stride, or with a batch axis that runs backwards.
+func (d *Device) matrices(a, b *backend.View) (*backend.View, *backend.View, error) {
+	views := [2]*backend.View{a, b}
+	room := 0
+	for _, v := range views {
+		if !matrixLike(v) {
+			room += (v.Elements()*v.DType.Size() + 255) &^ 255
+		}
+	}
+	work, err := d.copyspace(room)
+	if err != nil {
+		return nil, nil, err
+	}
+	for i, v := range views {
+		if !matrixLike(v) {
+			copied, err := d.contiguous(v, work)
+			if err != nil {
+				return nil, nil, err
+			}
+			views[i] = &copied
+			work += uintptr((v.Elements()*v.DType.Size() + 255) &^ 255)
+		}
+	}
+	return views[0], views[1], nil
 }
 
 // matrixLike reports whether a GEMM can read the last two axes in place.
@@ -149,7 +162,7 @@ const smallWork = 1 << 21
 
 // gemm queues a product, by cuBLAS if it is there.
 func (d *Device) gemm(t dtype.DType, g *product) error {
-	if t.IsFloat() && g.m*g.n*g.k*g.batch > smallWork {
+	if t.IsFloat() && g.work() > smallWork {
 		if b := d.cublas(); b != nil {
 			return b.gemm(d, t, g)
 		}

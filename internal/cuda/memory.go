@@ -37,7 +37,7 @@ func (d *Device) allocate(size int) (uintptr, error) {
 // alloc allocates between begin and end.
 func (d *Device) alloc(size int) (uintptr, error) {
 	var p uintptr
-	r := d.card.drv.MemAlloc(&p, uint64(size))
+	r := d.current().MemAlloc(&p, uint64(size))
 	if r == resultOutOfMemory {
 		return 0, memory.ErrExhausted
 	}
@@ -57,7 +57,7 @@ func (d *Device) Free(r memory.Region) {
 		return
 	}
 	defer d.end()
-	if err := d.result("cuMemFree", d.card.drv.MemFree(r.Addr)); err != nil && d.card.lost.Load() == nil {
+	if err := d.result("cuMemFree", d.current().MemFree(r.Addr)); err != nil && d.card.lost.Load() == nil {
 		panic(fmt.Sprintf("cuda: freeing %#x: %v", r.Addr, err)) // it was not ours: a mistake of this package
 	}
 }
@@ -69,7 +69,7 @@ func (d *Device) Memory() (total, free int64) {
 	}
 	defer d.end()
 	var f, t uint64
-	if d.result("cuMemGetInfo", d.card.drv.MemGetInfo(&f, &t)) != nil {
+	if d.result("cuMemGetInfo", d.current().MemGetInfo(&f, &t)) != nil {
 		return d.card.total, 0
 	}
 	total, free = int64(t), int64(f)
@@ -111,7 +111,7 @@ func (b *buffer) atLeast(d *Device, size int) (uintptr, error) {
 		if err := d.result("cuStreamSynchronize", Result(d.c.do())); err != nil {
 			return 0, err
 		}
-		if err := d.result("cuMemFree", d.card.drv.MemFree(b.addr)); err != nil {
+		if err := d.result("cuMemFree", d.current().MemFree(b.addr)); err != nil {
 			return 0, err
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"unsafe"
 
 	"github.com/locusml/locus/internal/cuda/kernels"
+	"github.com/locusml/locus/internal/op"
 )
 
 // kernel is a function on a card.
@@ -19,6 +20,10 @@ type kernel struct {
 	params int // bytes of its parameter structure
 	shared int // bytes of dynamic shared memory it has been allowed
 }
+
+// kernelTable holds kernels that have been found, by op and element type: looking
+// a name up would cost more than queueing the kernel allows for.
+type kernelTable [op.NumOps][16]*kernel
 
 // library of PTX: where each kernel's text is. The driver compiles what it is
 // given as a whole, so each kernel is loaded as a module of its own, made of the
@@ -110,11 +115,11 @@ func (d *Device) kernel(file, name string) (*kernel, error) {
 	log := make([]byte, 4096)
 	options := []int32{jitErrorLog, jitErrorLogSize}
 	values := []uintptr{uintptr(unsafe.Pointer(&log[0])), uintptr(len(log))}
-	if err := d.result("cuModuleLoadDataEx", c.drv.ModuleLoadDataEx(&module, cBytes(text), 2, &options[0], &values[0])); err != nil {
+	if err := d.result("cuModuleLoadDataEx", d.current().ModuleLoadDataEx(&module, cBytes(text), 2, &options[0], &values[0])); err != nil {
 		return nil, fmt.Errorf("loading kernel %s: %w %s", name, err, strings.TrimRight(string(log), "\x00"))
 	}
 	k = &kernel{name: name, params: params}
-	if err := d.result("cuModuleGetFunction", c.drv.ModuleGetFunction(&k.handle, module, cBytes(name))); err != nil {
+	if err := d.result("cuModuleGetFunction", d.current().ModuleGetFunction(&k.handle, module, cBytes(name))); err != nil {
 		return nil, fmt.Errorf("loading kernel %s: %w", name, err)
 	}
 	c.mu.Lock()
@@ -141,7 +146,7 @@ func (d *Device) allow(k *kernel, shared int) error {
 	if shared <= 48<<10 || shared <= k.shared {
 		return nil
 	}
-	if err := d.result("cuFuncSetAttribute", d.card.drv.FuncSetAttribute(k.handle, funcMaxShared, int32(shared))); err != nil {
+	if err := d.result("cuFuncSetAttribute", d.current().FuncSetAttribute(k.handle, funcMaxShared, int32(shared))); err != nil {
 		return err
 	}
 	k.shared = shared

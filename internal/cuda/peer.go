@@ -104,7 +104,7 @@ func (d *Device) tryPeer(f *Device) bool {
 		if d.begin() != nil {
 			return false
 		}
-		drv.CtxEnablePeerAccess(f.card.ctx, 0) // without it the driver stages the copy
+		d.current().CtxEnablePeerAccess(f.card.ctx, 0) // without it the driver stages the copy
 		d.end()
 	}
 	const n = 1 << 20

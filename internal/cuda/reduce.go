@@ -3,6 +3,8 @@
 package cuda
 
 import (
+	"fmt"
+
 	"github.com/locusml/locus/dtype"
 	"github.com/locusml/locus/internal/backend"
 	"github.com/locusml/locus/internal/op"
@@ -16,72 +18,125 @@ func init() {
 
 // reduceParams is Reduce of kernels/reduce.cu.
 type reduceParams struct {
-	in, out, partial uintptr
-	outs, length     uint64
-	chunk            uint64
-	splits, threads  int32
-	wide, _          int32
-	kept, red        idx
+	in, out, partial, arrived uintptr
+	outs, length              uint64
+	chunk                     uint64
+	splits, threads           int32
+	wide, _                   int32
+	kept, red                 idx
 }
 
+// The kernels of a reduction, by what a block makes.
+const (
+	rowKernel = iota
+	colKernel
+	tileKernel
+)
+
+var reduceNames = [...]string{rowKernel: "_row_", colKernel: "_col_", tileKernel: "_tile_"}
+
 func (d *Device) runReduce(c *backend.Call) error {
-	x := &c.In[0]
 	axes, ok := c.Attrs.(op.Reduce)
 	if !ok {
 		axes.Axes = op.AxesOf(c.Attrs.(op.Axis).Axis)
 	}
-	return d.reduce(c.Op, x, axes.Axes, c.Out.Block.Addr)
-}
-
-// split says how to divide the axes of a view: those in the set and the others.
-func splitAxes(rank int, set op.AxisSet) (in, others []int) {
-	var buf [2 * op.MaxRank]int
-	in, others = buf[:0:op.MaxRank], buf[op.MaxRank:op.MaxRank]
-	for i := range rank {
-		if set.Has(i) {
-			in = append(in, i)
-		} else {
-			others = append(others, i)
-		}
-	}
-	return in, others
-}
-
-func sizeOf(shape, axes []int) int {
-	n := 1
-	for _, a := range axes {
-		n *= shape[a]
-	}
-	return n
+	return d.reduce(c.Op, &c.In[0], axes.Axes, c.Out.Block.Addr)
 }
 
 // reduce queues a reduction of x over a set of axes.
 func (d *Device) reduce(id op.ID, x *backend.View, axes op.AxisSet, out uintptr) error {
-	red, kept := splitAxes(len(x.Shape), axes)
-	outs, length := sizeOf(x.Shape, kept), sizeOf(x.Shape, red)
-	p := reduceParams{in: addr(x), out: out, outs: uint64(outs), length: uint64(length), splits: 1, kept: indexAxes(kept, x), red: indexAxes(red, x)}
-	stem, t := id.String(), x.DType
-
-	state := stateSize(id, t)
-	v := lanes(t)
-	target := d.card.sms * 8 // blocks that fill the card
-	if p.byRow(length) {
-		p.wide = p.canLoadWide(v, t.Size())
-		threads := 256
-		blocks := outs
-		if length <= 1024 {
-			threads = 32
-			blocks = ceil(outs, 8)
+	t := x.DType
+	p := reduceParams{in: addr(x), out: out, splits: 1}
+	outs, length := 1, 1
+	for i := len(x.Shape) - 1; i >= 0; i-- {
+		part, n := &p.kept, &outs
+		if axes.Has(i) {
+			part, n = &p.red, &length
 		}
-		p.threads = int32(threads)
-		if threads != 32 {
-			p.splitInto(ceil(target, outs), 256*v*4, length)
-		}
-		return d.launchReduce(stem+"_row_"+typeName(t), stem+"_finish_"+typeName(t), &p, blocks, max(threads, 256), length, state)
+		part.axis(x.Shape[i], [3]int{x.Strides[i]})
+		*n *= x.Shape[i]
 	}
-	blocks := ceil(outs, blockThreads)
-	p.splitInto(ceil(target, blocks), 32, length)
-	return d.launchReduce(stem+"_col_"+typeName(t), stem+"_finish_"+typeName(t), &p, blocks, blockThreads, length, state)
+	p.kept.close(outs)
+	p.red.close(length)
+	p.outs, p.length, p.chunk = uint64(outs), uint64(length), uint64(length)
+
+	target := d.card.sms * 8 // blocks that fill the card
+	which, blocks, threads := rowKernel, outs, blockThreads
+	switch {
+	case p.byRow(length):
+		v := lanes(t)
+		p.wide = p.canLoadWide(&p.red, &p.kept, v, t.Size())
+		p.threads = blockThreads
+		switch bound := rowBound(id); {
+		case length <= 1024:
+			p.threads, blocks = 32, ceil(outs, blockThreads/32)
+		case length <= 8*bound*v && outs < d.card.sms: // a large block is done before blocks have found each other
+			p.threads, threads = int32(bound), bound
+		default:
+			p.splitInto(ceil(target, outs), blockThreads*v*4, length)
+		}
+	case length >= 64:
+		v := min(4, lanes(t)) // TILE_LANES of kernels/reduce.cu
+		if p.wide = p.canLoadWide(&p.kept, &p.red, v, t.Size()); p.wide == 0 {
+			v = 1
+		}
+		which, blocks = tileKernel, ceil(outs, 32*v)
+		p.splitInto(ceil(target, blocks), 32, length)
+	default:
+		which, blocks = colKernel, ceil(outs, blockThreads)
+	}
+	if p.splits > 1 {
+		var err error
+		if p.partial, err = d.workspace(int(p.splits) * outs * stateSize(id, t)); err != nil {
+			return err
+		}
+		if p.arrived, err = d.counters(blocks); err != nil {
+			return err
+		}
+	}
+	k := d.reduces[which][id][t]
+	if k == nil {
+		var err error
+		if k, err = d.kernel("reduce", id.String()+reduceNames[which]+typeName(t)); err != nil {
+			return err
+		}
+		d.reduces[which][id][t] = k
+	}
+	*paramsOf[reduceParams](d, k) = p
+	return d.launch(k, blocks, int(p.splits), 1, threads, 0)
+}
+
+// maxCounters is how many results may be shared by several blocks each: fewer
+// than would fill any card without sharing.
+const maxCounters = 1 << 14
+
+// counters gives at least n counters that are 0 between launches: kernels leave
+// them so.
+func (d *Device) counters(n int) (uintptr, error) {
+	if n > maxCounters {
+		return 0, fmt.Errorf("%d counters were asked for, there are %d", n, maxCounters)
+	}
+	if d.counts == 0 {
+		p, err := d.alloc(4 * maxCounters)
+		if err != nil {
+			return 0, err
+		}
+		if err := d.fill(p, dtype.Int32, 0, maxCounters); err != nil {
+			return 0, err
+		}
+		d.counts = p
+	}
+	return d.counts, nil
+}
+
+// rowBound is how many threads a block of the row kernel may have: the bounds at
+// the end of kernels/reduce.cu.
+func rowBound(id op.ID) int {
+	switch id {
+	case op.LogSumExp, op.ArgMax, op.ArgMin:
+		return 512
+	}
+	return 1024
 }
 
 // byRow decides between the row and the column kernel.
@@ -103,21 +158,22 @@ func (p *reduceParams) byRow(length int) bool {
 	return length >= 64
 }
 
-// canLoadWide reports whether v elements of a result lie together and aligned everywhere.
-func (p *reduceParams) canLoadWide(v, size int) int32 {
-	if p.red.nd == 0 || p.red.stride[0][0] != 1 || p.in%uintptr(v*size) != 0 {
+// canLoadWide reports (1 or 0, as kernels want it) whether v elements along the
+// innermost of some axes lie together and aligned, wherever the other axes stand.
+func (p *reduceParams) canLoadWide(along, other *idx, v, size int) int32 {
+	if along.nd == 0 || along.stride[0][0] != 1 || p.in%uintptr(v*size) != 0 {
 		return 0
 	}
-	if p.red.nd > 1 && int(p.red.size[0])%v != 0 {
+	if (along.nd > 1 || along == &p.kept) && int(along.size[0])%v != 0 {
 		return 0
 	}
-	for i := int32(1); i < p.red.nd; i++ {
-		if p.red.stride[0][i]%int64(v) != 0 {
+	for i := int32(1); i < along.nd; i++ {
+		if along.stride[0][i]%int64(v) != 0 {
 			return 0
 		}
 	}
-	for i := range p.kept.nd {
-		if p.kept.stride[0][i]%int64(v) != 0 {
+	for i := range other.nd {
+		if other.stride[0][i]%int64(v) != 0 {
 			return 0
 		}
 	}
@@ -133,27 +189,6 @@ func (p *reduceParams) splitInto(n, unit, length int) {
 	}
 	chunk := ceil(ceil(length, n), unit) * unit
 	p.chunk, p.splits = uint64(chunk), int32(max(1, ceil(length, chunk)))
-}
-
-func (d *Device) launchReduce(kernel, finish string, p *reduceParams, blocks, threads, length, state int) error {
-	if p.splits == 1 {
-		p.chunk = uint64(length)
-	} else {
-		var err error
-		if p.partial, err = d.workspace(int(p.splits) * int(p.outs) * state); err != nil {
-			return err
-		}
-	}
-	if err := runKernel(d, "reduce", kernel, p, blocks, int(p.splits), 1, threads, 0); err != nil || p.splits == 1 {
-		return err
-	}
-	outs := int(p.outs)
-	if outs >= 2048 || p.splits < 32 {
-		p.threads = 1
-		return runKernel(d, "reduce", finish, p, ceil(outs, blockThreads), 1, 1, blockThreads, 0)
-	}
-	p.threads = 0
-	return runKernel(d, "reduce", finish, p, outs, 1, 1, blockThreads, 0)
 }
 
 // stateSize is the size of a reducer's State in kernels/reduce.cu.

@@ -50,11 +50,11 @@ func (d *Device) slot(s *stage) (x *slot, busy bool, err error) {
 			return x, r != success, nil
 		}
 	}
-	host, r := lockPages(d.card.drv, s.size)
+	host, r := lockPages(d.current(), s.size)
 	if r != success {
 		return nil, false, d.result("cuMemHostAlloc", r)
 	}
-	event, err := d.newEvent()
+	event, err := d.takeEvent(&d.untimed)
 	if err != nil {
 		return nil, false, err
 	}

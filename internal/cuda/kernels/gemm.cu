@@ -41,53 +41,71 @@ template <class T, int BM, int BN, bool TA, bool TB> DEV void gemm(const Product
   }
 }
 
-// Small products: the time is that of waiting for memory, so tiles are small
-// and deep, and there are few steps.
+// Small products: the time is that of waiting for memory, so a block fetches 128
+// of k at once, for 16×16 results only. Four groups of 64 threads each sum every
+// fourth of k, a thread 2×2 results; then the groups' sums are added.
 template <class T, bool TA, bool TB> DEV void small(const Product& p) {
   typedef typename Total<T>::type C;
-  __shared__ C as[32][33], bs[32][33]; // [k][m], [k][n]
-  i64 tilesN = (p.n + 31) / 32, m0 = blockIdx.x / tilesN * 32, n0 = blockIdx.x % tilesN * 32;
-  int x = threadIdx.x & 31, y = threadIdx.x >> 5; // y: 0…7
-  int tx = threadIdx.x & 15, ty = threadIdx.x >> 4;
+  const int B = 16, DEPTH = 128, EACH = B * DEPTH / GEMM_THREADS; // elements a thread fetches of each operand
+  __shared__ __align__(16) C as[DEPTH][B + 2], bs[DEPTH][B + 2];  // [k][m], [k][n]; padded so that pairs stay aligned
+  C(*sums)[B][B] = (C(*)[B][B])as;                                // [group][m][n], when as has been read
+  i64 tilesN = (p.n + B - 1) / B, m0 = blockIdx.x / tilesN * B, n0 = blockIdx.x % tilesN * B;
+  int t = threadIdx.x, group = t >> 6, row = (t & 63) >> 3, col = t & 7;
+  // Where this thread's first element of a tile is, along k and across; the others
+  // follow along k or across, whichever way the memory does not run.
+  int ka = TA ? t / B : t % DEPTH, ma = TA ? t % B : t / DEPTH;
+  int kb = TB ? t % DEPTH : t / B, nb = TB ? t / DEPTH : t % B;
+  const int STEP_A = TA ? GEMM_THREADS / B : GEMM_THREADS / DEPTH, STEP_B = TB ? GEMM_THREADS / DEPTH : GEMM_THREADS / B;
   for (i64 z = blockIdx.y; z < p.batch; z += gridDim.y) {
-    const T *a = (const T*)p.a + z * p.stepA, *b = (const T*)p.b + z * p.stepB;
+    const T* a = (const T*)p.a + z * p.stepA + (TA ? ka * p.lda + m0 + ma : (m0 + ma) * p.lda + ka);
+    const T* b = (const T*)p.b + z * p.stepB + (TB ? (n0 + nb) * p.ldb + kb : kb * p.ldb + n0 + nb);
     C acc[2][2] = {};
-    T ra[4], rb[4];
-    auto fetch = [&](i32 k0) {
+    T ra[EACH], rb[EACH];
+    auto fetch = [&](i64 k0) {
 #pragma unroll
-      for (int e = 0; e < 4; e++) {
-        i64 m = m0 + (TA ? x : y + e * 8), ka = k0 + (TA ? y + e * 8 : x), n = n0 + (TB ? y + e * 8 : x), kb = k0 + (TB ? x : y + e * 8);
-        ra[e] = m < p.m && ka < p.k ? a[TA ? ka * p.lda + m : m * p.lda + ka] : T();
-        rb[e] = n < p.n && kb < p.k ? b[TB ? n * p.ldb + kb : kb * p.ldb + n] : T();
+      for (int e = 0; e < EACH; e++) {
+        i64 k = k0 + ka + (TA ? e * STEP_A : 0), m = m0 + ma + (TA ? 0 : e * STEP_A);
+        ra[e] = k < p.k && m < p.m ? a[e * STEP_A * p.lda] : T();
       }
+#pragma unroll
+      for (int e = 0; e < EACH; e++) {
+        i64 k = k0 + kb + (TB ? 0 : e * STEP_B), n = n0 + nb + (TB ? e * STEP_B : 0);
+        rb[e] = k < p.k && n < p.n ? b[e * STEP_B * p.ldb] : T();
+      }
+      a += TA ? DEPTH * p.lda : DEPTH;
+      b += TB ? DEPTH : DEPTH * p.ldb;
     };
     fetch(0);
 #pragma unroll 1
-    for (i32 k0 = 0; k0 < p.k; k0 += 32) {
+    for (i64 k0 = 0; k0 < p.k; k0 += DEPTH) {
       __syncthreads();
 #pragma unroll
-      for (int e = 0; e < 4; e++) {
-        if (TA) as[y + e * 8][x] = (C)get(ra[e]);
-        else as[x][y + e * 8] = (C)get(ra[e]);
-        if (TB) bs[x][y + e * 8] = (C)get(rb[e]);
-        else bs[y + e * 8][x] = (C)get(rb[e]);
+      for (int e = 0; e < EACH; e++) {
+        as[ka + (TA ? e * STEP_A : 0)][ma + (TA ? 0 : e * STEP_A)] = (C)get(ra[e]);
+        bs[kb + (TB ? 0 : e * STEP_B)][nb + (TB ? e * STEP_B : 0)] = (C)get(rb[e]);
       }
       __syncthreads();
-      if (k0 + 32 < p.k) fetch(k0 + 32);
+      if (k0 + DEPTH < p.k) fetch(k0 + DEPTH);
+      int depth = p.k - k0 < DEPTH ? (int)(p.k - k0) : DEPTH; // beyond k there are zeros
 #pragma unroll 8
-      for (int k = 0; k < 32; k++)
+      for (int k = group; k < depth; k += 4) {
+        Vec<C, 2> x = *(const Vec<C, 2>*)&as[k][row * 2], y = *(const Vec<C, 2>*)&bs[k][col * 2];
 #pragma unroll
         for (int i = 0; i < 2; i++)
 #pragma unroll
-          for (int j = 0; j < 2; j++) acc[i][j] += as[k][ty + 16 * i] * bs[k][tx + 16 * j];
+          for (int j = 0; j < 2; j++) acc[i][j] += x.v[i] * y.v[j];
+      }
     }
+    __syncthreads();
 #pragma unroll
     for (int i = 0; i < 2; i++)
 #pragma unroll
-      for (int j = 0; j < 2; j++) {
-        i64 m = m0 + ty + 16 * i, n = n0 + tx + 16 * j;
-        if (m < p.m && n < p.n) put(((T*)p.c)[(z * p.m + m) * p.n + n], (typename Compute<T>::type)acc[i][j]);
-      }
+      for (int j = 0; j < 2; j++) sums[group][row * 2 + i][col * 2 + j] = acc[i][j];
+    __syncthreads();
+    i64 m = m0 + t / B, n = n0 + t % B;
+    C sum = (sums[0][t / B][t % B] + sums[1][t / B][t % B]) + (sums[2][t / B][t % B] + sums[3][t / B][t % B]);
+    if (m < p.m && n < p.n) put(((T*)p.c)[(z * p.m + m) * p.n + n], (typename Compute<T>::type)sum);
+    __syncthreads();
   }
 }
 

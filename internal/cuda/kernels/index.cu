@@ -36,6 +36,41 @@ KERNEL gather_u32(const __grid_constant__ Gather p) { gather<u32>(p); }
 KERNEL gather_u64(const __grid_constant__ Gather p) { gather<u64>(p); }
 KERNEL gather_u128(const __grid_constant__ Gather p) { gather<u128>(p); }
 
+// Rows of x that are contiguous, in units of 16 bytes: a warp moves 128 units of a
+// row with one look at the index, four loads on their way at once. What is written
+// is not read again soon and should not displace x in the cache.
+struct Rows {
+  void* out;
+  const void *x, *index;
+  Flag* flag;
+  u64 rows;
+  i64 width, limit; // units of a row, rows of x
+  i64 step, stride; // from one index to the next, from one row of x to the next (units)
+  i32 op, wide;
+};
+
+DEV void store_streaming(u128* p, u128 v) { asm volatile("st.global.cs.v2.u64 [%0], {%1, %2};" ::"l"(p), "l"(v.lo), "l"(v.hi) : "memory"); }
+
+KERNEL __launch_bounds__(256) gather_rows(const __grid_constant__ Rows p) {
+  u64 row = (u64)blockIdx.x * 8 + (threadIdx.x >> 5);
+  if (row >= p.rows) return;
+  i64 k = index_at(p.index, p.wide, row * p.step);
+  bool bad = k < 0 || k >= p.limit;
+  int lane = threadIdx.x & 31;
+  if (bad && lane == 0) out_of_range(p.flag, p.op, k, p.limit);
+  const u128* x = (const u128*)p.x + k * p.stride;
+  u128* out = (u128*)p.out + row * p.width;
+  for (i64 c = (i64)blockIdx.y * 128 + lane; c < p.width; c += gridDim.y * 128) {
+    u128 v[4];
+#pragma unroll
+    for (int e = 0; e < 4; e++)
+      if (c + e * 32 < p.width) v[e] = bad ? u128() : x[c + e * 32];
+#pragma unroll
+    for (int e = 0; e < 4; e++)
+      if (c + e * 32 < p.width) store_streaming(out + c + e * 32, v[e]);
+  }
+}
+
 struct Move { void* out; const void* in; u64 n; Idx idx; }; // strides: out, in
 
 template <class T> DEV void move(const Move& p) {
@@ -50,6 +85,29 @@ KERNEL move_u16(const __grid_constant__ Move p) { move<u16>(p); }
 KERNEL move_u32(const __grid_constant__ Move p) { move<u32>(p); }
 KERNEL move_u64(const __grid_constant__ Move p) { move<u64>(p); }
 KERNEL move_u128(const __grid_constant__ Move p) { move<u128>(p); }
+
+// Joining contiguous pieces along an axis: piece i is outer rows of width[i]
+// elements, from column start[i] on in the result, whose rows have pitch elements.
+template <int N> struct Pieces {
+  void* out;
+  u64 outer, pitch;
+  const void* in[N];
+  u64 start[N], width[N];
+};
+
+template <class T, int N> DEV void join(const Pieces<N>& p) {
+  u64 width = p.width[blockIdx.y];
+  const T* in = (const T*)p.in[blockIdx.y];
+  T* out = (T*)p.out + p.start[blockIdx.y];
+  for (u64 i = (u64)blockIdx.x * blockDim.x + threadIdx.x; i < p.outer * width; i += (u64)gridDim.x * blockDim.x) {
+    u64 row = p.outer == 1 ? 0 : i / width;
+    out[row * p.pitch + (i - row * width)] = in[i];
+  }
+}
+#define JOIN(T)                                                                        \
+  KERNEL join4_##T(const __grid_constant__ Pieces<4> p) { join<T>(p); }                \
+  KERNEL join80_##T(const __grid_constant__ Pieces<80> p) { join<T>(p); }
+JOIN(u8) JOIN(u16) JOIN(u32) JOIN(u64) JOIN(u128)
 
 // A tiled transposition: the operand's contiguous axis is not the result's.
 // Tiles of 32×32 elements of (b, a) go through shared memory, so that both
@@ -96,6 +154,7 @@ struct Scatter {
   i64 axis, limit;       // stride and size of the axis in out
   i64 indexStep, srcStep; // strides of the axis in index and src
   i32 op, wide;
+  i32 lanes, pad;        // threads that share an index: a power of two, at most 32
   Idx line;  // strides: index, src, out
   Idx cell;  // of the inner elements; strides: src, out
 };
@@ -107,28 +166,32 @@ template <> struct Acc<i64> { typedef u64 type; };
 
 template <class T> DEV void scatter_add(const Scatter& p) {
   typedef typename Acc<T>::type A;
-  u64 g = (u64)blockIdx.x * blockDim.x + threadIdx.x;
-  if (g >= p.lines * p.len * p.inner) return;
-  u64 cell = g % p.inner, rest = g / p.inner, pos = rest % p.len, line = rest / p.len;
+  u64 g = ((u64)blockIdx.x * blockDim.x + threadIdx.x) / (u32)p.lanes;
+  u32 lane = threadIdx.x & (p.lanes - 1);
+  u64 line = p.lines == 1 ? 0 : g / p.len, pos = g - line * p.len;
+  if (line >= p.lines || pos >= p.len) return;
   const u32* order = p.order + line * p.len;
   i64 off[3];
   offsets<3>(p.line, line, off);
   i64 k = index_at(p.index, p.wide, off[0] + order[pos] * p.indexStep);
   if (k < 0 || k >= p.limit) {
-    if (cell == 0) out_of_range(p.flag, p.op, k, p.limit);
+    if (lane == 0) out_of_range(p.flag, p.op, k, p.limit);
     return;
   }
   if (pos > 0 && index_at(p.index, p.wide, off[0] + order[pos - 1] * p.indexStep) == k) return; // not the first of its run
-  i64 c[2];
-  offsets<2>(p.cell, cell, c);
-  const T* src = (const T*)p.src + off[1] + c[0];
-  T* out = (T*)p.out + off[2] + c[1] + k * p.axis;
-  A sum = (A)get(*out);
-  for (; pos < p.len; pos++) {
-    if (index_at(p.index, p.wide, off[0] + order[pos] * p.indexStep) != k) break;
-    sum += (A)get(src[order[pos] * p.srcStep]);
+  u64 end = pos + 1;
+  while (end < p.len && index_at(p.index, p.wide, off[0] + order[end] * p.indexStep) == k) end++;
+  const T* src = (const T*)p.src + off[1];
+  T* out = (T*)p.out + off[2] + k * p.axis;
+  bool dense = p.cell.nd == 0 || p.cell.nd == 1 && p.cell.stride[0][0] == 1 && p.cell.stride[1][0] == 1;
+#pragma unroll 4
+  for (u64 cell = lane; cell < p.inner; cell += p.lanes) {
+    i64 c[2] = {(i64)cell, (i64)cell};
+    if (!dense) offsets<2>(p.cell, cell, c);
+    A sum = (A)get(out[c[1]]);
+    for (u64 i = pos; i < end; i++) sum += (A)get(src[order[i] * p.srcStep + c[0]]);
+    put(out[c[1]], (typename Compute<T>::type)sum);
   }
-  put(*out, (typename Compute<T>::type)sum);
 }
 #define SCATTER(T) KERNEL scatter_add_##T(const __grid_constant__ Scatter p) { scatter_add<T>(p); }
 SCATTER(u8) SCATTER(i32) SCATTER(i64) SCATTER(f16) SCATTER(bf16) SCATTER(f32) SCATTER(f64)

@@ -3,20 +3,23 @@
 // kernels use it:
 //
 //	row     a warp or a block makes one result: the elements of a result lie together
-//	column  a thread makes one result: neighbouring results lie together
-//	finish  merges the states of a result that several blocks worked on
+//	column  a thread makes one result of a few elements
+//	tile    a block makes neighbouring results, each warp a share of their elements
 //
-// The order of merging depends on shapes alone, so results are repeatable.
+// Where several blocks work on a result (row and tile), each leaves its state, and
+// the one that comes last merges them: one launch, whatever the shape. The order of
+// merging depends on shapes alone, so results are repeatable.
 #include "locus.cuh"
 
 struct Reduce {
   const void* in;
   void* out;
   void* partial; // states [splits][outs], if there is more than one split
+  u32* arrived;  // blocks that have left their state, for each blockIdx.x; 0 between launches
   u64 outs, len; // results, and elements of each
   u64 chunk;     // elements of a split
   i32 splits, threads; // threads of one result in the row kernel: 32 or the block
-  i32 wide, pad; // the row kernel may load LANES(T) elements at once
+  i32 wide, pad; // LANES(T) elements may be loaded at once: of a result in the row kernel, of neighbouring ones in the tile kernel
   Idx kept, red;
 };
 
@@ -80,6 +83,19 @@ template <class T> struct Min {
   DEV void finish(T& out, State s) { put(out, (typename Compute<T>::type)s); }
 };
 
+// The larger of two numbers; of a number and NaN, the number.
+DEV f32 larger_number(f32 a, f32 b) { return fmaxf(a, b); }
+DEV f64 larger_number(f64 a, f64 b) { return fmax(a, b); }
+
+// e^x of differences from a maximum: at most 0, and they end up in a sum in which
+// the maximum itself counts 1, so an error relative to 1 is what matters.
+DEV f32 exp_below(f32 x) {
+  f32 r;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x * 1.4426950408889634f));
+  return r;
+}
+DEV f64 exp_below(f64 x) { return exp(x); }
+
 // The largest element m so far, and the sum of e^(x-m).
 template <class T> struct LogSumExp {
   typedef typename Compute<T>::type A;
@@ -89,14 +105,14 @@ template <class T> struct LogSumExp {
   DEV State join(State s, T v, i64) {
     A x = get(v);
     if (x == s.m) s.s += A(1); // infinities too
-    else if (x < s.m) s.s += m_exp(x - s.m);
-    else { s.s = s.s * m_exp(s.m - x) + A(1); s.m = x; }
+    else if (x < s.m) s.s += exp_below(x - s.m);
+    else { s.s = s.s * exp_below(s.m - x) + A(1); s.m = x; }
     return s;
   }
   DEV State merge(State a, State b) {
     if (a.m == b.m) { a.s += b.s; return a; }
     if (a.m < b.m) { State t = a; a = b; b = t; }
-    a.s += b.s * m_exp(b.m - a.m);
+    a.s += b.s * exp_below(b.m - a.m);
     return a;
   }
   DEV void finish(T& out, State s) {
@@ -123,7 +139,8 @@ template <class T, bool LARGEST> struct Arg {
 template <class T> struct ArgMax : Arg<T, true> {};
 template <class T> struct ArgMin : Arg<T, false> {};
 
-// How a reducer takes N elements that were loaded together.
+// How a reducer takes N elements that were loaded together: each has a state of
+// its own, so that they do not wait for each other.
 template <class R, class T, int N> struct Joiner {
   typedef typename R::State S;
   S acc[N];
@@ -143,8 +160,22 @@ template <class R, class T, int N> struct Joiner {
   }
 };
 
-// log Σ eˣ moves its maximum once for all of them.
-template <class T, int N> struct Joiner<LogSumExp<T>, T, N> {
+// One state for all: where it is large, or where elements are many anyway.
+template <class R, class T, int N> struct Single {
+  typename R::State s;
+  METHOD void init() { s = R::none(); }
+  METHOD void join(const T* v, i64 r) {
+#pragma unroll
+    for (int j = 0; j < N; j++) s = R::join(s, v[j], r + j);
+  }
+  METHOD typename R::State total() { return s; }
+};
+template <class T, int N> struct Joiner<ArgMax<T>, T, N> : Single<ArgMax<T>, T, N> {};
+template <class T, int N> struct Joiner<ArgMin<T>, T, N> : Single<ArgMin<T>, T, N> {};
+
+// log Σ eˣ moves its maximum once for all of them. NaN does not count as the
+// maximum, but makes the sum NaN.
+template <class T, int N> struct Single<LogSumExp<T>, T, N> {
   typedef typename Compute<T>::type A;
   typedef typename LogSumExp<T>::State S;
   S s;
@@ -152,24 +183,38 @@ template <class T, int N> struct Joiner<LogSumExp<T>, T, N> {
   METHOD void join(const T* v, i64) {
     A m = s.m;
 #pragma unroll
-    for (int j = 0; j < N; j++) m = larger(m, get(v[j]));
-    if (m == A(INF_D) || m == A(-INF_D)) { // differences of infinities are NaN
-#pragma unroll 1
-      for (int j = 0; j < N; j++) s = LogSumExp<T>::join(s, v[j], 0);
-      return;
-    }
-    A t = s.s * m_exp(s.m - m);
+    for (int j = 0; j < N; j++) m = larger_number(m, get(v[j]));
+    // Differences of infinities would be NaN. If m is infinite, so is the result,
+    // and of the sum only whether it is NaN counts.
+    A from = m == A(INF_D) || m == A(-INF_D) ? A(0) : m;
+    A t = s.s * exp_below(s.m - from);
 #pragma unroll
-    for (int j = 0; j < N; j++) t += m_exp(get(v[j]) - m);
+    for (int j = 0; j < N; j++) t += exp_below(get(v[j]) - from);
     s.m = m;
     s.s = t;
   }
   METHOD S total() { return s; }
 };
+template <class T, int N> struct Joiner<LogSumExp<T>, T, N> : Single<LogSumExp<T>, T, N> {};
 
-template <class R, class S> DEV void deliver(const Reduce& p, u64 o, u32 split, S s) {
-  if (p.splits == 1) R::finish(((typename R::Out*)p.out)[o], s);
-  else ((S*)p.partial)[split * p.outs + o] = s;
+// state reads what another block may have written: past the first-level cache.
+template <class S> DEV S state(const S* p) {
+  union { S s; u32 w[sizeof(S) / 4]; } r;
+#pragma unroll
+  for (int i = 0; i < (int)(sizeof(S) / 4); i++) r.w[i] = ((const volatile u32*)p)[i];
+  return r.s;
+}
+
+// last reports, to all threads of a block, whether all other blocks of the same
+// result have left their states. The counter is 0 again when it has.
+DEV bool last(const Reduce& p) {
+  __shared__ bool yes;
+  __threadfence();
+  __syncthreads();
+  if (threadIdx.x == 0) yes = atomicInc(p.arrived + blockIdx.x, p.splits - 1) == p.splits - 1;
+  __syncthreads();
+  __threadfence();
+  return yes;
 }
 
 template <class R, class T> DEV void reduce_row(const Reduce& p) {
@@ -187,25 +232,27 @@ template <class R, class T> DEV void reduce_row(const Reduce& p) {
   if (p.wide) {
     Joiner<R, T, V> acc;
     acc.init();
-    u64 r = begin + (u64)lane * V;
-    u64 step = (u64)lanes * V;
-    if (line) { // four loads on their way at once
+    u64 step = (u64)lanes * V, whole = end - (end - begin) % V;
+    if (line) { // several loads on their way at once
+      const int Q = sizeof(S) > 8 ? 2 : 4;
 #pragma unroll 1
-      for (; r + 3 * step + V <= end; r += 4 * step) {
-        Vec<T, V> v[4];
+      for (u64 r = begin + (u64)lane * V; r < whole; r += Q * step) {
+        Vec<T, V> v[Q];
 #pragma unroll
-        for (int q = 0; q < 4; q++) v[q] = *(const Vec<T, V>*)(in + r + q * step);
+        for (int q = 0; q < Q; q++)
+          if (r + q * step < whole) v[q] = *(const Vec<T, V>*)(in + r + q * step);
 #pragma unroll
-        for (int q = 0; q < 4; q++) acc.join(v[q].v, r + q * step);
+        for (int q = 0; q < Q; q++)
+          if (r + q * step < whole) acc.join(v[q].v, r + q * step);
+      }
+      if (whole + lane < end) s = R::join(s, in[whole + lane], whole + lane); // fewer than V are left
+    } else { // whose innermost axis is a multiple of V
+#pragma unroll 1
+      for (u64 r = begin + (u64)lane * V; r < whole; r += step) {
+        Vec<T, V> v = *(const Vec<T, V>*)(in + offset(p.red, r));
+        acc.join(v.v, r);
       }
     }
-#pragma unroll 1
-    for (; r + V <= end; r += step) {
-      Vec<T, V> v = *(const Vec<T, V>*)(in + (line ? (i64)r : offset(p.red, r)));
-      acc.join(v.v, r);
-    }
-#pragma unroll 1
-    for (; r < end; r++) s = R::join(s, in[line ? (i64)r : offset(p.red, r)], r); // one thread has a tail
     s = R::merge(acc.total(), s);
   } else {
     i64 step = line ? p.red.stride[0][0] : 0;
@@ -214,7 +261,19 @@ template <class R, class T> DEV void reduce_row(const Reduce& p) {
   }
   auto merge = [](S a, S b) { return R::merge(a, b); };
   s = warp ? warp_reduce(s, merge) : block_reduce(s, R::none(), (S*)room, merge);
-  if (lane == 0) deliver<R>(p, o, blockIdx.y, s);
+  typename R::Out* out = (typename R::Out*)p.out + o;
+  if (p.splits == 1) {
+    if (lane == 0) R::finish(*out, s);
+    return;
+  }
+  S* partial = (S*)p.partial + o;
+  if (lane == 0) partial[blockIdx.y * p.outs] = s;
+  if (!last(p)) return;
+  s = R::none();
+#pragma unroll 2
+  for (int k = threadIdx.x; k < p.splits; k += blockDim.x) s = R::merge(s, state(partial + k * p.outs));
+  s = block_reduce(s, R::none(), (S*)room, merge);
+  if (threadIdx.x == 0) R::finish(*out, s);
 }
 
 template <class R, class T> DEV void reduce_col(const Reduce& p) {
@@ -222,50 +281,127 @@ template <class R, class T> DEV void reduce_col(const Reduce& p) {
   u64 o = (u64)blockIdx.x * blockDim.x + threadIdx.x;
   if (o >= p.outs) return;
   const T* in = (const T*)p.in + offset(p.kept, o);
-  u64 begin = blockIdx.y * p.chunk, end = begin + p.chunk < p.len ? begin + p.chunk : p.len;
   S s = R::none();
   if (p.red.nd <= 1) {
     i64 step = p.red.stride[0][0];
-    in += (i64)begin * step;
 #pragma unroll 8
-    for (u64 r = begin; r < end; r++, in += step) s = R::join(s, *in, r);
+    for (u64 r = 0; r < p.len; r++, in += step) s = R::join(s, *in, r);
   } else {
 #pragma unroll 1
-    for (u64 r = begin; r < end; r++) s = R::join(s, in[offset(p.red, r)], r);
+    for (u64 r = 0; r < p.len; r++) s = R::join(s, in[offset(p.red, r)], r);
   }
-  deliver<R>(p, o, blockIdx.y, s);
+  R::finish(((typename R::Out*)p.out)[o], s);
 }
 
-template <class R> DEV void reduce_finish(const Reduce& p) {
+// A block of 8 warps makes the 32·V results from 32·V·blockIdx.x on: a lane V of
+// them, a warp every eighth group of 4 elements.
+#define TILE_LANES(T) (LANES(T) > 4 ? 4 : LANES(T))
+template <class R, class T, int V> DEV void tile(const Reduce& p, char* room) {
   typedef typename R::State S;
-  __shared__ __align__(16) char room[33 * sizeof(S)];
-  const S* in = (const S*)p.partial;
-  S s = R::none();
-  if (p.threads == 1) { // a thread for each result
-    u64 o = (u64)blockIdx.x * blockDim.x + threadIdx.x;
-    if (o >= p.outs) return;
-#pragma unroll 4
-    for (int k = 0; k < p.splits; k++) s = R::merge(s, in[k * p.outs + o]);
-    R::finish(((typename R::Out*)p.out)[o], s);
-    return;
+  S(*states)[32 * V] = (S(*)[32 * V])room; // of each warp; lane l's j-th result is j·32 + l
+  int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+  u64 first = (u64)blockIdx.x * 32 * V, o = first + lane * V;
+  u64 begin = blockIdx.y * p.chunk, end = begin + p.chunk < p.len ? begin + p.chunk : p.len;
+  const int E = 4;
+  Single<R, T, E> acc[V];
+#pragma unroll
+  for (int j = 0; j < V; j++) acc[j].init();
+  if (o < p.outs) {
+    const T* in = (const T*)p.in + offset(p.kept, o);
+    if (p.red.nd <= 1) {
+      i64 step = p.red.stride[0][0];
+      u64 r = begin + warp * E;
+#pragma unroll 1
+      for (; r + E <= end; r += 8 * E) {
+        Vec<T, V> v[E];
+#pragma unroll
+        for (int e = 0; e < E; e++) v[e] = *(const Vec<T, V>*)(in + (i64)(r + e) * step);
+#pragma unroll
+        for (int j = 0; j < V; j++) {
+          T c[E];
+#pragma unroll
+          for (int e = 0; e < E; e++) c[e] = v[e].v[j];
+          acc[j].join(c, r);
+        }
+      }
+#pragma unroll 1
+      for (; r < end; r++) { // one warp has a tail
+        Vec<T, V> v = *(const Vec<T, V>*)(in + (i64)r * step);
+#pragma unroll
+        for (int j = 0; j < V; j++) acc[j].s = R::join(acc[j].s, v.v[j], r);
+      }
+    } else {
+#pragma unroll 1
+      for (u64 r = begin + warp; r < end; r += 8) {
+        Vec<T, V> v = *(const Vec<T, V>*)(in + offset(p.red, r));
+#pragma unroll
+        for (int j = 0; j < V; j++) acc[j].s = R::join(acc[j].s, v.v[j], r);
+      }
+    }
   }
-  u64 o = blockIdx.x;
-  for (int k = threadIdx.x; k < p.splits; k += blockDim.x) s = R::merge(s, in[k * p.outs + o]);
-  s = block_reduce(s, R::none(), (S*)room, [](S a, S b) { return R::merge(a, b); });
-  if (threadIdx.x == 0) R::finish(((typename R::Out*)p.out)[o], s);
+#pragma unroll
+  for (int j = 0; j < V; j++) states[warp][j * 32 + lane] = acc[j].total();
+  // Now a thread for each result, and those of a warp are neighbours.
+  int c = threadIdx.x;
+  bool mine = c < 32 * V && first + c < p.outs;
+  auto merged = [&]() {
+    __syncthreads();
+    S s = R::none();
+    if (mine)
+#pragma unroll 2
+      for (int w = 0; w < 8; w++) s = R::merge(s, states[w][c % V * 32 + c / V]);
+    return s;
+  };
+  S s = merged();
+  if (p.splits > 1) {
+    S* partial = (S*)p.partial;
+    if (mine) partial[blockIdx.y * p.outs + first + c] = s;
+    if (!last(p)) return;
+#pragma unroll 1
+    for (int j = 0; j < V; j++) { // a warp merges every eighth split
+      S t = R::none();
+      if (o < p.outs)
+#pragma unroll(sizeof(S) > 8 ? 2 : 4)
+        for (int k = warp; k < p.splits; k += 8) t = R::merge(t, state(partial + k * p.outs + o + j));
+      states[warp][j * 32 + lane] = t;
+    }
+    s = merged();
+  }
+  if (mine) R::finish(((typename R::Out*)p.out)[first + c], s);
 }
 
-#define REDUCE(name, R, T)                                                                  \
-  KERNEL name##_row_##T(const __grid_constant__ Reduce p) { reduce_row<R<T>, T>(p); }       \
-  KERNEL name##_col_##T(const __grid_constant__ Reduce p) { reduce_col<R<T>, T>(p); }       \
-  KERNEL name##_finish_##T(const __grid_constant__ Reduce p) { reduce_finish<R<T>>(p); }
-#define FLOATS(name, R) REDUCE(name, R, f16) REDUCE(name, R, bf16) REDUCE(name, R, f32) REDUCE(name, R, f64)
-#define INTS(name, R) REDUCE(name, R, u8) REDUCE(name, R, i32) REDUCE(name, R, i64)
-FLOATS(sum, Sum) INTS(sum, Sum)
-FLOATS(prod, Prod) INTS(prod, Prod)
-FLOATS(max, Max) INTS(max, Max) REDUCE(max, Max, b8)
-FLOATS(min, Min) INTS(min, Min) REDUCE(min, Min, b8)
-FLOATS(logsumexp, LogSumExp)
-FLOATS(norm, Norm)
-FLOATS(argmax, ArgMax) INTS(argmax, ArgMax)
-FLOATS(argmin, ArgMin) INTS(argmin, ArgMin)
+template <class R, class T> DEV void reduce_tile(const Reduce& p) {
+  __shared__ __align__(16) char room[8 * 32 * TILE_LANES(T) * sizeof(typename R::State)];
+  if (p.wide) tile<R, T, TILE_LANES(T)>(p, room);
+  else tile<R, T, 1>(p, room);
+}
+
+// Adds up what several blocks of another kernel have summed in parts: partial
+// is [splits][outs], and a thread makes a result.
+template <class T> DEV void sum_parts(const Reduce& p) {
+  typedef Sum<T> R;
+  u64 o = (u64)blockIdx.x * blockDim.x + threadIdx.x;
+  if (o >= p.outs) return;
+  typename R::State s = R::none();
+#pragma unroll 4
+  for (int k = 0; k < p.splits; k++) s = R::merge(s, ((const typename R::State*)p.partial)[k * p.outs + o]);
+  R::finish(((T*)p.out)[o], s);
+}
+#define PARTS(T) KERNEL sum_parts_##T(const __grid_constant__ Reduce p) { sum_parts<T>(p); }
+PARTS(f16) PARTS(bf16) PARTS(f32) PARTS(f64) PARTS(u8) PARTS(i32) PARTS(i64)
+
+// The bound is how many threads a block of the row kernel may have.
+#define REDUCE(name, R, T, bound)                                                                                \
+  KERNEL __launch_bounds__(bound) name##_row_##T(const __grid_constant__ Reduce p) { reduce_row<R<T>, T>(p); }   \
+  KERNEL name##_col_##T(const __grid_constant__ Reduce p) { reduce_col<R<T>, T>(p); }                            \
+  KERNEL __launch_bounds__(256) name##_tile_##T(const __grid_constant__ Reduce p) { reduce_tile<R<T>, T>(p); }
+#define FLOATS(name, R, b) REDUCE(name, R, f16, b) REDUCE(name, R, bf16, b) REDUCE(name, R, f32, b) REDUCE(name, R, f64, b)
+#define INTS(name, R, b) REDUCE(name, R, u8, b) REDUCE(name, R, i32, b) REDUCE(name, R, i64, b)
+FLOATS(sum, Sum, 1024) INTS(sum, Sum, 1024)
+FLOATS(prod, Prod, 1024) INTS(prod, Prod, 1024)
+FLOATS(max, Max, 1024) INTS(max, Max, 1024) REDUCE(max, Max, b8, 1024)
+FLOATS(min, Min, 1024) INTS(min, Min, 1024) REDUCE(min, Min, b8, 1024)
+FLOATS(logsumexp, LogSumExp, 512)
+FLOATS(norm, Norm, 1024)
+FLOATS(argmax, ArgMax, 512) INTS(argmax, ArgMax, 512)
+FLOATS(argmin, ArgMin, 512) INTS(argmin, ArgMin, 512)
