@@ -1,12 +1,19 @@
-"""Locus and PyTorch on this machine's CPU, side by side in one run.
+"""Locus, PyTorch and OpenBLAS on this machine's CPU, side by side in one run.
 
     python bench/cpu.py [--threads 1,2] [--cases matmul_1024,...] [--rounds 3]
 
-Each case runs alternately in both, several rounds; the smallest median of each
-counts. A ratio above 1 means that Locus is faster.
+Each case runs alternately in all of them, several rounds; the smallest median
+of each counts. A ratio above 1 means that Locus is faster than the faster of
+the others. OpenBLAS, for products only, is the one that NumPy brings along.
 """
-import argparse, json, os, platform, statistics, subprocess, sys, tempfile, time
+import argparse, ctypes, glob, json, os, platform, statistics, subprocess, sys, tempfile, time
 
+# OpenBLAS takes old code for processors that it does not know, so it is told.
+FLAGS = next((set(l.split(":")[1].split()) for l in open("/proc/cpuinfo") if l.startswith("flags")), set())
+if "avx2" in FLAGS:
+    os.environ.setdefault("OPENBLAS_CORETYPE", "SKYLAKEX" if "avx512f" in FLAGS else "HASWELL")
+
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -103,6 +110,15 @@ def add_large():
     return lambda: x + y
 
 
+def matmul_norm():
+    a, b = torch.randn(100, 100), torch.randn(100, 100)
+
+    def run():
+        for _ in range(1000):
+            torch.linalg.norm(a @ b).item()
+    return run
+
+
 def matvec():
     a, x = torch.rand(4096, 4096), torch.rand(4096)
     return lambda: a @ x
@@ -143,7 +159,7 @@ CASES = {
     "row_sum_16m": unary(lambda x: sq(x).sum(1)), "col_sum_16m": unary(lambda x: sq(x).sum(0)),
     "softmax_16m": unary(lambda x: F.softmax(sq(x), 1)), "layernorm_16m": unary(lambda x: F.layer_norm(sq(x), (4096,))),
     "transpose_16m": unary(lambda x: sq(x).t().contiguous()),
-    "matmul_100": matmul(100, 100), "matmul_1024": matmul(1024, 1), "matmul_2048": matmul(2048, 1), "matvec_4096": matvec,
+    "matmul_100": matmul(100, 100), "matmul_1024": matmul(1024, 1), "matmul_2048": matmul(2048, 1), "matmul_norm_100": matmul_norm, "matvec_4096": matvec,
     "rand_16m": lambda: lambda: torch.rand(N), "randn_16m": lambda: lambda: torch.randn(N), "cast_u8": cast_u8,
     "embedding": embedding(False), "embedding_grad": embedding(True), "index_add": index_add, "attention": attention,
     "conv_lenet1": conv(128, 1, 28, 6, 5, 2, 1), "conv_lenet2": conv(128, 6, 14, 16, 5, 0, 1),
@@ -163,22 +179,72 @@ CASES = {
 }
 
 
+def repeat(f, seconds):
+    times, start = [], time.perf_counter()
+    while time.perf_counter() - start < seconds or len(times) < 7:
+        t = time.perf_counter()
+        f()
+        times.append(time.perf_counter() - t)
+    return statistics.median(times[len(times) // 5:])
+
+
 def time_torch(name, threads, seconds):
     torch.set_num_threads(threads)
     with torch.enable_grad():
         f = CASES[name]()
-    times, start = [], time.perf_counter()
     with torch.set_grad_enabled(name.endswith(("_step", "_grad"))):
-        while time.perf_counter() - start < seconds or len(times) < 7:
-            t = time.perf_counter()
-            f()
-            times.append(time.perf_counter() - t)
-    return statistics.median(times[len(times) // 5:])
+        return repeat(f, seconds)
+
+
+class OpenBLAS:
+    """The library behind NumPy's products, for its number of threads and its name."""
+
+    def __init__(self):
+        folder = os.path.join(os.path.dirname(np.__file__), "..", "numpy.libs")
+        found = glob.glob(os.path.join(folder, "*openblas*")) or glob.glob("/usr/lib/*/libopenblas.so.0")
+        self.library = ctypes.CDLL(found[0]) if found else None
+
+    def function(self, name):
+        for n in (f"scipy_{name}64_", f"scipy_{name}", f"{name}64_", name):
+            if hasattr(self.library, n):
+                return getattr(self.library, n)
+        raise SystemExit(f"NumPy's OpenBLAS has no function {name}")
+
+    def name(self):
+        if not self.library:
+            return "no OpenBLAS (NumPy from its wheel brings it: pip install numpy)"
+        config, core = self.function("openblas_get_config"), self.function("openblas_get_corename")
+        config.restype = core.restype = ctypes.c_char_p
+        return f"{' '.join(config().decode().split()[:2])} ({core().decode()} kernels)"
+
+    def time(self, name, threads, seconds):
+        """None for a case that is not a product, and where there is no OpenBLAS."""
+        if not self.library or name not in ("matmul_100", "matmul_1024", "matmul_2048"):
+            return None
+        self.function("openblas_set_num_threads")(threads)
+        n = int(name.split("_")[1])
+        a, b, c = np.random.rand(n, n).astype("f"), np.random.rand(n, n).astype("f"), np.empty((n, n), "f")
+        if n > 100:
+            return repeat(lambda: np.matmul(a, b, out=c), seconds)
+        return repeat(lambda: [np.matmul(a, b, out=c) for _ in range(100)], seconds)
 
 
 def time_locus(binary, name, threads, seconds):
     out = subprocess.run([binary, "-case", name, "-threads", str(threads), "-seconds", str(seconds)], check=True, capture_output=True, text=True)
     return json.loads(out.stdout)["seconds"]
+
+
+def machine():
+    model = next((l.split(":")[1].strip() for l in open("/proc/cpuinfo") if l.startswith("model name")), platform.processor())
+    return f"{time.strftime('%Y-%m-%d')}, {model}, {os.cpu_count()} cores"
+
+
+def go_build(package, folder="", **env):
+    """Builds a Go program of this repository and gives its path."""
+    binary = os.path.join(tempfile.mkdtemp(), os.path.basename(package))
+    root = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", folder)
+    subprocess.run(["go", "build", "-o", binary, package], check=True, cwd=root, env={**os.environ, **env})
+    return binary
 
 
 def main():
@@ -189,22 +255,22 @@ def main():
     p.add_argument("--seconds", type=float, default=0.7)
     p.add_argument("--binary", help="a binary built from bench/cpu; built here if not given")
     a = p.parse_args()
-    binary = a.binary
-    if not binary:
-        binary = os.path.join(tempfile.mkdtemp(), "cpu")
-        subprocess.run(["go", "build", "-o", binary, "./bench/cpu"], check=True, cwd=os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-    model = next((l.split(":")[1].strip() for l in open("/proc/cpuinfo") if l.startswith("model name")), platform.processor())
-    print(f"{time.strftime('%Y-%m-%d')}, {model}, {os.cpu_count()} cores, PyTorch {torch.__version__}, load {os.getloadavg()[0]:.1f}\n")
-    print("| case | threads | Locus | PyTorch | PyTorch's time / Locus' time |")
-    print("|---|---|---|---|---|")
+    binary = a.binary or go_build("./bench/cpu")
+    openblas = OpenBLAS()
+    print(f"{machine()}, PyTorch {torch.__version__}, {openblas.name()}, load {os.getloadavg()[0]:.1f}\n")
+    print("| case | threads | Locus | PyTorch | OpenBLAS | faster peer's time / Locus' time |")
+    print("|---|---|---|---|---|---|")
     for name in a.cases.split(","):
         for threads in map(int, a.threads.split(",")):
-            ours, theirs = [], []
+            ours, theirs, blas = [], [], []
             for _ in range(a.rounds):
                 ours.append(time_locus(binary, name, threads, a.seconds))
                 theirs.append(time_torch(name, threads, a.seconds))
+                blas.append(openblas.time(name, threads, a.seconds))
             x, y = min(ours), min(theirs)
-            print(f"| {name} | {threads} | {x*1e3:.3f} ms | {y*1e3:.3f} ms | {y/x:.2f} |", flush=True)
+            z = min(blas) if blas[0] is not None else None
+            third = f"{z*1e3:.3f} ms" if z else "–"
+            print(f"| {name} | {threads} | {x*1e3:.3f} ms | {y*1e3:.3f} ms | {third} | {min(y, z or y)/x:.2f} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -3,16 +3,21 @@
 //
 //	go run ./bench/cpu -case matmul_1024 -threads 2
 //
-// It prints one JSON line: the median seconds of one repetition.
+// It prints one JSON line: the median seconds of one repetition. And beside a
+// plain copy of memory, those that wait for memory:
+//
+//	go run ./bench/cpu -bandwidth -threads 1,2
 package main
 
 import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"runtime/pprof"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -52,6 +57,14 @@ var cases = map[string]func() func(){
 	"matmul_100":    matmul(100, 100),
 	"matmul_1024":   matmul(1024, 1),
 	"matmul_2048":   matmul(2048, 1),
+	"matmul_norm_100": func() func() { // with the norm read each time
+		a, b := locus.Randn(100, 100), locus.Randn(100, 100)
+		return func() {
+			for range 1000 {
+				locus.Scoped(func(s *locus.Scope) { s.Use(a).MatMul(b).Norm().Item() })
+			}
+		}
+	},
 	"matvec_4096": func() func() {
 		a, x := locus.Rand(4096, 4096), locus.Rand(4096)
 		return func() { a.MatMul(x).Free() }
@@ -229,24 +242,22 @@ func step(batch int, shape []int, build func() nn.Module) func() func() {
 
 func main() {
 	name := flag.String("case", "", "which case; without it, all are listed")
-	threads := flag.Int("threads", 0, "number of threads; 0 means all")
+	threads := flag.String("threads", "0", "number of threads; 0 means all; with -bandwidth several, as in 1,2")
 	seconds := flag.Float64("seconds", 1, "how long to repeat")
 	profile := flag.String("profile", "", "write a CPU profile to this file, for go tool pprof")
+	compare := flag.Bool("bandwidth", false, "compare the cases of 16M elements with a plain copy")
 	flag.Parse()
-	make, ok := cases[*name]
+	if *compare {
+		bandwidth(*threads, *seconds)
+		return
+	}
+	prepare, ok := cases[*name]
 	if !ok {
-		var names []string
-		for n := range cases {
-			names = append(names, n)
-		}
-		slices.Sort(names)
-		fmt.Fprintln(os.Stderr, "cases:", strings.Join(names, " "))
+		fmt.Fprintln(os.Stderr, "cases:", strings.Join(slices.Sorted(maps.Keys(cases)), " "))
 		os.Exit(2)
 	}
-	if *threads > 0 {
-		pool.SetThreads(*threads)
-	}
-	f := make()
+	setThreads(*threads)
+	f := prepare()
 	if *profile != "" {
 		to, err := os.Create(*profile)
 		if err == nil {
@@ -258,13 +269,31 @@ func main() {
 		}
 		defer pprof.StopCPUProfile()
 	}
+	times := repeat(f, *seconds)
+	json.NewEncoder(os.Stdout).Encode(map[string]any{"case": *name, "seconds": median(times), "repetitions": len(times)})
+}
+
+func setThreads(s string) {
+	n, err := strconv.Atoi(s)
+	if err != nil || n < 0 {
+		fmt.Fprintf(os.Stderr, "%q is not a number of threads\n", s)
+		os.Exit(2)
+	}
+	pool.SetThreads(n)
+}
+
+// repeat times f for some seconds, and leaves the warm-up out.
+func repeat(f func(), seconds float64) []float64 {
 	var times []float64
-	for start := time.Now(); time.Since(start).Seconds() < *seconds || len(times) < 7; {
+	for start := time.Now(); time.Since(start).Seconds() < seconds || len(times) < 7; {
 		t := time.Now()
 		f()
 		times = append(times, time.Since(t).Seconds())
 	}
-	times = times[len(times)/5:] // warm-up
+	return times[len(times)/5:]
+}
+
+func median(times []float64) float64 {
 	slices.Sort(times)
-	json.NewEncoder(os.Stdout).Encode(map[string]any{"case": *name, "seconds": times[len(times)/2], "repetitions": len(times)})
+	return times[len(times)/2]
 }
