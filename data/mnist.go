@@ -1,6 +1,7 @@
 package data
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -9,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/locusml/locus"
 	"github.com/locusml/locus/dtype"
@@ -85,10 +87,13 @@ func (s *idxSet) load(from Source) (train, test *Classified, err error) {
 			return nil, nil, fmt.Errorf("data: %s: %w", s.name, err)
 		}
 	}
-	if train, err = s.open(paths[0], paths[1]); err != nil {
-		return nil, nil, err
-	}
-	if test, err = s.open(paths[2], paths[3]); err != nil {
+	// Unpacking is most of the time it takes; the two are independent.
+	var wg sync.WaitGroup
+	var testErr error
+	wg.Go(func() { test, testErr = s.open(paths[2], paths[3]) })
+	train, err = s.open(paths[0], paths[1])
+	wg.Wait()
+	if err = cmp.Or(err, testErr); err != nil {
 		return nil, nil, err
 	}
 	return train, test, nil
