@@ -25,8 +25,8 @@ func TestUseBLASErrors(t *testing.T) {
 // computed them.
 func TestUseBLAS(t *testing.T) {
 	l := blastest.Open(t)
-	a, b := locus.Randn(150, 170), locus.Randn(170, 160)
-	stack := locus.Randn(3, 150, 170)
+	a, b := locus.Randn(210, 230), locus.Randn(230, 220)
+	stack := locus.Randn(3, 210, 230)
 	all := func() []*locus.Tensor {
 		return []*locus.Tensor{a.MatMul(b), b.T().MatMul(a.T()), stack.MatMul(b), a.Cast(locus.Float64).MatMul(b.Cast(locus.Float64)), stack.MatMul(stack.Transpose(1, 2))}
 	}

@@ -110,8 +110,8 @@ func TestExternalTakes(t *testing.T) {
 		m, n, k, la, lb int
 		want            bool
 	}{
-		{128, 128, 128, 0, 0, true}, {128, 128, 128, 1, 0, true}, {128, 128, 128, 2, 3, true}, {16, 4000, 40, 0, 1, true},
-		{100, 100, 100, 0, 0, false}, {8, 700, 700, 0, 0, false}, {700, 700, 8, 0, 0, false}, {128, 128, 128, 4, 0, false}, {128, 128, 128, 0, 4, false},
+		{200, 200, 200, 0, 0, true}, {200, 200, 200, 1, 0, true}, {200, 200, 200, 2, 3, true}, {16, 4000, 120, 0, 1, true},
+		{150, 150, 150, 0, 0, false}, {8, 700, 700, 0, 0, false}, {700, 700, 8, 0, 0, false}, {200, 200, 200, 4, 0, false}, {200, 200, 200, 0, 4, false},
 	} {
 		calls.Store(0)
 		c0 := make([]float32, c.m*c.n)
@@ -124,7 +124,7 @@ func TestExternalTakes(t *testing.T) {
 	data := vector[float32](r, 1000)
 	for _, a := range []Mat[float32]{{Data: data, RowStride: 0, ColStride: 1}, {Data: data, RowStride: 1, ColStride: 1}} {
 		calls.Store(0)
-		F32(128, 128, 128, a, matrix[float32](r, 128, 128, 0), make([]float32, 128*128), 128, nil)
+		F32(200, 200, 200, a, matrix[float32](r, 200, 200, 0), make([]float32, 200*200), 200, nil)
 		if calls.Load() > 0 {
 			t.Errorf("strides %d, %d: external", a.RowStride, a.ColStride)
 		}
