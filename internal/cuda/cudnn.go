@@ -3,8 +3,10 @@
 package cuda
 
 import (
+	"math"
 	"os"
 	"sync"
+	"time"
 	"unsafe"
 
 	"github.com/locusml/locus/dtype"
@@ -76,7 +78,7 @@ type dnn struct {
 // algorithmPerf is cudnnConvolutionFwdAlgoPerf_t and its likes.
 type algorithmPerf struct {
 	algorithm, status int32
-	_                 float32 // milliseconds
+	milliseconds      float32 // 0 if it was not timed
 	_                 int32
 	memory            uint64
 	deterministic     int32
@@ -101,8 +103,9 @@ type convPlan struct {
 }
 
 type convChoice struct {
-	algorithm int32
-	memory    uint64
+	algorithm    int32
+	memory       uint64
+	milliseconds float32
 }
 
 // cuDNN's numbers for element types and for how it computes.
@@ -208,12 +211,12 @@ func (n *dnn) prepare(d *Device, c *backend.Call, p *convPlan) {
 		return
 	}
 	compute := dnnTypes[dtype.Float32]
-	math := uintptr(mathDefault)
+	mode := uintptr(mathDefault)
 	switch {
 	case t == dtype.Float64:
 		compute = dnnTypes[t]
 	case t == dtype.Float32 && !tf32.Load():
-		math = mathFMA
+		mode = mathFMA
 	}
 	ok := n.tensor(d, t, x.Shape, x.Strides, &p.x) && n.tensor(d, t, y.Shape, y.Strides, &p.y) &&
 		n.made(d, l.newFilter, &p.w) &&
@@ -221,7 +224,7 @@ func (n *dnn) prepare(d *Device, c *backend.Call, p *convPlan) {
 		n.made(d, l.newConv, &p.conv) &&
 		n.try(d, l.setConv, p.conv, uintptr(a.Pad[0]), uintptr(a.Pad[1]), uintptr(a.Stride[0]), uintptr(a.Stride[1]),
 			uintptr(a.Dilation[0]), uintptr(a.Dilation[1]), crossCorrelation, compute) &&
-		n.try(d, l.setGroups, p.conv, uintptr(a.Groups)) && n.try(d, l.setMath, p.conv, math)
+		n.try(d, l.setGroups, p.conv, uintptr(a.Groups)) && n.try(d, l.setMath, p.conv, mode)
 	if !ok {
 		return
 	}
@@ -257,11 +260,35 @@ func (n *dnn) prepare(d *Device, c *backend.Call, p *convPlan) {
 		return
 	}
 	for _, a := range n.perf[:min(int(n.count), len(n.perf))] { // best first
-		if a.status == 0 && a.deterministic == 1 && a.memory <= dnnMemory && (math != mathFMA || a.math == mathFMA) &&
+		if a.status == 0 && a.deterministic == 1 && a.memory <= dnnMemory && (mode != mathFMA || a.math == mathFMA) &&
 			!coarse(c.Op, a.algorithm, w.Shape) {
-			p.choices = append(p.choices, convChoice{a.algorithm, a.memory})
+			p.choices = append(p.choices, convChoice{a.algorithm, a.memory, a.milliseconds})
 		}
 	}
+	if len(p.choices) > 0 && p.choices[0].milliseconds > 0 && w.Shape[1] <= fewChannels && d.timeOwn(c) < p.choices[0].milliseconds {
+		p.choices = nil
+	}
+}
+
+// fewChannels is up to how many channels of a group cuDNN may be slower than our
+// own kernels, so that these are timed too.
+const fewChannels = 4
+
+// timeOwn gives the milliseconds of our own kernel for a call.
+func (d *Device) timeOwn(c *backend.Call) float32 {
+	best := float32(math.Inf(1))
+	for range 3 { // the first one compiles the kernel
+		begin := time.Now()
+		if d.ownConv(c) != nil {
+			return float32(math.Inf(1))
+		}
+		d.c.fn, d.c.a[0] = d.card.drv.streamSynchronize, d.stream
+		if Result(d.c.do()) != success {
+			return float32(math.Inf(1))
+		}
+		best = min(best, float32(time.Since(begin).Seconds()*1e3))
+	}
+	return best
 }
 
 // worthTiming is how many multiplications a convolution has for which timing
