@@ -39,8 +39,7 @@ func (a Activation) needsOperand() bool {
 
 // Linear gives x·weightᵀ + bias: x (…, in), weight (out, in) as in PyTorch, bias
 // (out) or nil, result (…, out). With an activation it gives that of it. Product,
-// bias and activation are one pass over the result where the device can;
-// half-precision numbers are then rounded once.
+// bias and activation are one pass over the result where the device can.
 func Linear(x, weight, bias *Tensor, activation ...Activation) *Tensor {
 	const name = "Linear"
 	in := given(2, x, weight, bias)

@@ -39,3 +39,18 @@ func TestLinearActivations(t *testing.T) {
 		})
 	}
 }
+
+// A layer of an MLP as one op, and as product, sum and activation.
+func BenchmarkLinear(b *testing.B) {
+	x, w, bias := locus.Randn(256, 784), locus.Randn(256, 784), locus.Randn(256)
+	b.Run("one op", func(b *testing.B) {
+		for b.Loop() {
+			locus.Linear(x, w, bias, locus.ReluActivation).Free()
+		}
+	})
+	b.Run("three ops", func(b *testing.B) {
+		for b.Loop() {
+			locus.Scoped(func(s *locus.Scope) { s.Use(x).MatMul(w.T()).Add(bias).Relu() })
+		}
+	})
+}

@@ -29,6 +29,13 @@ def matmul(n, times, dtype, tf32):
     return times, make
 
 
+def linear(n, times, dtype):
+    def make():
+        x, w, b = (torch.randn(*s, device=D).to(dtype) for s in ((n, n), (n, n), (n,)))
+        return lambda: F.gelu(F.linear(x, w, b))
+    return times, make
+
+
 def conv(batch, cin, size, cout, kernel, pad, stride):
     def make():
         torch.backends.cudnn.allow_tf32 = False
@@ -133,6 +140,7 @@ CASES = {
     "matmul_1024_f32": matmul(1024, 100, torch.float32, False), "matmul_4096_f32": matmul(4096, 10, torch.float32, False), "matmul_8192_f32": matmul(8192, 3, torch.float32, False),
     "matmul_1024_tf32": matmul(1024, 100, torch.float32, True), "matmul_4096_tf32": matmul(4096, 20, torch.float32, True), "matmul_8192_tf32": matmul(8192, 5, torch.float32, True),
     "matmul_1024_bf16": matmul(1024, 100, bf, False), "matmul_4096_bf16": matmul(4096, 20, bf, False), "matmul_8192_bf16": matmul(8192, 5, bf, False),
+    "linear_bias_gelu": linear(4096, 20, bf),
     "conv_a": conv(128, 64, 24, 64, 3, 1, 1), "conv_b": conv(128, 128, 12, 128, 3, 1, 1), "conv_c": conv(128, 3, 96, 64, 7, 3, 2),
     "host_to_device": copy(False, False), "device_to_host": copy(True, False),
     "host_to_device_pinned": copy(False, True), "device_to_host_pinned": copy(True, True), "fed_step": (20, fed_step),

@@ -43,6 +43,13 @@ func matmul(n, times int, dt locus.DType, tf32 bool) kase {
 	}}
 }
 
+func linear(n, times int, dt locus.DType) kase {
+	return kase{times, func() func() {
+		x, w, b := gpu.Randn(n, n).Cast(dt), gpu.Randn(n, n).Cast(dt), gpu.Randn(n).Cast(dt)
+		return func() { locus.Linear(x, w, b, locus.GeluActivation).Free() }
+	}}
+}
+
 func conv(batch, in, size, out, kernel, pad, stride int) kase {
 	return kase{20, func() func() {
 		locus.AllowTF32(false)
@@ -171,7 +178,8 @@ var cases = map[string]kase{
 	"matmul_1024_f32": matmul(1024, 100, locus.Float32, false), "matmul_4096_f32": matmul(4096, 10, locus.Float32, false), "matmul_8192_f32": matmul(8192, 3, locus.Float32, false),
 	"matmul_1024_tf32": matmul(1024, 100, locus.Float32, true), "matmul_4096_tf32": matmul(4096, 20, locus.Float32, true), "matmul_8192_tf32": matmul(8192, 5, locus.Float32, true),
 	"matmul_1024_bf16": matmul(1024, 100, locus.BFloat16, false), "matmul_4096_bf16": matmul(4096, 20, locus.BFloat16, false), "matmul_8192_bf16": matmul(8192, 5, locus.BFloat16, false),
-	"conv_a": conv(128, 64, 24, 64, 3, 1, 1), "conv_b": conv(128, 128, 12, 128, 3, 1, 1), "conv_c": conv(128, 3, 96, 64, 7, 3, 2),
+	"linear_bias_gelu": linear(4096, 20, locus.BFloat16),
+	"conv_a":           conv(128, 64, 24, 64, 3, 1, 1), "conv_b": conv(128, 128, 12, 128, 3, 1, 1), "conv_c": conv(128, 3, 96, 64, 7, 3, 2),
 	"host_to_device": {3, func() func() {
 		data := make([]float32, copied)
 		return func() { gpu.From(data).Free() }

@@ -310,3 +310,53 @@ func BenchmarkCopies(b *testing.B) {
 		})
 	}
 }
+
+// by makes the device compute products in one way only.
+func (x *bench) by(way string) {
+	x.d = newDevice(x.d.card, 0, way)
+	switch way {
+	case "cuBLAS":
+		x.d.lt = &lt{unavailable: true}
+	case "own":
+		x.d.blas = &blas{unavailable: true}
+	}
+}
+
+// Linear maps by each way that they can be computed, beside the plain product
+// from both libraries.
+func BenchmarkLinear(b *testing.B) {
+	for _, t := range []dtype.DType{dtype.BFloat16, dtype.Float32} {
+		for _, n := range []int{1024, 4096, 8192} {
+			if n == 8192 && t == dtype.Float32 {
+				continue
+			}
+			flops := 2 * float64(n) * float64(n) * float64(n)
+			call := func(x *bench, act op.ID) *backend.Call {
+				in := []backend.View{x.random(t, n, n), x.random(t, n, n), x.random(t, n)}
+				return &backend.Call{Op: op.Linear, Attrs: op.Epilogue{Act: act}, In: in, Out: x.empty(t, n, n)}
+			}
+			for _, way := range []string{"cuBLASLt", "cuBLAS", "own"} {
+				for _, act := range []op.ID{op.Invalid, op.Relu, op.Gelu, op.GeluTanh} {
+					b.Run(fmt.Sprintf("%s/%d/%s/%s", t, n, way, act), func(b *testing.B) {
+						x := newBench(b)
+						x.by(way)
+						x.time(call(x, act), flops, "TFLOP/s")
+					})
+				}
+			}
+			for _, layout := range []string{"nn", "nt"} {
+				for _, way := range []string{"cuBLASLt", "cuBLAS"} {
+					b.Run(fmt.Sprintf("%s/%d/%s/product %s", t, n, way, layout), func(b *testing.B) {
+						x := newBench(b)
+						x.by(way)
+						a, w, c := x.random(t, n, n), x.random(t, n, n), x.empty(t, n, n)
+						if layout == "nt" {
+							w.Strides = []int{1, n}
+						}
+						x.time(&backend.Call{Op: op.MatMul, In: []backend.View{a, w}, Out: c}, flops, "TFLOP/s")
+					})
+				}
+			}
+		}
+	}
+}

@@ -110,23 +110,33 @@ const (
 	defaultAlgorithm                       = ^uintptr(0) // CUBLAS_GEMM_DEFAULT is -1
 )
 
-// gemm queues c = a·b for row-major matrices, by asking for the transposed
-// product of column-major ones.
-func (b *blas) gemm(d *Device, t dtype.DType, g *product) error {
-	kind, compute := uintptr(blas32F), uintptr(computes32F)
-	one, zero := uintptr(unsafe.Pointer(&b.one32)), uintptr(unsafe.Pointer(&b.zero32))
+// blasTypes gives the type of elements, of the computation, and of the numbers
+// that scale.
+func blasTypes(t dtype.DType) (kind, compute, scale uintptr) {
 	switch t {
-	case dtype.Float32:
-		if tf32.Load() {
-			compute = computesTF32
-		}
 	case dtype.Float64:
-		kind, compute = blas64F, computes64F
-		one, zero = uintptr(unsafe.Pointer(&b.one64)), uintptr(unsafe.Pointer(&b.zero64))
+		return blas64F, computes64F, blas64F
 	case dtype.Float16:
-		kind = blas16F
+		return blas16F, computes32F, blas32F
 	case dtype.BFloat16:
-		kind = blas16BF
+		return blas16BF, computes32F, blas32F
+	}
+	if tf32.Load() {
+		return blas32F, computesTF32, blas32F
+	}
+	return blas32F, computes32F, blas32F
+}
+
+// gemm queues c = a·b for row-major matrices, by asking for the transposed
+// product of column-major ones. A bias is what c holds already.
+func (b *blas) gemm(d *Device, t dtype.DType, g *product) error {
+	kind, compute, _ := blasTypes(t)
+	one, zero := uintptr(unsafe.Pointer(&b.one32)), uintptr(unsafe.Pointer(&b.zero32))
+	if t == dtype.Float64 {
+		one, zero = uintptr(unsafe.Pointer(&b.one64)), uintptr(unsafe.Pointer(&b.zero64))
+	}
+	if g.bias != 0 {
+		zero = one
 	}
 	c := &d.c
 	trans := func(x bool) uintptr {

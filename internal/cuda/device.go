@@ -86,9 +86,10 @@ type Device struct {
 
 	table   kernelTable    // of elementwise ops
 	reduces [3]kernelTable // by rowKernel, colKernel and tileKernel
-	tiny    [4][16]*kernel // of small products, by layout and element type
+	tiny    [6][16]*kernel // of small products, by layout (the last two: with bias and activation) and element type
 	counts  uintptr        // the counters of kernels/reduce.cu, all 0 between launches
 	blas    *blas
+	lt      *lt
 	dnn     *dnn
 	older   bool // attention as on cards before Hopper: for tests
 }

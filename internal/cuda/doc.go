@@ -3,11 +3,12 @@
 // machine without CUDA uses the GPU of the machine it lands on. Kernels are
 // embedded as PTX (see kernels/), and NVIDIA's libraries are used where they are found:
 //
-//	library  serves                  switch off or choose a file
-//	cuBLAS   matrix products         LOCUS_CUBLAS=off or a path
-//	cuDNN    convolutions            LOCUS_CUDNN=off or a path
-//	NVML     load, heat and power    LOCUS_NVML=off or a path
-//	libcuda  everything              LOCUS_CUDA=off or a path
+//	library   serves                         switch off or choose a file
+//	cuBLAS    matrix products                LOCUS_CUBLAS=off or a path; off is cuBLASLt too
+//	cuBLASLt  single ones, with bias too     LOCUS_CUBLASLT=off or a path
+//	cuDNN     convolutions                   LOCUS_CUDNN=off or a path
+//	NVML      load, heat and power           LOCUS_NVML=off or a path
+//	libcuda   everything                     LOCUS_CUDA=off or a path
 //
 // Without them the package's own kernels do the work. The build tag nocuda
 // leaves everything out, for a fully static binary. LOCUS_CUDA_BLOCKING=1 waits

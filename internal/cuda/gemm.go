@@ -6,20 +6,30 @@ import (
 	"github.com/locusml/locus/dtype"
 	"github.com/locusml/locus/internal/backend"
 	"github.com/locusml/locus/internal/memory"
+	"github.com/locusml/locus/internal/op"
 )
 
-// productParams is Product of kernels/gemm.cu.
+// productParams is Product of kernels/product.cuh.
 type productParams struct {
-	a, b, c, partial                uintptr
+	a, b, bias, c, partial          uintptr
 	m, n, k, lda, ldb, stepA, stepB int64
 	batch, chunk                    int64
-	splits, wideA, wideB, _         int32
+	splits, wideA, wideB, act       int32
 }
 
-// ownGemm queues a product by this package's kernels.
+// activations are Act of kernels/product.cuh.
+var activations = map[op.ID]int32{op.Relu: 1, op.Gelu: 2, op.GeluTanh: 3, op.Silu: 4, op.Sigmoid: 5, op.Tanh: 6}
+
+func (g *product) params() productParams {
+	return productParams{a: g.a.addr, b: g.b.addr, bias: g.bias, c: g.c, m: int64(g.m), n: int64(g.n), k: int64(g.k),
+		lda: int64(g.a.ld), ldb: int64(g.b.ld), stepA: int64(g.a.step), stepB: int64(g.b.step), batch: int64(g.batch), chunk: int64(g.k), splits: 1,
+		act: activations[g.act]}
+}
+
+// ownGemm queues a product by this package's kernels. One with a bias or an
+// activation must have an a that is not transposed.
 func (d *Device) ownGemm(t dtype.DType, g *product) error {
-	p := productParams{a: g.a.addr, b: g.b.addr, c: g.c, m: int64(g.m), n: int64(g.n), k: int64(g.k),
-		lda: int64(g.a.ld), ldb: int64(g.b.ld), stepA: int64(g.a.step), stepB: int64(g.b.step), batch: int64(g.batch), chunk: int64(g.k), splits: 1}
+	p := g.params()
 	if t.IsFloat() && (g.k <= 1024 && g.work() <= smallWork || g.k <= 512 && ceil(g.m, 32)*ceil(g.n, 32)*g.batch <= 4*d.card.sms) {
 		return d.smallGemm(t, g, &p)
 	}
@@ -38,6 +48,10 @@ func (d *Device) ownGemm(t dtype.DType, g *product) error {
 	default:
 		kernel, tileM, tileN = "gemm64_", 64, 64
 	}
+	layout := layouts[g.layout()]
+	if g.ends() && file == "gemm" {
+		layout = "end_" + layout
+	}
 	e := tileM * 8 / 256 // elements of a load: E of kernels/gemm.cuh
 	p.wideA, p.wideB = g.a.aligned(e, t.Size(), g.batch), g.b.aligned(e, t.Size(), g.batch)
 	blocks := ceil(g.m, tileM) * ceil(g.n, tileN)
@@ -50,21 +64,32 @@ func (d *Device) ownGemm(t dtype.DType, g *product) error {
 			return err
 		}
 	}
-	if err := runKernel(d, file, kernel+layouts[g.layout()]+name, &p, blocks, min(g.batch, 65535), int(p.splits), 256, shared); err != nil || p.splits == 1 {
+	if err := runKernel(d, file, kernel+layout+name, &p, blocks, min(g.batch, 65535), int(p.splits), 256, shared); err != nil {
 		return err
+	}
+	if p.splits == 1 {
+		return d.activateRest(t, g)
+	}
+	if g.ends() {
+		return runKernel(d, "gemm", "gemm_sum_"+typeName(t), &p, ceil(g.batch*g.m*g.n, blockThreads), 1, 1, blockThreads, 0)
 	}
 	return d.sumSplits(t, p.partial, g.c, int(p.splits), g.batch*g.m*g.n)
 }
 
 // smallGemm queues a product whose time is that of waiting, not of arithmetic.
 func (d *Device) smallGemm(t dtype.DType, g *product, p *productParams) error {
-	k := d.tiny[g.layout()][t]
+	at, stem := g.layout(), "gemm_small_"
+	name := layouts[at]
+	if g.ends() {
+		at, stem = at+len(layouts), "gemm_small_end_"
+	}
+	k := d.tiny[at][t]
 	if k == nil {
 		var err error
-		if k, err = d.kernel("gemm", "gemm_small_"+layouts[g.layout()]+typeName(t)); err != nil {
+		if k, err = d.kernel("gemm", stem+name+typeName(t)); err != nil {
 			return err
 		}
-		d.tiny[g.layout()][t] = k
+		d.tiny[at][t] = k
 	}
 	*paramsOf[productParams](d, k) = *p
 	const tile = 16
@@ -92,8 +117,7 @@ func (d *Device) canWGMMA(t dtype.DType, g *product) bool {
 // hopperGemm queues a product by kernels/gemm_sm90.cu. TF32 wants both operands
 // along k; those that are not are copied.
 func (d *Device) hopperGemm(t dtype.DType, g *product) error {
-	p := productParams{a: g.a.addr, b: g.b.addr, c: g.c, m: int64(g.m), n: int64(g.n), k: int64(g.k), lda: int64(g.a.ld), ldb: int64(g.b.ld),
-		stepA: int64(g.a.step), stepB: int64(g.b.step), batch: int64(g.batch), chunk: int64(g.k), splits: 1}
+	p := g.params()
 	name := layouts[g.layout()] + typeName(t)
 	if t == dtype.Float32 {
 		name = "nt_tf32"
@@ -121,7 +145,10 @@ func (d *Device) hopperGemm(t dtype.DType, g *product) error {
 		}
 	}
 	const shared = 4*(128+256)*128 + 1024 // STAGES tiles, and room to align them
-	return runKernel(d, "gemm_sm90", "gemm_wgmma_"+name, &p, ceil(g.m, 128)*ceil(g.n, 256), min(g.batch, 65535), 1, 256, shared)
+	if err := runKernel(d, "gemm_sm90", "gemm_wgmma_"+name, &p, ceil(g.m, 128)*ceil(g.n, 256), min(g.batch, 65535), 1, 256, shared); err != nil {
+		return err
+	}
+	return d.activateRest(t, g)
 }
 
 // layouts are the parts of kernels' names that say how the operands are stored,

@@ -31,15 +31,20 @@ type matrix struct {
 	trans bool
 }
 
-// product is c = a·b, batch times: a is m×k, b k×n, c contiguous.
+// product is c = act(a·b + bias), batch times: a is m×k, b k×n, c contiguous.
 type product struct {
 	m, n, k, batch int
 	a, b           matrix
 	c              uintptr
+	bias           uintptr // one element for each column; 0 without
+	act            op.ID   // Invalid without
 }
 
 // work is the number of multiplications.
 func (g *product) work() int { return g.m * g.n * g.k * g.batch }
+
+// ends reports whether something happens to the product before it is the result.
+func (g *product) ends() bool { return g.bias != 0 || g.act != op.Invalid }
 
 func (d *Device) runMatMul(c *backend.Call) error {
 	a, b := &c.In[0], &c.In[1]
@@ -95,28 +100,9 @@ func (d *Device) runMatMul(c *backend.Call) error {
 // matrices copies those operands that a GEMM cannot read in place: without a unit
 // stride, or with a batch axis that runs backwards.
 func (d *Device) matrices(a, b *backend.View) (*backend.View, *backend.View, error) {
-	views := [2]*backend.View{a, b}
-	room := 0
-	for _, v := range views {
-		if !matrixLike(v) {
-			room += (v.Elements()*v.DType.Size() + 255) &^ 255
-		}
-	}
-	work, err := d.copyspace(room)
-	if err != nil {
-		return nil, nil, err
-	}
-	for i, v := range views {
-		if !matrixLike(v) {
-			copied, err := d.contiguous(v, work)
-			if err != nil {
-				return nil, nil, err
-			}
-			views[i] = &copied
-			work += uintptr((v.Elements()*v.DType.Size() + 255) &^ 255)
-		}
-	}
-	return views[0], views[1], nil
+	x, y := *a, *b
+	err := d.inOrder([]*backend.View{&x, &y}, matrixLike)
+	return &x, &y, err
 }
 
 // matrixLike reports whether a GEMM can read the last two axes in place.
@@ -150,6 +136,34 @@ func (x *matrix) set(v *backend.View, offset int) {
 	}
 }
 
+// inOrder queues copies of the views that cannot be read as they are, and puts the
+// copies in their place. They are good until the next call.
+func (d *Device) inOrder(views []*backend.View, readable func(*backend.View) bool) error {
+	size := func(v *backend.View) int { return (v.Elements()*v.DType.Size() + 255) &^ 255 }
+	room := 0
+	for _, v := range views {
+		if !readable(v) {
+			room += size(v)
+		}
+	}
+	if room == 0 {
+		return nil
+	}
+	work, err := d.copyspace(room)
+	if err != nil {
+		return err
+	}
+	for _, v := range views {
+		if !readable(v) {
+			if *v, err = d.contiguous(v, work); err != nil {
+				return err
+			}
+			work += uintptr(size(v))
+		}
+	}
+	return nil
+}
+
 // contiguous queues a copy of v to addr and gives the view of it.
 func (d *Device) contiguous(v *backend.View, to uintptr) (backend.View, error) {
 	out := backend.View{Block: blockAt(to), Shape: v.Shape, Strides: op.Strides(v.Shape), DType: v.DType}
@@ -160,12 +174,29 @@ func (d *Device) contiguous(v *backend.View, to uintptr) (backend.View, error) {
 // for small ones does faster than the library.
 const smallWork = 1 << 21
 
-// gemm queues a product, by cuBLAS if it is there.
+// byLibrary gives cuBLAS if it is there and should do a product of that many
+// multiplications.
+func (d *Device) byLibrary(t dtype.DType, work int) *blas {
+	if !t.IsFloat() || work <= smallWork {
+		return nil
+	}
+	return d.cublas()
+}
+
+// gemm queues a product.
 func (d *Device) gemm(t dtype.DType, g *product) error {
-	if t.IsFloat() && g.work() > smallWork {
-		if b := d.cublas(); b != nil {
-			return b.gemm(d, t, g)
+	b := d.byLibrary(t, g.work())
+	switch {
+	case b == nil:
+		return d.ownGemm(t, g)
+	case g.ends():
+		return d.endedGemm(b, t, g)
+	case g.batch == 1: // cuBLAS would choose the algorithm anew each time
+		if l := d.cublasLt(); l != nil {
+			if done, err := l.gemm(d, b, t, g, ltPlain); done || err != nil {
+				return err
+			}
 		}
 	}
-	return d.ownGemm(t, g)
+	return b.gemm(d, t, g)
 }

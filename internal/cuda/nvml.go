@@ -106,7 +106,10 @@ func nowInUse(name string) {
 func libraries(drv *driver) []Library {
 	var l []Library
 	if b, err := loadBLAS(drv); err == nil {
-		l = append(l, Library{libBLAS.name, b.path, "matrix products"})
+		l = append(l, Library{libBLAS.name, b.path, "batches of matrix products"})
+	}
+	if b, err := loadBLASLt(drv); err == nil {
+		l = append(l, Library{libBLASLt.name, b.path, "single matrix products, with bias and activation"})
 	}
 	if n, err := loadDNN(drv); err == nil {
 		l = append(l, Library{libDNN.name, n.path, "convolutions"})

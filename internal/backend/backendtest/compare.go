@@ -84,7 +84,10 @@ func (e *expected) bound(i int) float64 {
 	case dtype.Float16, dtype.BFloat16:
 		compute = dtype.Float32
 		at := want
-		if e.halves > 1 {
+		switch {
+		case e.before != nil:
+			at = max(at, e.before[i])
+		case e.halves > 1:
 			at = size
 		}
 		b = e.halves * step(e.dtype, at)

@@ -69,6 +69,7 @@ type expected struct {
 	exact, signs  bool
 	units, halves float64
 	scale         []float64
+	before        []float64 // the size at which half types may round on the way, where it is known
 	// bits: what is compared are the bytes of this, all of them.
 	bits []byte
 }

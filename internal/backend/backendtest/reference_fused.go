@@ -145,8 +145,12 @@ func linear(act op.ID, e *expected, in []*array) {
 	e.units = lengthUnits(k)
 	if act != op.Invalid && act != op.Relu {
 		e.units += 4
-		e.halves = 2 // the sum may be rounded before the activation
+		e.halves++ // the sum may be rounded before the activation
 	}
+	if len(in) == 3 {
+		e.halves++ // the product may be rounded before the bias is added
+	}
+	e.before = make([]float64, e.len())
 	for o := range e.len() {
 		i, j := o/n, o%n
 		sum, size := 0.0, 0.0
@@ -155,9 +159,13 @@ func linear(act op.ID, e *expected, in []*array) {
 			sum += t
 			size += math.Abs(t)
 		}
+		if e.halves > 1 {
+			e.before[o] = math.Abs(sum)
+		}
 		if len(in) == 3 {
 			sum += in[2].floats[j]
 			size += math.Abs(in[2].floats[j])
+			e.before[o] = max(e.before[o], math.Abs(sum))
 		}
 		e.floats[o], e.scale[o] = sum, size // no activation is much steeper than 1
 		if act != op.Invalid {

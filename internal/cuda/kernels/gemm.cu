@@ -1,16 +1,10 @@
 // Matrix products without cuBLAS, on the ordinary arithmetic units.
 #include "gemm.cuh"
+#include "product.cuh"
 
-struct Product {
-  const void *a, *b;
-  void *c, *partial; // partial: sums [splits][batch·m·n] if k is split
-  i64 m, n, k, lda, ldb, stepA, stepB;
-  i64 batch, chunk; // chunk: how much of k a split sums
-  i32 splits, wideA, wideB, pad;
-};
-
-template <class T, int BM, int BN, bool TA, bool TB> DEV void gemm(const Product& p) {
+template <class T, int BM, int BN, bool TA, bool TB, bool ENDS> DEV void gemm(const Product& p) {
   typedef typename Total<T>::type C;
+  typedef End<T, ENDS> E;
   __shared__ __align__(16) char room[sizeof(Tiles<C, BM, BN>)];
   Tiles<C, BM, BN>& tiles = *(Tiles<C, BM, BN>*)room;
   i64 tilesN = (p.n + BN - 1) / BN;
@@ -25,6 +19,9 @@ template <class T, int BM, int BN, bool TA, bool TB> DEV void gemm(const Product
     Sums<C, BM, BN> acc;
     multiply<T>(tiles, acc, begin, end, [&](i32 k, T* r) { fa.fetch(k, end, r); }, [&](const T* r, C(*t)[BM + 4]) { fa.keep(r, t); },
                 [&](i32 k, T* r) { fb.fetch(k, end, r); }, [&](const T* r, C(*t)[BN + 4]) { fb.keep(r, t); });
+    typename E::C bias[BN / 16];
+#pragma unroll
+    for (int j = 0; j < BN / 16; j++) bias[j] = E::bias(p, n0 + acc.col(j));
 #pragma unroll
     for (int i = 0; i < BM / 16; i++) {
       i64 m = m0 + acc.row(i);
@@ -34,7 +31,7 @@ template <class T, int BM, int BN, bool TA, bool TB> DEV void gemm(const Product
         if (m >= p.m || n >= p.n) continue;
         i64 at = (z * p.m + m) * p.n + n;
         if (p.splits > 1) ((C*)p.partial)[split * p.batch * p.m * p.n + at] = acc.v[i][j];
-        else put(((T*)p.c)[at], (typename Compute<T>::type)acc.v[i][j]);
+        else put(((T*)p.c)[at], (typename Compute<T>::type)E::done(p, acc.v[i][j], bias[j]));
       }
     }
     __syncthreads();
@@ -44,8 +41,9 @@ template <class T, int BM, int BN, bool TA, bool TB> DEV void gemm(const Product
 // Small products: the time is that of waiting for memory, so a block fetches 128
 // of k at once, for 16×16 results only. Four groups of 64 threads each sum every
 // fourth of k, a thread 2×2 results; then the groups' sums are added.
-template <class T, bool TA, bool TB> DEV void small(const Product& p) {
+template <class T, bool TA, bool TB, bool ENDS> DEV void small(const Product& p) {
   typedef typename Total<T>::type C;
+  typedef End<T, ENDS> E;
   const int B = 16, DEPTH = 128, EACH = B * DEPTH / GEMM_THREADS; // elements a thread fetches of each operand
   __shared__ __align__(16) C as[DEPTH][B + 2], bs[DEPTH][B + 2];  // [k][m], [k][n]; padded so that pairs stay aligned
   C(*sums)[B][B] = (C(*)[B][B])as;                                // [group][m][n], when as has been read
@@ -104,24 +102,46 @@ template <class T, bool TA, bool TB> DEV void small(const Product& p) {
     __syncthreads();
     i64 m = m0 + t / B, n = n0 + t % B;
     C sum = (sums[0][t / B][t % B] + sums[1][t / B][t % B]) + (sums[2][t / B][t % B] + sums[3][t / B][t % B]);
-    if (m < p.m && n < p.n) put(((T*)p.c)[(z * p.m + m) * p.n + n], (typename Compute<T>::type)sum);
+    if (m < p.m && n < p.n) put(((T*)p.c)[(z * p.m + m) * p.n + n], ENDS ? activate(p.act, sum + E::bias(p, n)) : sum);
     __syncthreads();
   }
 }
 
+// Kernels with bias and activation are separate: they need registers that plain
+// products should not do without.
 #define SMALL(T)                                                                                           \
-  KERNEL gemm_small_nn_##T(const __grid_constant__ Product p) { small<T, false, false>(p); }               \
-  KERNEL gemm_small_nt_##T(const __grid_constant__ Product p) { small<T, false, true>(p); }                \
-  KERNEL gemm_small_tn_##T(const __grid_constant__ Product p) { small<T, true, false>(p); }                \
-  KERNEL gemm_small_tt_##T(const __grid_constant__ Product p) { small<T, true, true>(p); }
+  KERNEL gemm_small_nn_##T(const __grid_constant__ Product p) { small<T, false, false, false>(p); }        \
+  KERNEL gemm_small_nt_##T(const __grid_constant__ Product p) { small<T, false, true, false>(p); }         \
+  KERNEL gemm_small_tn_##T(const __grid_constant__ Product p) { small<T, true, false, false>(p); }         \
+  KERNEL gemm_small_tt_##T(const __grid_constant__ Product p) { small<T, true, true, false>(p); }          \
+  KERNEL gemm_small_end_nn_##T(const __grid_constant__ Product p) { small<T, false, false, true>(p); }     \
+  KERNEL gemm_small_end_nt_##T(const __grid_constant__ Product p) { small<T, false, true, true>(p); }
 SMALL(f16) SMALL(bf16) SMALL(f32) SMALL(f64)
 
 #define GEMM(T, B, BOUNDS)                                                                                            \
-  KERNEL BOUNDS gemm##B##_nn_##T(const __grid_constant__ Product p) { gemm<T, B, B, false, false>(p); }               \
-  KERNEL BOUNDS gemm##B##_nt_##T(const __grid_constant__ Product p) { gemm<T, B, B, false, true>(p); }                \
-  KERNEL BOUNDS gemm##B##_tn_##T(const __grid_constant__ Product p) { gemm<T, B, B, true, false>(p); }                \
-  KERNEL BOUNDS gemm##B##_tt_##T(const __grid_constant__ Product p) { gemm<T, B, B, true, true>(p); }
+  KERNEL BOUNDS gemm##B##_nn_##T(const __grid_constant__ Product p) { gemm<T, B, B, false, false, false>(p); }        \
+  KERNEL BOUNDS gemm##B##_nt_##T(const __grid_constant__ Product p) { gemm<T, B, B, false, true, false>(p); }         \
+  KERNEL BOUNDS gemm##B##_tn_##T(const __grid_constant__ Product p) { gemm<T, B, B, true, false, false>(p); }         \
+  KERNEL BOUNDS gemm##B##_tt_##T(const __grid_constant__ Product p) { gemm<T, B, B, true, true, false>(p); }
+#define GEMM_END(T, B, BOUNDS)                                                                                        \
+  KERNEL BOUNDS gemm##B##_end_nn_##T(const __grid_constant__ Product p) { gemm<T, B, B, false, false, true>(p); }     \
+  KERNEL BOUNDS gemm##B##_end_nt_##T(const __grid_constant__ Product p) { gemm<T, B, B, false, true, true>(p); }
 #define BOUNDS __launch_bounds__(GEMM_THREADS, 2)
 GEMM(f32, 128, BOUNDS) GEMM(f16, 128, BOUNDS) GEMM(bf16, 128, BOUNDS)
 GEMM(f32, 64, BOUNDS) GEMM(f16, 64, BOUNDS) GEMM(bf16, 64, BOUNDS) GEMM(f64, 64, BOUNDS)
 GEMM(u8, 64, BOUNDS) GEMM(i32, 64, BOUNDS) GEMM(i64, 64, BOUNDS)
+GEMM_END(f32, 128, BOUNDS) GEMM_END(f16, 128, BOUNDS) GEMM_END(bf16, 128, BOUNDS)
+GEMM_END(f32, 64, BOUNDS) GEMM_END(f16, 64, BOUNDS) GEMM_END(bf16, 64, BOUNDS) GEMM_END(f64, 64, BOUNDS)
+
+// Adds up what several blocks have summed in parts, with bias and activation.
+template <class T> DEV void sum_parts(const Product& p) {
+  typedef typename Compute<T>::type C;
+  i64 all = p.batch * p.m * p.n, i = (i64)blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= all) return;
+  C v = 0;
+  for (int s = 0; s < p.splits; s++) v += ((const C*)p.partial)[s * all + i];
+  put(((T*)p.c)[i], activate(p.act, v + End<T, true>::bias(p, i % p.n)));
+}
+
+#define SUM(T) KERNEL gemm_sum_##T(const __grid_constant__ Product p) { sum_parts<T>(p); }
+SUM(f16) SUM(bf16) SUM(f32) SUM(f64)

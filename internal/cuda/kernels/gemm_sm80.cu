@@ -5,20 +5,13 @@
 // along k arrive in shared memory by asynchronous copies, STAGES of them on their way at
 // once. Within a tile, 16-byte chunks are permuted so that neither the
 // copies nor ldmatrix meet in a bank.
-#include "locus.cuh"
-
-struct Product {
-  const void *a, *b;
-  void *c, *partial;
-  i64 m, n, k, lda, ldb, stepA, stepB;
-  i64 batch, chunk;
-  i32 splits, wideA, wideB, pad;
-};
+#include "product.cuh"
 
 #define BM 128
 #define BN 256
 #define STAGES 4
 struct tf32 { f32 x; };
+template <> struct Compute<tf32> { typedef f32 type; };
 
 DEV u32 shared_address(const void* p) { return (u32)__cvta_generic_to_shared(p); }
 
@@ -46,6 +39,7 @@ DEV void mma(f32* c, const u32* a, const u32* b, bf16*) { MMA(bf16, "m16n8k16.ro
 DEV void mma(f32* c, const u32* a, const u32* b, tf32*) { MMA(tf32, "m16n8k8.row.col.f32.tf32.tf32.f32"); }
 
 DEV void put(tf32& r, f32 v) { r.x = v; }
+DEV f32 get(tf32 v) { return v.x; }
 
 // A tile of R rows (of the result) by 64 bytes of k. If ALONG_K it lies in
 // shared memory as [R][64 bytes], otherwise as [KT][R elements], where for 4-byte
@@ -135,6 +129,7 @@ extern __shared__ __align__(128) char room[];
 template <class T, bool TA, bool TB> DEV void gemm(const Product& p) {
   typedef Tile<T, BM, !TA> A;
   typedef Tile<T, BN, TB> B;
+  typedef End<T, !TA> E; // only a that is not transposed comes with a bias or an activation
   enum { KT = A::KT, STAGE = A::BYTES + B::BYTES };
   u32 base = shared_address(room);
   int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, wm = (warp & 1) * 64, wn = (warp >> 1) * 64;
@@ -145,7 +140,15 @@ template <class T, bool TA, bool TB> DEV void gemm(const Product& p) {
   i64 split = blockIdx.z, begin = split * p.chunk, end = begin + p.chunk < p.k ? begin + p.chunk : p.k;
   for (i64 z = blockIdx.y; z < p.batch; z += gridDim.y) {
     const T *a = (const T*)p.a + z * p.stepA, *b = (const T*)p.b + z * p.stepB;
-    f32 acc[4][8][4] = {};
+    f32 acc[4][8][4];
+#pragma unroll
+    for (int j = 0; j < 8; j++)
+#pragma unroll
+      for (int e = 0; e < 2; e++) {
+        f32 bias = p.splits == 1 ? E::bias(p, n0 + wn + j * 8 + (lane & 3) * 2 + e) : 0;
+#pragma unroll
+        for (int i = 0; i < 4; i++) acc[i][j][e] = acc[i][j][2 + e] = bias;
+      }
     Loader<T, BM, !TA> la;
     Loader<T, BN, TB> lb;
     la.init(a, p.lda, m0, p.m, begin);
@@ -225,12 +228,12 @@ template <class T, bool TA, bool TB> DEV void gemm(const Product& p) {
             if (n + 1 < p.n) out[1] = v1;
           } else if (n + 1 < p.n && (p.n & 1) == 0) {
             Vec<T, 2> v;
-            put(v.v[0], v0);
-            put(v.v[1], v1);
+            put(v.v[0], E::relu(p, v0));
+            put(v.v[1], E::relu(p, v1));
             *(Vec<T, 2>*)((T*)p.c + at) = v;
           } else {
-            if (n < p.n) put(((T*)p.c)[at], v0);
-            if (n + 1 < p.n) put(((T*)p.c)[at + 1], v1);
+            if (n < p.n) put(((T*)p.c)[at], E::relu(p, v0));
+            if (n + 1 < p.n) put(((T*)p.c)[at + 1], E::relu(p, v1));
           }
         }
       }

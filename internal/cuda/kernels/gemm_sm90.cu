@@ -4,15 +4,7 @@
 // A block of two warpgroups makes 128×256 results, each warpgroup 64×256. Tiles
 // of 128 bytes along k arrive by asynchronous copies, two of them ahead, while the one
 // before is still being multiplied, in the permutation of 16-byte chunks that the matrix units know as the 128-byte swizzle.
-#include "locus.cuh"
-
-struct Product {
-  const void *a, *b;
-  void *c, *partial;
-  i64 m, n, k, lda, ldb, stepA, stepB;
-  i64 batch, chunk;
-  i32 splits, wideA, wideB, pad;
-};
+#include "product.cuh"
 
 #define BM 128
 #define BN 256
@@ -20,15 +12,17 @@ struct Product {
 #define AHEAD 2 // tiles asked for before they are used; the other two are being multiplied
 #define STAGE ((BM + BN) * 128)
 struct tf32 { f32 x; };
+template <> struct Compute<tf32> { typedef f32 type; };
 DEV void put(tf32& r, f32 v) { r.x = v; }
+DEV f32 get(tf32 v) { return v.x; }
 
 DEV void copy16(u32 to, const void* from, int size) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(size));
 }
 
-// d += a·b for 64×256 results, 32 bytes along k; d = a·b if add is 0.
+// d += a·b for 64×256 results, 32 bytes along k.
 #define WGMMA(kind, tail)                                                                                             \
-  asm volatile("{.reg .pred p; setp.ne.b32 p, %130, 0; wgmma.mma_async.sync.aligned." kind " {"                       \
+  asm volatile("{.reg .pred p; setp.eq.b32 p, 0, 0; wgmma.mma_async.sync.aligned." kind " {"                       \
                "%0, %1, %2, %3, %4, %5, %6, %7, " \
                "%8, %9, %10, %11, %12, %13, %14, %15, " \
                "%16, %17, %18, %19, %20, %21, %22, %23, " \
@@ -62,10 +56,10 @@ DEV void copy16(u32 to, const void* from, int size) {
                "+f"(d[104]), "+f"(d[105]), "+f"(d[106]), "+f"(d[107]), "+f"(d[108]), "+f"(d[109]), "+f"(d[110]), "+f"(d[111]), \
                "+f"(d[112]), "+f"(d[113]), "+f"(d[114]), "+f"(d[115]), "+f"(d[116]), "+f"(d[117]), "+f"(d[118]), "+f"(d[119]), \
                "+f"(d[120]), "+f"(d[121]), "+f"(d[122]), "+f"(d[123]), "+f"(d[124]), "+f"(d[125]), "+f"(d[126]), "+f"(d[127]) \
-               : "l"(a), "l"(b), "r"(add))
+               : "l"(a), "l"(b))
 // The last two numbers say that an operand lies across k.
 #define WGMMA16(T, type)                                                                     \
-  template <bool TA, bool TB> DEV void wgmma(f32* d, u64 a, u64 b, i32 add, T*) {            \
+  template <bool TA, bool TB> DEV void wgmma(f32* d, u64 a, u64 b, T*) {            \
     if (!TA && !TB) WGMMA("m64n256k16.f32." type "." type, ", 0, 0");                        \
     if (!TA && TB) WGMMA("m64n256k16.f32." type "." type, ", 0, 1");                         \
     if (TA && !TB) WGMMA("m64n256k16.f32." type "." type, ", 1, 0");                         \
@@ -73,7 +67,7 @@ DEV void copy16(u32 to, const void* from, int size) {
   }
 WGMMA16(f16, "f16")
 WGMMA16(bf16, "bf16")
-template <bool TA, bool TB> DEV void wgmma(f32* d, u64 a, u64 b, i32 add, tf32*) { WGMMA("m64n256k8.f32.tf32.tf32", ""); }
+template <bool TA, bool TB> DEV void wgmma(f32* d, u64 a, u64 b, tf32*) { WGMMA("m64n256k8.f32.tf32.tf32", ""); }
 
 // How the matrix units find a tile in the 128-byte swizzle. Along k it is
 // rows of 128 bytes, 1024 bytes from 8 of them to the next. Across k it is blocks of 64
@@ -117,6 +111,7 @@ extern __shared__ __align__(1024) char room[];
 
 template <class T, bool TA, bool TB> DEV void gemm(const Product& p) { // across k: TA, TB
   enum { KT = 128 / sizeof(T) };
+  typedef End<T, !TA> E; // only a that is not transposed comes with a bias or an activation
   u32 base = ((u32)__cvta_generic_to_shared(room) + 1023) & ~1023u;
   int group = threadIdx.x >> 7, warp = threadIdx.x >> 5 & 3, lane = threadIdx.x & 31;
   i64 tilesM = (p.m + BM - 1) / BM, tilesN = (p.n + BN - 1) / BN, band = 8 * tilesN, g = blockIdx.x / band;
@@ -130,7 +125,9 @@ template <class T, bool TA, bool TB> DEV void gemm(const Product& p) { // across
     int left = (int)p.k, stage = 0, fill = AHEAD;
     f32 d[128];
 #pragma unroll
-    for (int i = 0; i < 128; i++) d[i] = 0;
+    for (int j = 0; j < 32; j++)
+#pragma unroll
+      for (int e = 0; e < 2; e++) d[j * 4 + e] = d[j * 4 + 2 + e] = E::bias(p, n0 + j * 8 + (lane & 3) * 2 + e);
 #pragma unroll
     for (int s = 0; s < AHEAD; s++, left -= KT) {
       if (left > 0) {
@@ -140,14 +137,14 @@ template <class T, bool TA, bool TB> DEV void gemm(const Product& p) { // across
       asm volatile("cp.async.commit_group;");
     }
 #pragma unroll 1
-    for (int steps = (int)((p.k + KT - 1) / KT), first = 1; steps > 0; steps--, first = 0) {
+    for (int steps = (int)((p.k + KT - 1) / KT); steps > 0; steps--) {
       asm volatile("cp.async.wait_group %0;" ::"n"(AHEAD - 1));
       asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
       __syncthreads(); // this tile is there, and nobody reads the one before the last any more
       u64 a = descriptor<TA>(base + stage * STAGE + group * 64 * 128), b = descriptor<TB>(base + stage * STAGE + BM * 128);
       asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 #pragma unroll
-      for (int k = 0; k < 4; k++) wgmma<TA, TB>(d, a + (TA ? 128 : 2) * k, b + (TB ? 128 : 2) * k, !(first && k == 0), (T*)0);
+      for (int k = 0; k < 4; k++) wgmma<TA, TB>(d, a + (TA ? 128 : 2) * k, b + (TB ? 128 : 2) * k, (T*)0);
       asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
       if (left > 0) {
         la.load(base + fill * STAGE, left);
@@ -173,12 +170,12 @@ template <class T, bool TA, bool TB> DEV void gemm(const Product& p) { // across
         f32 v0 = d[j * 4 + h * 2], v1 = d[j * 4 + h * 2 + 1];
         if (n + 1 < p.n && (p.n & 1) == 0) {
           Vec<T, 2> v;
-          put(v.v[0], v0);
-          put(v.v[1], v1);
+          put(v.v[0], E::relu(p, v0));
+          put(v.v[1], E::relu(p, v1));
           *(Vec<T, 2>*)(out + n) = v;
         } else {
-          if (n < p.n) put(out[n], v0);
-          if (n + 1 < p.n) put(out[n + 1], v1);
+          if (n < p.n) put(out[n], E::relu(p, v0));
+          if (n + 1 < p.n) put(out[n + 1], E::relu(p, v1));
         }
       }
     }

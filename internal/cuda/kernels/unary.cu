@@ -1,4 +1,5 @@
 // Unary ops: see internal/op/unary.go for what each computes.
+#include "activation.cuh"
 #include "elementwise.cuh"
 
 #define UNARY(name, T, V, expr)                                                        \
@@ -18,14 +19,12 @@
 // Elements that only move are moved by size.
 #define MOVE(T) UNARY(copy, T, WIDE(T), x)
 
-template <class A> DEV A sigmoid(A x) { return A(1) / (A(1) + m_exp(-x)); }
-
 MOVE(u8) MOVE(u16) MOVE(u32) MOVE(u64)
 FLOATS(neg, WIDE, -x) INTS(neg, (A)(-(typename Compute<A>::type)x))
 FLOATS(abs, WIDE, m_fabs(x)) UNARY(abs, u8, WIDE(u8), x) UNARY(abs, i32, WIDE(i32), x < 0 ? (A)(0u - (u32)x) : x) UNARY(abs, i64, WIDE(i64), x < 0 ? (A)(0ull - (u64)x) : x)
 FLOATS(sign, WIDE, x > A(0) ? A(1) : x < A(0) ? A(-1) : x) UNARY(sign, u8, WIDE(u8), x != 0) UNARY(sign, i32, WIDE(i32), (x > 0) - (x < 0)) UNARY(sign, i64, WIDE(i64), (x > 0) - (x < 0))
 FLOATS(square, WIDE, x * x) UNARY(square, u8, WIDE(u8), (A)(x * x)) UNARY(square, i32, WIDE(i32), (A)((u32)x * (u32)x)) UNARY(square, i64, WIDE(i64), (A)((u64)x * (u64)x))
-FLOATS(relu, WIDE, x > A(0) || x != x ? x : A(0)) INTS(relu, x > 0 ? x : 0)
+FLOATS(relu, WIDE, relu(x)) INTS(relu, x > 0 ? x : 0)
 FLOATS(sqrt, WIDE, m_sqrt(x))
 FLOATS(rsqrt, WIDE, A(1) / m_sqrt(x))
 FLOATS(reciprocal, WIDE, A(1) / x)
@@ -50,9 +49,9 @@ FLOATS(acosh, HEAVY, m_acosh(x))
 FLOATS(atanh, HEAVY, m_atanh(x))
 FLOATS(sigmoid, WIDE, sigmoid(x))
 FLOATS(softplus, HEAVY, (x > A(0) ? x : A(0)) + m_log1p(m_exp(-m_fabs(x))))
-FLOATS(gelu, WIDE, A(0.5) * x * (A(1) + m_erf(x * A(0.70710678118654752440))))
-FLOATS(gelu_tanh, WIDE, A(0.5) * x * (A(1) + m_tanh(A(0.79788456080286535588) * (x + A(0.044715) * x * x * x))))
-FLOATS(silu, WIDE, x / (A(1) + m_exp(-x)))
+FLOATS(gelu, WIDE, gelu(x))
+FLOATS(gelu_tanh, WIDE, gelu_tanh(x))
+FLOATS(silu, WIDE, silu(x))
 FLOATS(erf, HEAVY, m_erf(x))
 FLOATS(floor, WIDE, m_floor(x))
 FLOATS(ceil, WIDE, m_ceil(x))

@@ -1,0 +1,12 @@
+// Activations, as unary ops and as the end of products: see internal/op/unary.go
+// for what each computes.
+#pragma once
+#include "locus.cuh"
+
+template <class A> DEV A relu(A x) { return x > A(0) || x != x ? x : A(0); }
+template <class A> DEV A sigmoid(A x) { return A(1) / (A(1) + m_exp(-x)); }
+template <class A> DEV A silu(A x) { return x / (A(1) + m_exp(-x)); }
+template <class A> DEV A gelu(A x) { return A(0.5) * x * (A(1) + m_erf(x * A(0.70710678118654752440))); }
+template <class A> DEV A gelu_tanh(A x) {
+  return A(0.5) * x * (A(1) + m_tanh(A(0.79788456080286535588) * (x + A(0.044715) * x * x * x)));
+}
