@@ -15,7 +15,6 @@ func init() {
 	registerWidths(op.Gather, gather[uint8], gather[uint16], gather[uint32], gather[uint64])
 	registerWidths(op.Take, take[uint8], take[uint16], take[uint32], take[uint64])
 	registerScatter(op.ScatterAdd, scatterAdd[uint8], scatterAdd[int32], scatterAdd[int64], scatterAdd[float32], scatterAdd[float64])
-	registerScatter(op.IndexAdd, indexAdd[uint8], indexAdd[int32], indexAdd[int64], indexAdd[float32], indexAdd[float64])
 }
 
 // indices gives an index operand as dense int64, after checking that all are
@@ -254,44 +253,6 @@ func scatterAdd[T number](dst, src []T, idx []int64, c *backend.Call) {
 				at := (o*n+i)*inner + b
 				for j, k := range idx[at : at+w] {
 					dst[place[j]+int(k)*along] += src[at+j]
-				}
-			}
-		}
-	})
-}
-
-// indexAdd divides long slices' positions between the threads, and otherwise the
-// inner axes: in either case each element of the result is one thread's, which adds in order.
-func indexAdd[T number](dst, src []T, idx []int64, c *backend.Call) {
-	outer, size, inner := outerInner(c.Out.Shape, c.Attrs.(op.Axis).Axis)
-	n := len(idx)
-	if inner < lines {
-		pool.For(outer, max(1, grainCheap/(n*inner)), func(lo, hi int) {
-			for o := lo; o < hi; o++ {
-				if inner == 1 {
-					to, from := dst[o*size:][:size], src[o*n:][:n]
-					for i, k := range idx {
-						to[k] += from[i]
-					}
-					continue
-				}
-				for i, k := range idx {
-					addTo(dst[(o*size+int(k))*inner:][:inner], src[(o*n+i)*inner:][:inner])
-				}
-			}
-		})
-		return
-	}
-	// Every range looks at all positions, which must be little beside the adding.
-	ranges := min(size, inner/8, max(1, outer*n*inner/grainCheap))
-	span := (size-1)/ranges + 1
-	ranges = (size-1)/span + 1
-	pool.For(outer*ranges, max(1, grainCheap*ranges/(n*inner)), func(lo, hi int) {
-		for t := lo; t < hi; t++ {
-			o, first := t/ranges, int64(t%ranges*span)
-			for i, k := range idx {
-				if uint64(k-first) < uint64(span) {
-					addTo(dst[(o*size+int(k))*inner:][:inner], src[(o*n+i)*inner:][:inner])
 				}
 			}
 		}

@@ -164,7 +164,7 @@ func (j *job) wait() {
 			return
 		}
 		pause(16)
-		if i&15 == 15 {
+		if i&yieldMask == yieldMask {
 			runtime.Gosched()
 		}
 	}

@@ -15,6 +15,10 @@ import (
 const (
 	idleSpins = 512
 	waitSpins = 512
+	// yieldMask is how many turns, less one, lie between two yields. Each takes
+	// the scheduler's lock: sixteen threads that did it every 8 turns cost a
+	// training step a tenth of its time.
+	yieldMask = 63
 )
 
 // A worker is a helper goroutine. At most Threads()-1 exist; idle ones are
@@ -160,7 +164,7 @@ func (w *worker) next() *job {
 				return j
 			}
 			pause(16)
-			if i&7 == 7 {
+			if i&yieldMask == yieldMask {
 				runtime.Gosched()
 			}
 		}
