@@ -35,6 +35,19 @@ def matmul(n, times):
     return make
 
 
+def product(dtype, layout, m, n, k, times=1, batch=None):
+    """A product of m×k and k×n; a t in layout means that the operand lies transposed."""
+    def operand(t, rows, cols):
+        lead = [batch] if batch else []
+        x = torch.randn(*lead, *((cols, rows) if t == "t" else (rows, cols))).to(dtype)
+        return x.mT if t == "t" else x
+
+    def make():
+        a, b = operand(layout[0], m, k), operand(layout[1], k, n)
+        return lambda: [a @ b for _ in range(times)]
+    return make
+
+
 def conv(batch, cin, size, cout, kernel, pad, stride):
     def make():
         x, w = torch.randn(batch, cin, size, size), torch.randn(cout, cin, kernel, kernel)
@@ -162,6 +175,19 @@ CASES = {
     "matmul_100": matmul(100, 100), "matmul_1024": matmul(1024, 1), "matmul_2048": matmul(2048, 1), "matmul_norm_100": matmul_norm, "matvec_4096": matvec,
     "rand_16m": lambda: lambda: torch.rand(N), "randn_16m": lambda: lambda: torch.randn(N), "cast_u8": cast_u8,
     "embedding": embedding(False), "embedding_grad": embedding(True), "index_add": index_add, "attention": attention,
+    "matmul_100_nt": product(torch.float32, "nt", 100, 100, 100, 100), "matmul_100_tn": product(torch.float32, "tn", 100, 100, 100, 100),
+    "matmul_100_tt": product(torch.float32, "tt", 100, 100, 100, 100), "matmul_1024_nt": product(torch.float32, "nt", 1024, 1024, 1024),
+    "matmul_1024_tn": product(torch.float32, "tn", 1024, 1024, 1024), "matmul_1024_tt": product(torch.float32, "tt", 1024, 1024, 1024),
+    "matmul_f64_100": product(torch.float64, "nn", 100, 100, 100, 100), "matmul_f64_1024": product(torch.float64, "nn", 1024, 1024, 1024),
+    "matmul_bf16_1024": product(torch.bfloat16, "nn", 1024, 1024, 1024), "matmul_f16_1024": product(torch.float16, "nn", 1024, 1024, 1024),
+    "matmul_bf16_100": product(torch.bfloat16, "nn", 100, 100, 100, 10),
+    "matmul_8_rows": product(torch.float32, "nn", 8, 1024, 1024, 10), "matmul_8_rows_nt": product(torch.float32, "nt", 8, 1024, 1024, 10),
+    "matmul_8_columns": product(torch.float32, "nn", 1024, 8, 1024, 10), "matmul_8_columns_tn": product(torch.float32, "tn", 1024, 8, 1024, 10),
+    "matmul_8_deep": product(torch.float32, "nn", 1024, 1024, 8, 10), "matmul_3_rows": product(torch.float32, "nn", 3, 1024, 1024, 10),
+    "matmul_3_columns": product(torch.float32, "nn", 1024, 3, 1024, 10),
+    "matvec_1024": product(torch.float32, "nn", 1024, 1, 1024, 10), "matvec_1024_t": product(torch.float32, "tn", 1024, 1, 1024, 10),
+    "matmul_batch_64": product(torch.float32, "nn", 64, 64, 64, batch=64), "matmul_batch_64_nt": product(torch.float32, "nt", 64, 64, 64, batch=64),
+    "matmul_batch_f64_64": product(torch.float64, "nn", 64, 64, 64, batch=64),
     "conv_lenet1": conv(128, 1, 28, 6, 5, 2, 1), "conv_lenet2": conv(128, 6, 14, 16, 5, 0, 1),
     "conv_resnet_a": conv(16, 64, 24, 64, 3, 1, 1), "conv_resnet_b": conv(16, 128, 12, 128, 3, 1, 1),
     "conv_resnet_c": conv(16, 3, 96, 64, 7, 3, 2), "conv_1x1": conv(16, 64, 24, 128, 1, 0, 1),

@@ -111,6 +111,30 @@ var cases = map[string]func() func(){
 
 	"mlp_step":   step(256, []int{784}, func() nn.Module { return nn.Sequential(nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 10)) }),
 	"lenet_step": step(128, []int{1, 28, 28}, leNet),
+
+	"matmul_100_nt":       product(locus.Float32, "nt", 100, 100, 100, 100, 0),
+	"matmul_100_tn":       product(locus.Float32, "tn", 100, 100, 100, 100, 0),
+	"matmul_100_tt":       product(locus.Float32, "tt", 100, 100, 100, 100, 0),
+	"matmul_1024_nt":      product(locus.Float32, "nt", 1024, 1024, 1024, 1, 0),
+	"matmul_1024_tn":      product(locus.Float32, "tn", 1024, 1024, 1024, 1, 0),
+	"matmul_1024_tt":      product(locus.Float32, "tt", 1024, 1024, 1024, 1, 0),
+	"matmul_f64_100":      product(locus.Float64, "nn", 100, 100, 100, 100, 0),
+	"matmul_f64_1024":     product(locus.Float64, "nn", 1024, 1024, 1024, 1, 0),
+	"matmul_bf16_1024":    product(locus.BFloat16, "nn", 1024, 1024, 1024, 1, 0),
+	"matmul_f16_1024":     product(locus.Float16, "nn", 1024, 1024, 1024, 1, 0),
+	"matmul_bf16_100":     product(locus.BFloat16, "nn", 100, 100, 100, 10, 0),
+	"matmul_8_rows":       product(locus.Float32, "nn", 8, 1024, 1024, 10, 0),
+	"matmul_8_rows_nt":    product(locus.Float32, "nt", 8, 1024, 1024, 10, 0),
+	"matmul_8_columns":    product(locus.Float32, "nn", 1024, 8, 1024, 10, 0),
+	"matmul_8_columns_tn": product(locus.Float32, "tn", 1024, 8, 1024, 10, 0),
+	"matmul_8_deep":       product(locus.Float32, "nn", 1024, 1024, 8, 10, 0),
+	"matmul_3_rows":       product(locus.Float32, "nn", 3, 1024, 1024, 10, 0),
+	"matmul_3_columns":    product(locus.Float32, "nn", 1024, 3, 1024, 10, 0),
+	"matvec_1024":         product(locus.Float32, "nn", 1024, 1, 1024, 10, 0),
+	"matvec_1024_t":       product(locus.Float32, "tn", 1024, 1, 1024, 10, 0),
+	"matmul_batch_64":     product(locus.Float32, "nn", 64, 64, 64, 1, 64),
+	"matmul_batch_64_nt":  product(locus.Float32, "nt", 64, 64, 64, 1, 64),
+	"matmul_batch_f64_64": product(locus.Float64, "nn", 64, 64, 64, 1, 64),
 }
 
 func binary16m(f func(x *locus.Tensor, y any) *locus.Tensor) func() func() {
@@ -130,6 +154,33 @@ func unary16m(f func(x *locus.Tensor) *locus.Tensor) func() func() {
 func matmul(n, times int) func() func() {
 	return func() func() {
 		a, b := locus.Randn(n, n), locus.Randn(n, n)
+		return func() {
+			for range times {
+				a.MatMul(b).Free()
+			}
+		}
+	}
+}
+
+// product multiplies m×k by k×n matrices, or stacks of batch of them. A t in
+// layout means that the operand lies transposed.
+func product(d locus.DType, layout string, m, n, k, times, batch int) func() func() {
+	operand := func(t byte, rows, cols int) *locus.Tensor {
+		if t == 't' {
+			rows, cols = cols, rows
+		}
+		shape := []int{rows, cols}
+		if batch > 0 {
+			shape = []int{batch, rows, cols}
+		}
+		x := locus.Randn(shape...).Cast(d)
+		if t == 't' {
+			x = x.Transpose(-2, -1)
+		}
+		return x
+	}
+	return func() func() {
+		a, b := operand(layout[0], m, k), operand(layout[1], k, n)
 		return func() {
 			for range times {
 				a.MatMul(b).Free()
