@@ -13,6 +13,7 @@
 package pool
 
 import (
+	"math/bits"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -50,22 +51,39 @@ func For(n, grain int, f func(lo, hi int)) {
 
 // A job is one For loop shared with helpers. It is recycled through jobs once
 // its caller and every helper it was handed to have let go of it.
+//
+// Chunks are claimed in units, each a run of as many chunks as it takes to
+// have no more units than todo has bits. Each participant has a share of them,
+// in the order of the participants, and begins with that: so a loop that is
+// run again over the same data finds in each core's cache what was there
+// before. What others have not begun it takes from their ends.
+//
+// What all helpers write lies apart from what they read.
 type job struct {
 	f        func(lo, hi int)
 	n, grain int
-	chunks   int64
-	places   int // for helpers that come later; guarded by mu while the job is open
+	per      int // chunks a unit
+	units    int
+	parties  int       // participants that have shares
+	crew     []*worker // helpers hired at the start; number i has seat i+1
+	places   int       // for helpers that come later; guarded by mu while the job is open
+	done     chan struct{}
 
-	next    atomic.Int64 // next chunk to begin
-	left    atomic.Int64 // chunks not yet ended
-	refs    atomic.Int32 // caller + helpers that may still touch the job
+	_       [64]byte
+	todo    [todoWords]atomic.Uint64 // a bit for each unit not yet begun
+	_       [56]byte
+	left    atomic.Int64 // units not yet ended
 	waiting atomic.Bool  // the caller parks on done
-	done    chan struct{}
+	_       [48]byte
+	refs    atomic.Int32 // caller + helpers that may still touch the job
+	seats   atomic.Int32 // participants so far, of those that joined later
 
 	failed  atomic.Bool
 	mu      sync.Mutex
 	failure any
 }
+
+const todoWords = 4
 
 var jobs = sync.Pool{New: func() any { return &job{done: make(chan struct{}, 1)} }}
 
@@ -73,28 +91,39 @@ var jobs = sync.Pool{New: func() any { return &job{done: make(chan struct{}, 1)}
 // there are none now and others are so busy with the pool that none is likely
 // to become free.
 func fanOut(n, grain, chunks, want int, f func(lo, hi int)) bool {
-	if spare.Load() > 0 {
-		mu.Lock()
-	} else if !mu.TryLock() {
-		return false
-	}
 	var hired [32]*worker
 	ws := hire(hired[:0], want)
+	if len(ws) == 0 && !mu.TryLock() {
+		return false
+	}
 	j := jobs.Get().(*job)
-	j.f, j.n, j.grain, j.chunks = f, n, grain, int64(chunks)
-	j.next.Store(0)
-	j.left.Store(int64(chunks))
+	j.f, j.n, j.grain = f, n, grain
+	j.per = (chunks-1)/(64*todoWords) + 1
+	j.units = (chunks-1)/j.per + 1
+	j.parties = min(want+1, j.units)
+	for i := range j.todo {
+		switch left := j.units - 64*i; {
+		case left >= 64:
+			j.todo[i].Store(^uint64(0))
+		case left > 0:
+			j.todo[i].Store(1<<left - 1)
+		default:
+			j.todo[i].Store(0)
+		}
+	}
+	j.left.Store(int64(j.units))
 	j.waiting.Store(false)
-	j.refs.Store(int32(len(ws)) + 1)
-	j.places = want - len(ws)
-	if j.places > 0 {
-		open = append(open, j)
+	if len(ws) < want {
+		if len(ws) > 0 {
+			mu.Lock()
+		}
+		ws = unlatch(j, ws, want)
+		mu.Unlock()
+	} else {
+		j.hired(ws)
 	}
-	mu.Unlock()
-	for _, w := range ws {
-		w.give(j)
-	}
-	j.work()
+	j.call(0)
+	j.work(0)
 	if len(ws) < want {
 		shut(j)
 	}
@@ -110,24 +139,72 @@ func fanOut(n, grain, chunks, want int, f func(lo, hi int)) bool {
 	return true
 }
 
-// work begins chunks until none is left to begin.
-func (j *job) work() {
-	for {
-		c := j.next.Add(1) - 1
-		if c >= j.chunks {
-			return
+// hired takes note of the helpers that will get the job.
+func (j *job) hired(ws []*worker) {
+	j.refs.Store(int32(len(ws)) + 1)
+	j.seats.Store(int32(len(ws)) + 1)
+	j.crew = append(j.crew[:0], ws...)
+}
+
+// call hands the job to the helpers that wait for participant number seat:
+// to hand it to one takes a fraction of a microsecond, so each passes it on.
+func (j *job) call(seat int) {
+	for i := fanout * seat; i < min(fanout*(seat+1), len(j.crew)); i++ {
+		w := j.crew[i]
+		w.seat = i + 1
+		w.give(j)
+	}
+}
+
+const fanout = 3
+
+// work runs units until none is left to begin: first its own, then others'.
+func (j *job) work(seat int) {
+	seat %= j.parties
+	for u := seat * j.units / j.parties; u < (seat+1)*j.units/j.parties; u++ {
+		if j.claim(u) {
+			j.unit(u)
 		}
-		if !j.failed.Load() {
-			j.chunk(int(c))
-		} else {
-			j.end()
+	}
+	for i := todoWords - 1; i >= 0; {
+		m := j.todo[i].Load()
+		if m == 0 {
+			i--
+			continue
+		}
+		if u := 64*i + bits.Len64(m) - 1; j.claim(u) {
+			j.unit(u)
 		}
 	}
 }
 
-// chunk runs one chunk and turns a panic in it, or a runtime.Goexit, into the
-// job's failure.
-func (j *job) chunk(c int) {
+// claim reports whether the caller is to run unit u.
+func (j *job) claim(u int) bool {
+	word, bit := &j.todo[u/64], uint64(1)<<(u%64)
+	return word.Load()&bit != 0 && word.And(^bit)&bit != 0
+}
+
+// begun reports whether all units have been begun.
+func (j *job) begun() bool {
+	for i := range j.todo {
+		if j.todo[i].Load() != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// unit runs the chunks of a unit.
+func (j *job) unit(u int) {
+	if j.failed.Load() {
+		j.end()
+		return
+	}
+	j.chunks(u)
+}
+
+// chunks turns a panic in a unit, or a runtime.Goexit, into the job's failure.
+func (j *job) chunks(u int) {
 	ok := false
 	defer func() {
 		if !ok {
@@ -144,27 +221,29 @@ func (j *job) chunk(c int) {
 		}
 		j.end()
 	}()
-	lo := c * j.grain
-	j.f(lo, min(lo+j.grain, j.n))
+	lo, hi := u*j.per*j.grain, min((u+1)*j.per*j.grain, j.n)
+	for ; lo < hi; lo += j.grain {
+		j.f(lo, min(lo+j.grain, hi))
+	}
 	ok = true
 }
 
-// end counts one chunk as ended and wakes the caller after the last.
+// end counts one unit as ended and wakes the caller after the last.
 func (j *job) end() {
 	if j.left.Add(-1) == 0 && j.waiting.Load() && j.waiting.CompareAndSwap(true, false) {
 		j.done <- struct{}{}
 	}
 }
 
-// wait returns when every chunk has ended. What is left then is at most one
-// chunk per helper, so it spins for a while before it parks.
+// wait returns when every unit has ended. What is left then is at most one per
+// helper, so it spins for a while before it parks.
 func (j *job) wait() {
-	for i := 0; i < waitSpins; i++ {
+	for i := range waitSpins {
 		if j.left.Load() == 0 {
 			return
 		}
-		pause(16)
-		if i&yieldMask == yieldMask {
+		pause(1)
+		if i%coldSpins == coldSpins-1 {
 			runtime.Gosched()
 		}
 	}
@@ -183,6 +262,8 @@ func (j *job) release() {
 		return
 	}
 	j.f = nil
+	clear(j.crew)
+	j.crew = j.crew[:0]
 	j.failed.Store(false)
 	j.failure = nil
 	jobs.Put(j)

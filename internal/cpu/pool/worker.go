@@ -1,76 +1,116 @@
 package pool
 
 import (
+	"math/bits"
 	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
 )
 
-// How long an idle helper, or a caller waiting for one, spins before it parks.
-// Waking a parked thread costs several microseconds, which is more than many
-// tensor operations take, so a helper stays alert for about the time to the
-// next operation of a busy program and no longer. It yields to the Go
-// scheduler now and then, so runnable goroutines are not held up.
+// How long an idle helper, or a caller waiting for one, spins before it parks,
+// and how often it yields to the Go scheduler meanwhile, so that runnable
+// goroutines are not held up. One spin is a pause, 15 to 50 ns. Waking a parked
+// thread costs several microseconds, which is more than many tensor operations
+// take, so a helper stays alert for about the time to the next operation of a
+// busy program and no longer. To yield costs a microsecond, more where many
+// helpers do it, and may move the helper to another core, away from the data
+// in its cache; so a helper does it after many short waits, and one that has
+// waited for long more often.
 const (
-	idleSpins = 512
-	waitSpins = 512
-	// yieldMask is how many turns, less one, lie between two yields. Each takes
-	// the scheduler's lock: sixteen threads that did it every 8 turns cost a
-	// training step a tenth of its time.
-	yieldMask = 63
+	idleSpins  = 4096
+	waitSpins  = 4096
+	coldSpins  = 512
+	yieldSpins = 8192
 )
 
-// A worker is a helper goroutine. At most Threads()-1 exist; idle ones are
-// listed in idle, last used first, and spin and then park on wake.
+// A worker is a helper goroutine. At most Threads()-1 exist. One that has
+// nothing to do says so by its bit in idle, spins and then parks on wake.
 type worker struct {
 	job    atomic.Pointer[job]
 	parked atomic.Bool
-	quit   bool // guarded by mu
+	quit   atomic.Bool
+	slot   int
+	seat   int // its share of the job
+	spun   int // since it last yielded
 	wake   chan struct{}
+	_      [80]byte // nobody else's polling disturbs the line
 }
 
+// Hiring and coming to rest touch nothing but a word of idle, so that many
+// helpers that end at the same time do not queue for a lock. mu guards the
+// rest: it is for helpers that begin or end for good, and for open jobs.
 var (
-	mu      sync.Mutex
-	idle    []*worker
-	workers int // alive, busy or idle
+	idle    [maxThreads / 64]atomic.Uint64 // a bit for each slot of team
+	workers atomic.Int32                   // alive, busy or idle; changes with mu held
+	opened  atomic.Int32                   // len(open)
+
+	mu   sync.Mutex
+	team [maxThreads]*worker // nil where there is none
 	// open has the jobs with chunks to begin and places for helpers.
 	open []*job
-	// spare mirrors len(idle) plus the helpers that may still be started, so
-	// that a loop that finds none does not touch the lock.
-	spare atomic.Int32
 )
 
-func init() { spare.Store(threads.Load() - 1) }
-
-// hire takes up to want idle helpers, starting new ones where the limit
-// allows. It is called with mu held.
-func hire(ws []*worker, want int) []*worker {
-	for len(ws) < want {
-		if k := len(idle); k > 0 {
-			ws = append(ws, idle[k-1])
-			idle[k-1] = nil
-			idle = idle[:k-1]
-		} else if workers < Threads()-1 {
-			workers++
-			w := &worker{wake: make(chan struct{}, 1)}
-			ws = append(ws, w)
-			go w.loop()
-		} else {
-			break
+// take claims up to want-len(ws) idle helpers, those with the lowest slots,
+// which are therefore the ones least likely to be parked.
+func take(ws []*worker, want int) []*worker {
+	for i := range idle {
+		for len(ws) < want {
+			had := idle[i].Load()
+			if had == 0 {
+				break
+			}
+			left := had
+			for range min(want-len(ws), bits.OnesCount64(had)) {
+				left &= left - 1
+			}
+			if !idle[i].CompareAndSwap(had, left) {
+				continue
+			}
+			for m := had &^ left; m != 0; m &= m - 1 {
+				ws = append(ws, team[64*i+bits.TrailingZeros64(m)])
+			}
 		}
 	}
-	setSpare()
 	return ws
 }
 
+// hire claims up to want helpers, starting new ones where the limit allows.
+func hire(ws []*worker, want int) []*worker {
+	ws = take(ws, want)
+	if len(ws) == want || int(workers.Load()) >= Threads()-1 {
+		return ws
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	for slot := 0; len(ws) < want && int(workers.Load()) < Threads()-1; slot++ {
+		if team[slot] == nil {
+			w := &worker{slot: slot, wake: make(chan struct{}, 1)}
+			team[slot] = w
+			workers.Add(1)
+			ws = append(ws, w)
+			go w.loop()
+		}
+	}
+	return ws
+}
+
+// dismiss frees a helper's place. It is called with mu held.
+func dismiss(w *worker) {
+	team[w.slot] = nil
+	workers.Add(-1)
+}
+
 // join finds an open job for a helper that has become free, the newest first:
-// it is the innermost where loops are nested, which others wait for. It is
-// called with mu held; the caller of an open job holds on to it until shut.
+// it is the innermost where loops are nested, which others wait for. The
+// caller of an open job holds on to it until shut.
 func join() *job {
+	mu.Lock()
+	defer mu.Unlock()
+	defer func() { opened.Store(int32(len(open))) }()
 	for i := len(open) - 1; i >= 0; i-- {
 		j := open[i]
-		if j.next.Load() < j.chunks {
+		if !j.begun() {
 			j.refs.Add(1)
 			if j.places--; j.places == 0 {
 				open = slices.Delete(open, i, i+1)
@@ -82,37 +122,53 @@ func join() *job {
 	return nil
 }
 
+// unlatch lets helpers join a job that has hired ws, fewer than want. One that
+// came to rest meanwhile saw nothing to join, so it looks for such once more.
+// It is called with mu held.
+func unlatch(j *job, ws []*worker, want int) []*worker {
+	opened.Add(1)
+	ws = take(ws, want)
+	if j.places = want - len(ws); j.places > 0 {
+		open = append(open, j)
+	}
+	opened.Store(int32(len(open)))
+	j.hired(ws)
+	return ws
+}
+
 // shut takes a job off the open ones, if it is still among them.
 func shut(j *job) {
 	mu.Lock()
 	if i := slices.Index(open, j); i >= 0 {
 		open = slices.Delete(open, i, i+1)
+		opened.Store(int32(len(open)))
 	}
 	mu.Unlock()
 }
 
-// setSpare is called with mu held.
-func setSpare() { spare.Store(int32(len(idle) + max(0, Threads()-1-workers))) }
-
-// trim ends idle helpers beyond the limit.
+// trim ends idle helpers beyond the limit; busy ones see it when they rest.
 func trim() {
 	mu.Lock()
 	defer mu.Unlock()
-	for workers > Threads()-1 && len(idle) > 0 {
-		w := idle[len(idle)-1]
-		idle = idle[:len(idle)-1]
-		workers--
-		w.quit = true
-		w.give(nil)
+	var one [1]*worker
+	for int(workers.Load()) > Threads()-1 {
+		ws := take(one[:0], 1)
+		if len(ws) == 0 {
+			return
+		}
+		dismiss(ws[0])
+		ws[0].quit.Store(true)
+		ws[0].rouse()
 	}
-	setSpare()
 }
 
-// give hands a hired worker its job. A nil job only wakes it, to see quit.
+// give hands a hired worker its job.
 func (w *worker) give(j *job) {
-	if j != nil {
-		w.job.Store(j)
-	}
+	w.job.Store(j)
+	w.rouse()
+}
+
+func (w *worker) rouse() {
 	if w.parked.Load() && w.parked.CompareAndSwap(true, false) {
 		w.wake <- struct{}{}
 	}
@@ -125,8 +181,7 @@ func (w *worker) loop() {
 		if j := w.job.Load(); j != nil {
 			j.release()
 			mu.Lock()
-			workers--
-			setSpare()
+			dismiss(w)
 			mu.Unlock()
 		}
 	}()
@@ -135,55 +190,75 @@ func (w *worker) loop() {
 		if j == nil {
 			return
 		}
-		j.work()
-		w.job.Store(nil)
-		j.release()
-		mu.Lock()
-		if workers > Threads()-1 {
-			workers--
-			setSpare()
-			mu.Unlock()
+		j.call(w.seat)
+		for j != nil {
+			j.work(w.seat)
+			w.job.Store(nil)
+			j.release()
+			if j = w.rest(); j != nil {
+				w.seat = int(j.seats.Add(1)) - 1
+				w.job.Store(j)
+			}
+		}
+		if w.quit.Load() {
 			return
 		}
-		if j = join(); j != nil {
-			mu.Unlock()
-			w.job.Store(j)
-			continue
+	}
+}
+
+// rest finds another job for a helper that has ended one, or sets its idle
+// bit, or, where there are too many helpers, lets it quit.
+func (w *worker) rest() *job {
+	word, bit := &idle[w.slot/64], uint64(1)<<(w.slot%64)
+	for {
+		if opened.Load() > 0 {
+			if j := join(); j != nil {
+				return j
+			}
 		}
-		idle = append(idle, w)
-		setSpare()
-		mu.Unlock()
+		if int(workers.Load()) > Threads()-1 {
+			mu.Lock()
+			if int(workers.Load()) > Threads()-1 {
+				dismiss(w)
+				w.quit.Store(true)
+				mu.Unlock()
+				return nil
+			}
+			mu.Unlock()
+		}
+		word.Or(bit)
+		// Whoever opened a job, or lowered the limit, just before saw the bit
+		// unset: look again, and if there is something take the bit back,
+		// unless somebody has hired this helper by now.
+		if opened.Load() == 0 && int(workers.Load()) <= Threads()-1 || word.And(^bit)&bit == 0 {
+			return nil
+		}
 	}
 }
 
 // next waits for a job; nil means the worker was told to quit.
 func (w *worker) next() *job {
 	for {
-		for i := 0; i < idleSpins; i++ {
+		for i := range idleSpins {
 			if j := w.job.Load(); j != nil {
 				return j
 			}
-			pause(16)
-			if i&yieldMask == yieldMask {
+			pause(1)
+			if w.spun++; w.spun >= yieldSpins || i%coldSpins == coldSpins-1 {
+				w.spun = 0
 				runtime.Gosched()
 			}
 		}
 		w.parked.Store(true)
-		if w.job.Load() != nil || w.quitting() {
+		if w.job.Load() != nil || w.quit.Load() {
 			if !w.parked.CompareAndSwap(true, false) {
 				<-w.wake
 			}
 		} else {
 			<-w.wake
 		}
-		if w.quitting() {
+		if w.quit.Load() {
 			return nil
 		}
 	}
-}
-
-func (w *worker) quitting() bool {
-	mu.Lock()
-	defer mu.Unlock()
-	return w.quit
 }
