@@ -65,10 +65,27 @@ func gemmKernels(ctx *build.Context, bits int) {
 	}
 }
 
+// pairKernels writes AVX-512 kernels for bfloat16: a word of A and B holds two
+// neighbours along k, and t.k counts words. The "sums" version only applies
+// the epilogue, to sums that another kernel has stored: row i of them begins
+// at t.a + i*t.stepA, and each row is a tile.
+func pairKernels(ctx *build.Context) {
+	const mr = 12
+	for nv := 1; nv <= 2; nv++ {
+		for h := 1; h <= mr; h++ {
+			(&kernel{ctx: ctx, bits: 512, pairs: true, h: h, nv: nv, edge: true}).emit()
+		}
+		(&kernel{ctx: ctx, bits: 512, h: 1, nv: nv, edge: true, sums: true}).emit()
+	}
+	(&kernel{ctx: ctx, bits: 512, pairs: true, h: mr, nv: 2, packed: true}).emit()
+}
+
 type kernel struct {
 	ctx    *build.Context
 	bits   int
 	double bool
+	pairs  bool // words are pairs of bfloat16
+	sums   bool // no product: the sums lie at tile.a
 	h, nv  int
 	edge   bool // the last vector is partial: tile.tail of its lanes count
 	packed bool // rows of A and B are adjacent: strides are constants
@@ -83,8 +100,16 @@ type kernel struct {
 }
 
 func (k *kernel) name() string {
-	s := fmt.Sprintf("kern%sR%dV%d", map[bool]string{false: "F32", true: "F64"}[k.double], k.h, k.nv)
-	if k.packed {
+	t := "F32"
+	if k.double {
+		t = "F64"
+	} else if k.pairs {
+		t = "BF16"
+	}
+	s := fmt.Sprintf("kern%sR%dV%d", t, k.h, k.nv)
+	if k.sums {
+		s += "Sums"
+	} else if k.packed {
 		s += "Packed"
 	} else if k.rows > 0 {
 		s += "Rows"
@@ -124,7 +149,17 @@ func (k *kernel) pick(s, d func(...Op), ops ...Op) {
 		s(ops...)
 	}
 }
-func (k *kernel) fma231(a, b, d Op)     { k.pick(k.ctx.VFMADD231PS, k.ctx.VFMADD231PD, a, b, d) }
+func (k *kernel) fma231(a, b, d Op) { k.pick(k.ctx.VFMADD231PS, k.ctx.VFMADD231PD, a, b, d) }
+
+// sum adds the products of a and b, one a lane or one a half, to d.
+func (k *kernel) sum(a, b, d reg.VecPhysical) {
+	if k.pairs {
+		raw(k.ctx, vdpbf16ps(a, b, d))
+	} else {
+		k.fma231(a, b, d)
+	}
+}
+
 func (k *kernel) broadcast(m Mem, d Op) { k.pick(k.ctx.VBROADCASTSS, k.ctx.VBROADCASTSD, m, d) }
 func (k *kernel) mul(a, b, d Op)        { k.pick(k.ctx.VMULPS, k.ctx.VMULPD, a, b, d) }
 func (k *kernel) add(a, b, d Op)        { k.pick(k.ctx.VADDPS, k.ctx.VADDPD, a, b, d) }
@@ -212,7 +247,9 @@ func (k *kernel) emit() {
 	ctx.Attributes(build.NOSPLIT)
 	ctx.Pragma("noescape")
 	ctx.SignatureExpr("func(t *byte)")
-	if k.packed {
+	if k.sums {
+		ctx.Doc(fmt.Sprintf("%s stores t.tiles rows of %d vectors of sums.", k.name(), k.nv))
+	} else if k.packed {
 		ctx.Doc(k.name() + " computes t.tiles full tiles of packed panels.")
 	} else if k.rows > 0 {
 		ctx.Doc(fmt.Sprintf("%s computes t.tiles tiles of %d rows and %d vectors of a B whose rows begin at t.starts.", k.name(), k.h, k.nv))
@@ -271,7 +308,7 @@ func (k *kernel) emit() {
 	ldc := ctx.GP64()
 	ctx.MOVQ(k.field(tLdc), ldc)
 	var rowA, colA, rowB reg.GPVirtual
-	if !k.packed && k.rows == 0 {
+	if !k.packed && k.rows == 0 && !k.sums {
 		rowA, colA, rowB = ctx.GP64(), ctx.GP64(), ctx.GP64()
 		ctx.MOVQ(k.field(tRowA), rowA)
 		ctx.MOVQ(k.field(tColA), colA)
@@ -280,12 +317,16 @@ func (k *kernel) emit() {
 
 	ctx.Label("tile")
 	for _, r := range k.acc {
-		for _, v := range r {
-			k.zero(v)
+		for j, v := range r {
+			if k.sums {
+				ctx.VMOVUPS(Mem{Base: a, Disp: j * k.bits / 8}, v)
+			} else {
+				k.zero(v)
+			}
 		}
 	}
 	// The tile of C is needed only at the end: fetch it meanwhile.
-	{
+	if !k.sums {
 		p := ctx.GP64()
 		ctx.MOVQ(c, p)
 		for i := range k.acc {
@@ -298,16 +339,18 @@ func (k *kernel) emit() {
 			}
 		}
 	}
-	b, n := ctx.GP64(), ctx.GP64()
-	ctx.MOVQ(k.field(tB), b)
-	ctx.MOVQ(k.field(tK), n)
-	switch {
-	case k.packed:
-		k.packedLoop(a, b, n)
-	case k.rows > 0:
-		k.rowsLoop(a, b, n)
-	default:
-		k.stridedLoop(a, b, n, rowA, colA, rowB)
+	if !k.sums {
+		b, n := ctx.GP64(), ctx.GP64()
+		ctx.MOVQ(k.field(tB), b)
+		ctx.MOVQ(k.field(tK), n)
+		switch {
+		case k.packed:
+			k.packedLoop(a, b, n)
+		case k.rows > 0:
+			k.rowsLoop(a, b, n)
+		default:
+			k.stridedLoop(a, b, n, rowA, colA, rowB)
+		}
 	}
 	k.finish(c, ldc)
 
@@ -353,7 +396,7 @@ func (k *kernel) packedLoop(a, b, n reg.GPVirtual) {
 			t := k.t[i%len(k.t)]
 			k.broadcast(Mem{Base: a, Disp: (u*k.h + i) * es}, t)
 			for j, v := range r {
-				k.fma231(k.b[j], t, v)
+				k.sum(k.b[j], t, v)
 			}
 		}
 	}
@@ -397,7 +440,7 @@ func (k *kernel) rowsLoop(a, b, n reg.GPVirtual) {
 			t := k.t[i%len(k.t)]
 			k.broadcast(Mem{Base: a, Disp: (u*k.rows + i) * es}, t)
 			for j, v := range r {
-				k.fma231(k.b[j], t, v)
+				k.sum(k.b[j], t, v)
 			}
 		}
 	}
@@ -435,11 +478,24 @@ func (k *kernel) stridedLoop(a, b, n, rowA, colA, rowB reg.GPVirtual) {
 		ctx.ADDQ(rowA, p)
 		bases = append(bases, p)
 	}
-	step := func() {
+	// The rows of the next tile are fetched meanwhile: each of them begins a
+	// line of its own, all at about the same time, which no prefetcher foresees.
+	ahead := ctx.GP64()
+	prefetch := k.h == 6 && k.bits == 256 || k.h == 12
+	step := func(u int) {
 		for j := range k.b {
 			k.load(Mem{Base: b, Disp: j * k.bits / 8}, k.b[j], j)
 		}
 		ctx.ADDQ(rowB, b)
+		if prefetch && 3*u < k.h {
+			ctx.PREFETCHT0(Mem{Base: ahead})
+			ctx.PREFETCHT0(Mem{Base: ahead, Index: rowA, Scale: 1})
+			ctx.PREFETCHT0(Mem{Base: ahead, Index: rowA, Scale: 2})
+			if 3*u+3 < k.h {
+				ctx.LEAQ(Mem{Base: ahead, Index: rowA, Scale: 2}, ahead)
+				ctx.ADDQ(rowA, ahead)
+			}
+		}
 		for i, r := range k.acc {
 			m := Mem{Base: bases[i/3]}
 			if i%3 > 0 {
@@ -451,7 +507,7 @@ func (k *kernel) stridedLoop(a, b, n, rowA, colA, rowB reg.GPVirtual) {
 				ctx.ADDQ(colA, bases[i/3])
 			}
 			for j, v := range r {
-				k.fma231(k.b[j], t, v)
+				k.sum(k.b[j], t, v)
 			}
 		}
 	}
@@ -461,8 +517,12 @@ func (k *kernel) stridedLoop(a, b, n, rowA, colA, rowB reg.GPVirtual) {
 	ctx.SHRQ(Imm(2), n)
 	ctx.JZ(LabelRef("rest"))
 	ctx.Label("loop")
-	for range unroll {
-		step()
+	if prefetch {
+		ctx.MOVQ(a, ahead)
+		ctx.ADDQ(k.field(tStepA), ahead)
+	}
+	for u := range unroll {
+		step(u)
 	}
 	ctx.DECQ(n)
 	ctx.JNZ(LabelRef("loop"))
@@ -470,7 +530,7 @@ func (k *kernel) stridedLoop(a, b, n, rowA, colA, rowB reg.GPVirtual) {
 	ctx.ANDQ(Imm(unroll-1), rest)
 	ctx.JZ(LabelRef("sum"))
 	ctx.Label("single")
-	step()
+	step(unroll)
 	ctx.DECQ(rest)
 	ctx.JNZ(LabelRef("single"))
 	ctx.Label("sum")

@@ -1,5 +1,5 @@
-// Command asm writes the amd64 assembly of internal/cpu/vec, gemm
-// and depth, and the Go files that dispatch to it. It is a module of
+// Command asm writes the assembly of internal/cpu/vec, depth (amd64) and gemm
+// (amd64, arm64), and the Go files that dispatch to it. It is a module of
 // its own so that the product does not depend on avo. Run it with
 //
 //	go generate ./internal/cpu/...
@@ -32,6 +32,8 @@ func main() {
 	}{
 		{"gemm", "kernels_avx2", func(c *build.Context) { gemmKernels(c, 256) }},
 		{"gemm", "kernels_avx512", func(c *build.Context) { gemmKernels(c, 512) }},
+		{"gemm", "kernels_avx512bf16", pairKernels},
+		{"gemm", "kernels_amx", amxKernels},
 		{"gemm", "pack_avx2", packKernels},
 		{"gemm", "winograd_avx2", func(c *build.Context) { winogradKernels(c, 256) }},
 		{"gemm", "winograd_avx512", func(c *build.Context) { winogradKernels(c, 512) }},
@@ -64,6 +66,9 @@ func main() {
 		}
 		write(g.pkg, g.file+"_amd64.go", hash, d)
 	}
+	text, stubs := neonKernels()
+	write("gemm", "kernels_neon_arm64.s", hash, text)
+	write("gemm", "kernels_neon_arm64.go", hash, stubs)
 	d := vecDispatch()
 	write("vec", "dispatch.go", hash, d)
 	write("vec", "asm_other.go", hash, vecOther())

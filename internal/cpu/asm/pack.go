@@ -14,6 +14,8 @@ func packKernels(ctx *build.Context) {
 	for _, n := range []int{24, 48, 64, 96, 128} {
 		packCopy(ctx, n)
 	}
+	packPairs12(ctx)
+	packPairs32(ctx)
 	packTranspose8(ctx)
 	packTranspose4(ctx)
 	packTranspose4x64(ctx)
@@ -71,6 +73,71 @@ func packCopy(ctx *build.Context, n int) {
 	ctx.JNZ(LabelRef("loop"))
 	ctx.VZEROUPPER()
 	ctx.RET()
+}
+
+// pairsHead begins a packPairs function: at "loop", row0 and row1 point at two
+// neighbours along k.
+func pairsHead(ctx *build.Context, n int) (d, row0, row1, st, words reg.GPVirtual) {
+	ctx.Function(fmt.Sprintf("packPairs%d", n))
+	ctx.Attributes(build.NOSPLIT)
+	ctx.Pragma("noescape")
+	ctx.Doc(fmt.Sprintf("packPairs%d joins the 16-bit elements of rows 2i and 2i+1, stride bytes apart, for i < words: %d pairs each, adjacent.", n, n))
+	ctx.SignatureExpr("func(dst, src *byte, stride, words int)")
+	d, row0, row1, st, words = ctx.GP64(), ctx.GP64(), ctx.GP64(), ctx.GP64(), ctx.GP64()
+	ctx.Load(ctx.Param("dst"), d)
+	ctx.Load(ctx.Param("src"), row0)
+	ctx.Load(ctx.Param("stride"), st)
+	ctx.Load(ctx.Param("words"), words)
+	ctx.MOVQ(row0, row1)
+	ctx.ADDQ(st, row1)
+	ctx.ADDQ(st, st)
+	ctx.Label("loop")
+	return
+}
+
+func pairsTail(ctx *build.Context, n int, d, row0, row1, st, words reg.GPVirtual) {
+	ctx.ADDQ(st, row0)
+	ctx.ADDQ(st, row1)
+	ctx.ADDQ(U32(uint32(4*n)), d)
+	ctx.DECQ(words)
+	ctx.JNZ(LabelRef("loop"))
+	ctx.VZEROUPPER()
+	ctx.RET()
+}
+
+func packPairs12(ctx *build.Context) {
+	d, row0, row1, st, words := pairsHead(ctx, 12)
+	x, y, z, w := ctx.XMM(), ctx.XMM(), ctx.XMM(), ctx.XMM()
+	ctx.VMOVUPS(Mem{Base: row0}, x)
+	ctx.VMOVUPS(Mem{Base: row1}, y)
+	ctx.VMOVSD(Mem{Base: row0, Disp: 16}, z)
+	ctx.VMOVSD(Mem{Base: row1, Disp: 16}, w)
+	lo := ctx.XMM()
+	ctx.VPUNPCKLWD(y, x, lo)
+	ctx.VPUNPCKHWD(y, x, x)
+	ctx.VPUNPCKLWD(w, z, z)
+	ctx.VMOVUPS(lo, Mem{Base: d})
+	ctx.VMOVUPS(x, Mem{Base: d, Disp: 16})
+	ctx.VMOVUPS(z, Mem{Base: d, Disp: 32})
+	pairsTail(ctx, 12, d, row0, row1, st, words)
+}
+
+func packPairs32(ctx *build.Context) {
+	d, row0, row1, st, words := pairsHead(ctx, 32)
+	for i := range 2 {
+		x, y, lo, hi := ctx.YMM(), ctx.YMM(), ctx.YMM(), ctx.YMM()
+		ctx.VMOVUPS(Mem{Base: row0, Disp: 32 * i}, x)
+		ctx.VMOVUPS(Mem{Base: row1, Disp: 32 * i}, y)
+		ctx.VPUNPCKLWD(y, x, lo)
+		ctx.VPUNPCKHWD(y, x, hi)
+		ctx.VPERM2I128(Imm(0x20), hi, lo, x)
+		ctx.VPERM2I128(Imm(0x31), hi, lo, y)
+		ctx.VMOVUPS(x, Mem{Base: d, Disp: 64 * i})
+		ctx.VMOVUPS(y, Mem{Base: d, Disp: 64*i + 32})
+	}
+	ctx.PREFETCHT0(Mem{Base: row0, Disp: 64})
+	ctx.PREFETCHT0(Mem{Base: row1, Disp: 64})
+	pairsTail(ctx, 32, d, row0, row1, st, words)
 }
 
 // transposeHead begins a packTranspose function and loads its arguments.

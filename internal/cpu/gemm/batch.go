@@ -27,7 +27,7 @@ func BatchF64(bt Batch, m, n, k int, a, b Mat[float64], c []float64, ldc int, ep
 
 // BatchBF16 is BatchF32 for bfloat16 inputs.
 func BatchBF16(bt Batch, m, n, k int, a, b Mat[uint16], c []float32, ldc int, ep *Epilogue[float32]) {
-	batch(kernelsF32, bt, m, n, k, halfSource(a, bfloat16), halfSource(b, bfloat16), c, ldc, ep)
+	batch(bf16Kernels(), bt, m, n, k, halfSource(a, bfloat16), halfSource(b, bfloat16), c, ldc, ep)
 }
 
 // BatchF16 is BatchF32 for half-precision inputs.

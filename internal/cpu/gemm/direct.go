@@ -10,15 +10,17 @@ import (
 // read A through broadcasts, which take any strides, but B by vectors.
 func (p *problem[T]) small() bool {
 	return p.a.format == 0 && p.b.format == 0 && (p.b.col == 1 || p.n == 1) &&
-		(p.m <= p.ks.mr || p.m*p.n*p.k <= 160*160*160)
+		(p.m <= 2*p.ks.mr || p.m*p.n*p.k <= smallProduct) && (!p.ks.packs || p.m == 1)
 }
 
+// smallProduct is the size m·n·k up to which A is not packed.
+const smallProduct = 160 * 160 * 160
+
 // directK is the depth of one pass of the direct path. It keeps the panel of B
-// in use in the caches, and sums short. A B that is read only once or twice
-// and comes from memory is walked in flat slices instead, a few rows at a time
+// in use in the caches, and sums short. A flat B is walked in flat slices instead, a few rows at a time
 // over all columns, which is the order the prefetchers follow.
 func (p *problem[T]) directK() int {
-	if p.m <= p.ks.mr && p.n*p.k*int(unsafe.Sizeof(T(0))) > 1<<20 {
+	if p.slice || p.flat() {
 		return 32
 	}
 	return 512
@@ -53,14 +55,53 @@ func (p *problem[T]) directBlock(s *scratch[T], i0, i1, j0, j1 int) {
 	p.activate(i0, i1, j0, j1)
 }
 
+// smallAlongK reports whether a product is small but B lies along k, so that
+// vectors of it cannot be read in place.
+func (p *problem[T]) smallAlongK() bool {
+	return p.a.format == 0 && p.b.format == 0 && p.b.row == 1 && p.m*p.n*p.k <= smallProduct && p.k <= 512 && !p.ks.packs
+}
+
+// halfDirect packs panels of B where they are used and reads A where it lies.
+func (p *problem[T]) halfDirect() {
+	p.each(p.panelGrid(), func(s *scratch[T], i0, i1, j0, j1 int) {
+		es := int(unsafe.Sizeof(T(0)))
+		nr := p.ks.nr()
+		b := grow(&s.a, nr*p.k+packSlack)
+		bt := p.b.transposed()
+		p.begin(&s.t, 0, p.k)
+		a := unsafe.Pointer(&p.a.data[i0*p.a.row])
+		for j := j0; j < j1; j += nr {
+			w := min(nr, j1-j)
+			pack(b, bt, j, w, 0, p.k, nr)
+			p.column(&s.t, a, unsafe.Pointer(&b[0]), p.a.row*es, p.a.col*es, p.ks.mr*p.a.row*es, nr*es,
+				false, i0, i1, j, w, 0, p.k)
+		}
+		p.activate(i0, i1, j0, j1)
+	})
+}
+
+// panelGrid is grid for halfDirect: panels of B are divided first, since each
+// row of blocks packs them anew.
+func (p *problem[T]) panelGrid() grid {
+	mr, nr := p.ks.mr, p.ks.nr()
+	tasks := min(3*p.threads, 2*p.m*p.n*p.k/flopsPerTask)
+	if tasks <= 1 || p.threads == 1 {
+		return grid{p.m, p.n}
+	}
+	ti, tj := (p.m+mr-1)/mr, (p.n+nr-1)/nr
+	gj := min(tj, tasks)
+	gi := min((ti+3)/4, tasks/gj)
+	return grid{(ti + gi - 1) / gi * mr, (tj + gj - 1) / gj * nr}
+}
+
 // A grid divides C into blocks of rows × columns elements.
 type grid struct{ rows, cols int }
 
-// flopsPerTask is the least work worth handing to another thread: some 4 µs.
-const flopsPerTask = 400_000
+// flopsPerTask is the least work worth handing to another thread: some 2 µs.
+const flopsPerTask = 200_000
 
 // thinPerTask is the same for products that wait for memory.
-const thinPerTask = 150_000
+const thinPerTask = 50_000
 
 // grid picks blocks of whole tiles: about three per thread where the product
 // is large enough to pay for handing them out. The division has no influence
@@ -68,10 +109,10 @@ const thinPerTask = 150_000
 func (p *problem[T]) grid() grid {
 	mr, nr := p.ks.mr, p.ks.nr()
 	tasks := min(3*p.threads, 2*p.m*p.n*p.k/flopsPerTask)
+	ti, tj := (p.m+mr-1)/mr, (p.n+nr-1)/nr
 	if tasks <= 1 || p.threads == 1 {
 		return grid{p.m, p.n}
 	}
-	ti, tj := (p.m+mr-1)/mr, (p.n+nr-1)/nr
 	gi := min(ti, tasks)
 	gj := min(tj, (tasks+gi-1)/gi)
 	return grid{(ti + gi - 1) / gi * mr, (tj + gj - 1) / gj * nr}

@@ -17,6 +17,7 @@ type problem[T Float] struct {
 	ldc     int
 	ep      Epilogue[T]
 	threads int
+	slice   bool // of a flat product, along k
 }
 
 // scratch is what one worker needs; it lives on the heap because kernels are
@@ -123,6 +124,9 @@ func run[T Float](ks *kernels[T], m, n, k int, a, b source[T], c []T, ldc int, e
 	if m == 0 || n == 0 {
 		return
 	}
+	if ks.pairs != noPairs && k > 0 {
+		a, b, k = ks.paired(a, b, k)
+	}
 	p := problems[T]().Get().(*problem[T])
 	*p = problem[T]{ks: ks, m: m, n: n, k: k, a: a, b: b, c: c, ldc: ldc, ep: e, threads: threads}
 	x := external.Load()
@@ -141,15 +145,15 @@ func run[T Float](ks *kernels[T], m, n, k int, a, b source[T], c []T, ldc int, e
 	case p.n == 1 && ldc == 1 && a.row == 1 && a.format == 0 && b.format == 0:
 		// A column of C from a column-major A is a row of the transpose.
 		p.flip()
-		if p.single() {
-			p.row()
-		} else {
-			p.direct()
-		}
+		p.inPlace()
 	case p.single():
-		p.row()
+		p.inPlace()
+	case p.narrow():
+		p.turned()
 	case p.small():
-		p.direct()
+		p.inPlace()
+	case p.smallAlongK():
+		p.halfDirect()
 	case p.wide():
 		p.wideBlocked()
 	default:
@@ -157,6 +161,22 @@ func run[T Float](ks *kernels[T], m, n, k int, a, b source[T], c []T, ldc int, e
 	}
 	*p = problem[T]{} // let go of the matrices
 	problems[T]().Put(p)
+}
+
+// inPlace computes a product whose matrices are read where they lie.
+func (p *problem[T]) inPlace() {
+	parts := 1
+	if p.flat() && p.b.col == 1 {
+		parts, _ = p.slices()
+	}
+	switch {
+	case parts > 1:
+		p.sliced()
+	case p.single():
+		p.row()
+	default:
+		p.direct()
+	}
 }
 
 // flip turns C = A*B into Cᵀ = Bᵀ*Aᵀ, for a C of one column that lies adjacent
@@ -229,7 +249,8 @@ func activateRow[T Float](act Activation, row []T) {
 // anything but k, or results would.
 func (p *problem[T]) depth() int {
 	parts := (p.k + p.ks.kc - 1) / p.ks.kc
-	return min(p.k, ((p.k+parts-1)/parts+3)&^3)
+	unit := p.ks.unit()
+	return min(p.k, ((p.k+parts-1)/parts+unit-1)&^(unit-1))
 }
 
 // begin fills in what all tiles of a k-block share.

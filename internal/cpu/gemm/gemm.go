@@ -63,8 +63,11 @@ func F64(m, n, k int, a, b Mat[float64], c []float64, ldc int, ep *Epilogue[floa
 }
 
 // BF16 multiplies bfloat16 matrices, given as their bits, summing in float32.
+// Where the CPU has instructions for such products (AVX512-BF16, AMX) they are
+// used: these treat subnormal numbers, below 1.2e-38, as zeros, in the inputs
+// and in the sums.
 func BF16(m, n, k int, a, b Mat[uint16], c []float32, ldc int, ep *Epilogue[float32]) {
-	run(kernelsF32, m, n, k, halfSource(a, bfloat16), halfSource(b, bfloat16), c, ldc, ep, pool.Threads())
+	run(bf16Kernels(), m, n, k, halfSource(a, bfloat16), halfSource(b, bfloat16), c, ldc, ep, pool.Threads())
 }
 
 // F16 multiplies IEEE half-precision matrices, given as their bits, summing in

@@ -15,7 +15,10 @@ import (
 // levels lists the kernel sets this machine can run.
 func levels[T Float]() []*kernels[T] {
 	var out []*kernels[T]
-	for l := vec.Generic; l <= vec.Best(); l++ {
+	for _, l := range vec.Levels() {
+		if l == vec.AVX512BF16 || l == vec.AMX { // AVX512's
+			continue
+		}
 		switch any(T(0)).(type) {
 		case float32:
 			out = append(out, any(pickF32(l)).(*kernels[T]))
@@ -183,7 +186,7 @@ func testShapes[T Float](t *testing.T) {
 			r := rand.New(rand.NewPCG(1, 2))
 			for m := 0; m <= 14; m++ {
 				for n := 0; n <= 34; n++ {
-					if raceEnabled && r.IntN(8) > 0 {
+					if thinned() && r.IntN(8) > 0 {
 						continue
 					}
 					k := r.IntN(20)
@@ -210,7 +213,7 @@ func testShapes[T Float](t *testing.T) {
 			}
 			for la := range 5 {
 				for lb := range 5 {
-					if raceEnabled && la != lb {
+					if thinned() && la != lb {
 						continue
 					}
 					// Deeper than kc, and too large for the direct path.
@@ -218,7 +221,7 @@ func testShapes[T Float](t *testing.T) {
 				}
 			}
 			// Thin ones, and matrix times vector, in every layout.
-			for _, s := range [][2]int{{1, 1}, {1, 4}, {1, 37}, {37, 1}, {2, 50}, {50, 2}, {5, 33}, {33, 5}, {3, 3}} {
+			for _, s := range [][2]int{{1, 1}, {1, 4}, {1, 37}, {37, 1}, {2, 50}, {50, 2}, {5, 33}, {33, 5}, {3, 3}, {300, 8}, {8, 300}, {290, 3}, {400, 23}} {
 				for la := range 5 {
 					for lb := range 5 {
 						m, n, k := s[0], s[1], 30+r.IntN(40)
@@ -227,7 +230,11 @@ func testShapes[T Float](t *testing.T) {
 					}
 				}
 			}
+			// Parts along k.
 			testOne(t, ks, r, 3, 700, 600, 0, 0, Epilogue[T]{}, 0)
+			testOne(t, ks, r, 1, 900, 650, 0, 0, Epilogue[T]{Bias: vector[T](r, 900), Act: Tanh}, 0)
+			testOne(t, ks, r, 7, 513, 1030, 1, 2, Epilogue[T]{Alpha: 2, Beta: 0.5, RowBias: vector[T](r, 7), Act: ReLU}, 1)
+			testOne(t, ks, r, 1000, 4, 800, 1, 0, Epilogue[T]{Bias: vector[T](r, 4)}, 1)
 		})
 	}
 }
@@ -237,10 +244,10 @@ func TestShapesF64(t *testing.T) { testShapes[float64](t) }
 
 func TestSameBitsForAnyThreadCount(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
-	for _, s := range [][3]int{{100, 100, 100}, {333, 257, 300}, {1, 1000, 700}, {1000, 1, 700}, {7, 2000, 600}, {64, 64, 3000}} {
+	for _, s := range [][3]int{{100, 100, 100}, {333, 257, 300}, {1, 1000, 700}, {1000, 1, 700}, {7, 2000, 600}, {23, 3000, 500}, {1000, 9, 300}, {64, 64, 3000}} {
 		m, n, k := s[0], s[1], s[2]
-		for lb := range 2 {
-			a, b := matrix[float32](r, m, k, 0), matrix[float32](r, k, n, lb)
+		for layout := range 4 {
+			a, b := matrix[float32](r, m, k, layout/2), matrix[float32](r, k, n, layout%2)
 			var first []float32
 			for _, threads := range []int{1, 2, 3, 8} {
 				old := pool.SetThreads(threads)
@@ -290,3 +297,6 @@ func BenchmarkF32(b *testing.B) {
 		}
 	}
 }
+
+// thinned reports whether tests are to try a part of their cases only.
+func thinned() bool { return raceEnabled || testing.Short() }

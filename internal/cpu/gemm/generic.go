@@ -54,7 +54,6 @@ func genericRun[T Float](p *byte, h, nv int) {
 	const lanes = 2
 	es := int(unsafe.Sizeof(T(0)))
 	w := (nv-1)*lanes + t.tail
-	alpha, beta := fromBits[T](t.alpha), fromBits[T](t.beta)
 	for {
 		var acc [4][4]T
 		switch {
@@ -77,31 +76,34 @@ func genericRun[T Float](p *byte, h, nv int) {
 				pa, pb = unsafe.Add(pa, t.colA), unsafe.Add(pb, t.rowB)
 			}
 		}
-		for i := range h {
-			row := unsafe.Slice((*T)(unsafe.Add(t.c, i*t.ldc)), w)
-			for j := range row {
-				v := acc[i][j] * alpha
-				if t.flags&flagBeta != 0 {
-					v += beta * row[j]
-				}
-				if t.bias != nil {
-					v += *(*T)(unsafe.Add(t.bias, j*es))
-				}
-				if t.rowBias != nil {
-					v += *(*T)(unsafe.Add(t.rowBias, i*es))
-				}
-				if t.flags&flagReLU != 0 && v < 0 {
-					v = 0
-				}
-				row[j] = v
-			}
-		}
-		if t.tiles--; t.tiles == 0 {
+		store(t, unsafe.Slice(&acc[0][0], 16), 4, h, w)
+		if !t.step() {
 			return
 		}
-		t.a, t.c = unsafe.Add(t.a, t.stepA), unsafe.Add(t.c, t.stepC)
-		if t.rowBias != nil {
-			t.rowBias = unsafe.Add(t.rowBias, t.stepBias)
+	}
+}
+
+// store writes h rows of w sums, ld apart, to the tile's C with the epilogue.
+func store[T Float](t *tile, sums []T, ld, h, w int) {
+	es := int(unsafe.Sizeof(T(0)))
+	alpha, beta := fromBits[T](t.alpha), fromBits[T](t.beta)
+	for i := range h {
+		row := unsafe.Slice((*T)(unsafe.Add(t.c, i*t.ldc)), w)
+		for j := range row {
+			v := sums[i*ld+j] * alpha
+			if t.flags&flagBeta != 0 {
+				v += beta * row[j]
+			}
+			if t.bias != nil {
+				v += *(*T)(unsafe.Add(t.bias, j*es))
+			}
+			if t.rowBias != nil {
+				v += *(*T)(unsafe.Add(t.rowBias, i*es))
+			}
+			if t.flags&flagReLU != 0 && v < 0 {
+				v = 0
+			}
+			row[j] = v
 		}
 	}
 }

@@ -8,20 +8,20 @@ var (
 )
 
 func pickF32(l vec.Level) *kernels[float32] {
-	switch l {
-	case vec.AVX512:
+	switch {
+	case l >= vec.AVX512:
 		return &avx512F32
-	case vec.AVX2:
+	case l == vec.AVX2:
 		return &avx2F32
 	}
 	return &genericF32
 }
 
 func pickF64(l vec.Level) *kernels[float64] {
-	switch l {
-	case vec.AVX512:
+	switch {
+	case l >= vec.AVX512:
 		return &avx512F64
-	case vec.AVX2:
+	case l == vec.AVX2:
 		return &avx2F64
 	}
 	return &genericF64
@@ -92,7 +92,7 @@ var avx2F64 = kernels[float64]{
 // Under AVX-512 masked loads and stores cost nothing, so the edge kernels
 // serve whole vectors too.
 var avx512F32 = kernels[float32]{
-	name: "avx512", lanes: 16, mr: 12, mc: 240, kc: 384, nc: 4096,
+	name: "avx512", lanes: 16, mr: 12, mc: 480, kc: 256, nc: 4096,
 	full: avx512TilesF32[:], edge: avx512TilesF32[:],
 	packed: kernF32R12V2PackedAVX512,
 	rows: [][2]func(*byte){
@@ -114,7 +114,7 @@ var avx512F32 = kernels[float32]{
 }
 
 var avx512F64 = kernels[float64]{
-	name: "avx512", lanes: 8, mr: 12, mc: 144, kc: 256, nc: 2048,
+	name: "avx512", lanes: 8, mr: 12, mc: 240, kc: 256, nc: 2048,
 	full: avx512TilesF64[:], edge: avx512TilesF64[:],
 	packed: kernF64R12V2PackedAVX512,
 	rows: [][2]func(*byte){

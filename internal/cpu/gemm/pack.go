@@ -11,6 +11,10 @@ import "unsafe"
 // A panel may be written up to packSlack elements past its end, so panels must
 // be packed in ascending order unless width is a multiple of 8.
 func pack[T Float](dst []T, s source[T], l0, count, p0, k, width int) {
+	if s.pairs != noPairs {
+		packPairs(any(dst).([]float32), any(s).(source[float32]), l0, count, p0, k, width)
+		return
+	}
 	if s.format != 0 {
 		packHalf(any(dst).([]float32), any(s).(source[float32]), l0, count, p0, k, width)
 		return

@@ -80,3 +80,28 @@ func packTransposed[T Float](d []T, s source[T], l0, h, p0, k, width int) {
 		packStrided(d[body*width:], s, l0, h, p0+body, k-body, width)
 	}
 }
+
+// turnFast copies lines of k elements that lie side by side, each to adjacent
+// places, with vector code if there is some for them.
+func turnFast[T Float](dst []T, s source[T], lines, k int) bool {
+	if vec.CPU() < vec.AVX2 || unsafe.Sizeof(dst[0]) != 4 || s.row != 1 || s.starts != nil || lines%4 != 0 {
+		return false
+	}
+	var rows [8]uintptr
+	body := k &^ 7
+	for p := 0; p < body; p += 8 {
+		for i := range rows {
+			o := (p + i) * s.col
+			_ = s.data[o+lines-1]
+			rows[i] = uintptr(unsafe.Pointer(&s.data[o]))
+		}
+		packTranspose8((*byte)(unsafe.Pointer(&dst[p])), &rows[0], k*4, lines)
+	}
+	runtime.KeepAlive(s.data)
+	for p := body; p < k; p++ {
+		for l := range lines {
+			dst[l*k+p] = s.data[l+p*s.col]
+		}
+	}
+	return true
+}

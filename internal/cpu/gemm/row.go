@@ -20,7 +20,7 @@ func (p *problem[T]) row() {
 	// Columns are divided so that a share of C stays in L1, and among threads
 	// where there is work for them, but never finely: B is read along its rows.
 	grain := 2048
-	if tasks := min(2*p.threads, 2*p.n*p.k/thinPerTask); tasks > 1 {
+	if tasks := min(p.threads, 2*p.n*p.k/thinPerTask); tasks > 1 {
 		grain = min(grain, max(128, (p.n/tasks+lanes-1)/lanes*lanes))
 	}
 	p.loop(p.n, grain, func(lo, hi int) {

@@ -17,6 +17,8 @@ type source[T Float] struct {
 	bits     []uint16
 	format   half
 	row, col int
+	pairs    pairing // of bfloat16: packing joins neighbours along k; then
+	k        int     // is the matrix's depth, in elements
 	starts   *Starts // of a B's columns, instead of col; such a B is always packed
 }
 

@@ -14,9 +14,19 @@ type dots struct {
 // thin reports whether the product is one of few rows (or columns) whose
 // operands both lie along k, as in a linear layer at a small batch size: then
 // dot products read each matrix once, where packing would copy the large one.
+// A small matrix that lies otherwise is copied first.
 func (p *problem[T]) thin() bool {
-	return p.ks.dots != nil && p.a.format == 0 && p.b.format == 0 && p.a.col == 1 && p.b.row == 1 &&
-		p.k >= 32 && min(p.m, p.n) <= 32 && max(p.m, p.n) >= 4
+	if p.ks.dots == nil || p.a.format != 0 || p.b.format != 0 || p.k < 32 || min(p.m, p.n) > 32 || max(p.m, p.n) < 4 {
+		return false
+	}
+	switch alongA, alongB := p.a.col == 1, p.b.row == 1; {
+	case alongA && alongB:
+		return true
+	case alongA:
+		return p.m >= 4*p.n
+	default:
+		return alongB && p.n >= 4*p.m
+	}
 }
 
 // dotted computes a thin product. X is the smaller matrix, Y the larger.
@@ -28,11 +38,15 @@ func (p *problem[T]) dotted() {
 		x, y, nx, ny = y, x, ny, nx
 	}
 	es := int(unsafe.Sizeof(T(0)))
-	// Chunks of Y that stay in the L1 cache while X's rows pass by.
-	grain := 4
-	if per := 2 * nx * p.k * 4; per < thinPerTask {
-		grain = (thinPerTask/per + 1) * 4
+	if x.col != 1 {
+		buf := buffers[T]().Get().(*[]T)
+		defer buffers[T]().Put(buf)
+		x = x.alongK(grow(buf, nx*p.k), nx, p.k)
 	}
+	// Each thread gets one share if there is work for it, so that it finds the
+	// same part of Y again in its cache, and at most so many as are worth it.
+	tasks := max(1, min(p.threads, 2*nx*ny*p.k/thinPerTask))
+	grain := (ny + 4*tasks - 1) / (4 * tasks) * 4
 	p.loop(ny, grain, func(lo, hi int) {
 		s := scratches[T]().Get().(*scratch[T])
 		d := &s.d
@@ -67,6 +81,18 @@ func (p *problem[T]) dotted() {
 			p.activate(0, p.m, 0, p.n)
 		}
 	}
+}
+
+// alongK copies lines of k elements so that each is adjacent in memory.
+func (s source[T]) alongK(dst []T, lines, k int) source[T] {
+	if !turnFast(dst, s, lines, k) {
+		for p := range k {
+			for l := range lines {
+				dst[l*k+p] = s.data[l*s.row+p*s.col]
+			}
+		}
+	}
+	return source[T]{data: dst, row: k, col: 1}
 }
 
 // put stores one sum with the epilogue but for the activation's slow ones.

@@ -52,9 +52,25 @@ type kernels[T Float] struct {
 	row        func(c, x, b *byte, stride, n int) // or nil
 	dots       []func(*byte)                      // by rows of X less one; nil if there are none
 
+	packs bool    // tiles are fast for packed panels only
+	pairs pairing // of bfloat16 matrices; k and kc then count words
+
 	mc, kc, nc int // block sizes: A block in L2, B panel in L1, B block in L3
 }
 
 func (ks *kernels[T]) nr() int { return 2 * ks.lanes }
 
 func (t *tile) run(f func(*byte)) { f((*byte)(unsafe.Pointer(t))) }
+
+// step moves on to the next tile; it reports false after the last one, where
+// pointers would leave the matrices.
+func (t *tile) step() bool {
+	if t.tiles--; t.tiles == 0 {
+		return false
+	}
+	t.a, t.c = unsafe.Add(t.a, t.stepA), unsafe.Add(t.c, t.stepC)
+	if t.rowBias != nil {
+		t.rowBias = unsafe.Add(t.rowBias, t.stepBias)
+	}
+	return true
+}

@@ -25,9 +25,12 @@ import (
 type Level uint8
 
 const (
-	Generic Level = iota // plain Go
-	AVX2                 // AVX2, FMA and F16C
-	AVX512               // AVX-512 F, BW, DQ and VL
+	Generic    Level = iota // plain Go
+	AVX2                    // AVX2, FMA and F16C
+	AVX512                  // AVX-512 F, BW, DQ and VL
+	AVX512BF16              // AVX512 and its products of bfloat16; vector code is AVX512's
+	AMX                     // AVX512BF16 and tiles of bfloat16; vector code is AVX512's
+	NEON                    // of arm64, for matrix products; vector code is plain Go
 )
 
 func (l Level) String() string {
@@ -36,36 +39,52 @@ func (l Level) String() string {
 		return "avx2"
 	case AVX512:
 		return "avx512"
+	case AVX512BF16:
+		return "avx512bf16"
+	case AMX:
+		return "amx"
+	case NEON:
+		return "neon"
 	}
 	return "generic"
 }
 
-// highest is the best level taken without being asked for by name. A level
-// belongs here once this package's, gemm's and cpu's tests have passed on a machine that has it.
-const highest = AVX512
-
 // CPU returns the level in use: the best the CPU and operating system support,
-// or the one named by the environment variable LOCUS_CPU_LEVEL (generic, avx2
-// or avx512). A level the machine lacks is ignored.
-func CPU() Level { return level }
+// or the one named by the environment variable LOCUS_CPU_LEVEL (generic, avx2,
+// avx512, avx512bf16 or amx; on arm64 generic or neon). A level the machine
+// lacks is ignored.
+func CPU() Level { return chosen }
 
 // Best returns the highest level this machine supports, whatever is in use.
 func Best() Level { return detect() }
 
+// Levels returns the levels this machine supports, in ascending order.
+func Levels() []Level {
+	var l []Level
+	for _, k := range known {
+		if k <= detect() {
+			l = append(l, k)
+		}
+	}
+	return l
+}
+
 func choose(best Level) Level {
 	name := strings.ToLower(strings.TrimSpace(os.Getenv("LOCUS_CPU_LEVEL")))
 	if name == "" {
-		return min(best, highest)
+		return preferred(best)
 	}
-	for l := Generic; l <= AVX512; l++ {
+	var names []string
+	for _, l := range known {
 		if l.String() == name {
 			if l > best {
-				fmt.Fprintf(os.Stderr, "locus: LOCUS_CPU_LEVEL=%s is not supported by this CPU, using %v\n", name, best)
-				return best
+				fmt.Fprintf(os.Stderr, "locus: LOCUS_CPU_LEVEL=%s is not supported by this CPU, using %v\n", name, preferred(best))
+				return preferred(best)
 			}
 			return l
 		}
+		names = append(names, l.String())
 	}
-	fmt.Fprintf(os.Stderr, "locus: LOCUS_CPU_LEVEL=%s is not one of generic, avx2, avx512, using %v\n", name, min(best, highest))
-	return min(best, highest)
+	fmt.Fprintf(os.Stderr, "locus: LOCUS_CPU_LEVEL=%s is not one of %s, using %v\n", name, strings.Join(names, ", "), preferred(best))
+	return preferred(best)
 }

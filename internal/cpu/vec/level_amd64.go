@@ -2,7 +2,28 @@ package vec
 
 import "golang.org/x/sys/cpu"
 
-var level = choose(detect())
+// known has the levels of this architecture, in ascending order.
+var known = []Level{Generic, AVX2, AVX512, AVX512BF16, AMX}
+
+// preferred is the level taken without being asked for by name. A level
+// belongs here once this package's, gemm's and cpu's tests have passed on a
+// machine that has it. Intel's cores take twice as long for products of
+// bfloat16 outside of AMX as for converting them and multiplying float32; by
+// its maker's tables AMD's take half as long, which was not measured.
+func preferred(best Level) Level {
+	if best == AVX512BF16 && !isAMD() {
+		return AVX512
+	}
+	return best
+}
+
+// isAMD asks CPUID for the maker.
+func isAMD() bool
+
+var (
+	chosen = choose(detect())
+	level  = min(chosen, AVX512) // of this package's own code
+)
 
 // detect relies on x/sys/cpu, which reports a vector extension only if the
 // operating system saves its registers.
@@ -11,11 +32,19 @@ func detect() Level {
 	switch {
 	case !x.HasAVX2 || !x.HasFMA || !hasF16C():
 		return Generic
-	case x.HasAVX512F && x.HasAVX512BW && x.HasAVX512DQ && x.HasAVX512VL:
+	case !x.HasAVX512F || !x.HasAVX512BW || !x.HasAVX512DQ || !x.HasAVX512VL:
+		return AVX2
+	case !x.HasAVX512BF16:
 		return AVX512
+	case !x.HasAMXTile || !x.HasAMXBF16 || !savesTiles():
+		return AVX512BF16
 	}
-	return AVX2
+	return AMX
 }
+
+// savesTiles reports whether the operating system saves AMX's registers. On
+// Linux a process must also ask for them before the first use.
+func savesTiles() bool
 
 // hasF16C asks CPUID for the half-precision conversions, which x/sys/cpu does
 // not report.

@@ -9,3 +9,21 @@ TEXT ·hasF16C(SB), NOSPLIT, $0-1
 	ANDL  $1, CX
 	MOVB  CX, ret+0(FP)
 	RET
+
+// func savesTiles() bool
+TEXT ·savesTiles(SB), NOSPLIT, $0-1
+	XORL  CX, CX
+	XGETBV
+	ANDL  $0x60000, AX // XCR0: tile configuration and tile data
+	CMPL  AX, $0x60000
+	SETEQ ret+0(FP)
+	RET
+
+// func isAMD() bool
+TEXT ·isAMD(SB), NOSPLIT, $0-1
+	XORL  AX, AX
+	XORL  CX, CX
+	CPUID
+	CMPL  BX, $0x68747541 // "Auth" of AuthenticAMD
+	SETEQ ret+0(FP)
+	RET

@@ -1,0 +1,100 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/mmcloughlin/avo/attr"
+	"github.com/mmcloughlin/avo/build"
+	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
+)
+
+// amxKernels writes the kernels that multiply bfloat16 with AMX tiles: 1 or 2
+// tiles of 16 rows by 1 or 2 of 16 columns. A's panels hold, for each 16 words
+// of k, 64 bytes of each of 32 rows; B's hold 32 words for each word of k.
+// t.k is a multiple of 16. The sums are stored as they are, or with flagBeta
+// added to C.
+func amxKernels(ctx *build.Context) {
+	// Palette 1; every tile has 16 rows of 64 bytes.
+	config := ctx.StaticGlobal("amxConfig")
+	ctx.DataAttributes(attr.RODATA | attr.NOPTR)
+	const bytes, rows = 0x0040004000400040, 0x1010101010101010
+	for i, v := range []uint64{1, 0, bytes, bytes, 0, 0, rows, 0} {
+		ctx.AddDatum(8*i, U64(v))
+	}
+	for rows := 1; rows <= 2; rows++ {
+		for cols := 1; cols <= 2; cols++ {
+			amxKernel(ctx, config, rows, cols)
+		}
+	}
+}
+
+func amxKernel(ctx *build.Context, config Mem, rows, cols int) {
+	name := fmt.Sprintf("kernBF16R%dV%dAMX", 16*rows, cols)
+	ctx.Function(name)
+	ctx.Attributes(build.NOSPLIT)
+	ctx.Pragma("noescape")
+	ctx.SignatureExpr("func(t *byte)")
+	ctx.Doc(fmt.Sprintf("%s computes t.tiles tiles of %d rows and %d columns of packed panels of bfloat16 pairs.", name, 16*rows, 16*cols))
+	t := reg.RDI
+	a, b, c, c1, n := reg.R8, reg.R9, reg.R10, reg.R11, reg.RCX
+	ldc, strideA, strideB, p, q := reg.RDX, reg.R12, reg.R13, reg.RSI, reg.RBX
+	field := func(off int) Mem { return Mem{Base: t, Disp: off} }
+	ctx.Load(ctx.Param("t"), t)
+	ctx.LEAQ(config, reg.RAX)
+	raw(ctx, tileConfig)
+	ctx.MOVQ(field(tA), a)
+	ctx.MOVQ(field(tC), c)
+	ctx.MOVQ(field(tLdc), ldc)
+	ctx.MOVQ(U32(64), strideA)
+	ctx.MOVQ(U32(128), strideB)
+	// Tiles 0 to 3 are C's, 4 and 5 A's, 6 and 7 B's.
+	each := func(f func(tile int, base reg.GPPhysical, disp int)) {
+		for i := range rows {
+			for j := range cols {
+				f(2*i+j, []reg.GPPhysical{c, c1}[i], 64*j)
+			}
+		}
+	}
+	ctx.Label("tile")
+	ctx.MOVQ(ldc, c1)
+	ctx.SHLQ(Imm(4), c1)
+	ctx.ADDQ(c, c1)
+	ctx.TESTQ(U32(flagBeta), field(tFlags))
+	ctx.JZ(LabelRef("zero"))
+	each(func(tile int, base reg.GPPhysical, disp int) { raw(ctx, tileLoad(tile, base, ldc, disp)) })
+	ctx.JMP(LabelRef("sum"))
+	ctx.Label("zero")
+	each(func(tile int, base reg.GPPhysical, disp int) { raw(ctx, tileZero(tile)) })
+	ctx.Label("sum")
+	ctx.MOVQ(field(tB), b)
+	ctx.MOVQ(field(tK), n)
+	ctx.MOVQ(a, p)
+	ctx.Label("loop")
+	raw(ctx, tileLoad(4, p, strideA, 0))
+	raw(ctx, tileLoad(6, b, strideB, 0))
+	raw(ctx, tileDot(0, 4, 6))
+	if cols == 2 {
+		raw(ctx, tileLoad(7, b, strideB, 64))
+		raw(ctx, tileDot(1, 4, 7))
+	}
+	if rows == 2 {
+		ctx.LEAQ(Mem{Base: p, Disp: 1024}, q)
+		raw(ctx, tileLoad(5, q, strideA, 0))
+		raw(ctx, tileDot(2, 5, 6))
+		if cols == 2 {
+			raw(ctx, tileDot(3, 5, 7))
+		}
+	}
+	ctx.ADDQ(U32(2048), p)
+	ctx.ADDQ(U32(2048), b)
+	ctx.SUBQ(Imm(16), n)
+	ctx.JG(LabelRef("loop"))
+	each(func(tile int, base reg.GPPhysical, disp int) { raw(ctx, tileStore(tile, base, ldc, disp)) })
+	ctx.ADDQ(field(tStepA), a)
+	ctx.ADDQ(field(tStepC), c)
+	ctx.DECQ(field(tTiles))
+	ctx.JNZ(LabelRef("tile"))
+	raw(ctx, tileRelease)
+	ctx.RET()
+}

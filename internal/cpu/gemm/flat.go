@@ -1,0 +1,58 @@
+package gemm
+
+import "unsafe"
+
+// flat reports whether B comes from memory and is used only once or twice.
+func (p *problem[T]) flat() bool {
+	return p.m <= 2*p.ks.mr && p.n*p.k*int(unsafe.Sizeof(T(0))) > 1<<20
+}
+
+// slices picks the parts into which a flat product is divided along k, and how
+// much of k each has. As results depend on it, it depends on the shape alone.
+func (p *problem[T]) slices() (parts, depth int) {
+	parts = min(32, p.n*p.k*int(unsafe.Sizeof(T(0)))>>18, p.k/(4*p.m))
+	if parts < 2 {
+		return 1, p.k
+	}
+	depth = ((p.k+parts-1)/parts + 31) &^ 31
+	return (p.k + depth - 1) / depth, depth
+}
+
+// sliced computes a flat product from parts along k: so each thread reads its
+// part of B in the order in which it lies in memory, the same part each time.
+// The sums of the parts are added in their order.
+func (p *problem[T]) sliced() {
+	parts, depth := p.slices()
+	size := p.m * p.n
+	buf := buffers[T]().Get().(*[]T)
+	sums := grow(buf, parts*size)
+	p.loop(parts, 1, func(lo, hi int) {
+		q := problems[T]().Get().(*problem[T])
+		for i := lo; i < hi; i++ {
+			k := i * depth
+			*q = problem[T]{ks: p.ks, m: p.m, n: p.n, k: min(depth, p.k-k), a: p.a.from(k * p.a.col), b: p.b.from(k * p.b.row),
+				c: sums[i*size:][:size], ldc: p.n, ep: Epilogue[T]{Alpha: 1}, threads: 1, slice: true}
+			if q.single() {
+				q.row()
+			} else {
+				q.direct()
+			}
+		}
+		*q = problem[T]{}
+		problems[T]().Put(q)
+	})
+	p.loop(size, 2048, func(lo, hi int) {
+		for i := 1; i < parts; i++ {
+			axpy(sums[lo:hi], 1, sums[i*size+lo:i*size+hi])
+		}
+		i, j := lo/p.n, lo%p.n
+		for _, v := range sums[lo:hi] {
+			p.put(i, j, v)
+			if j++; j == p.n {
+				i, j = i+1, 0
+			}
+		}
+	})
+	p.activate(0, p.m, 0, p.n)
+	buffers[T]().Put(buf)
+}
