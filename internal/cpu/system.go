@@ -12,8 +12,8 @@ func genericName() string { return runtime.GOARCH + " processor" }
 
 // instructionSet names the vector instructions that the kernels use.
 func instructionSet() string {
-	if vec.CPU() == vec.Generic {
+	if vec.Products() == vec.Generic {
 		return "plain Go"
 	}
-	return strings.ToUpper(vec.CPU().String())
+	return strings.ToUpper(vec.Products().String())
 }

@@ -10,7 +10,7 @@ import (
 // multiply pairs of them where the CPU has any, else float32's, for which
 // packing converts.
 func bf16Kernels() *kernels[float32] {
-	l := vec.CPU()
+	l := vec.Products()
 	if l == vec.AMX && !tilesGranted() {
 		l = vec.AVX512
 	}

@@ -8,8 +8,8 @@ import (
 )
 
 var (
-	kernelsF32 = pickF32(vec.CPU())
-	kernelsF64 = pickF64(vec.CPU())
+	kernelsF32 = pickF32(vec.Products())
+	kernelsF64 = pickF64(vec.Products())
 )
 
 func pickF32(l vec.Level) *kernels[float32] {

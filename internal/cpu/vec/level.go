@@ -49,14 +49,26 @@ func (l Level) String() string {
 	return "generic"
 }
 
-// CPU returns the level in use: the best the CPU and operating system support,
-// or the one named by the environment variable LOCUS_CPU_LEVEL (generic, avx2,
-// avx512, avx512bf16 or amx; on arm64 generic or neon). A level the machine
-// lacks is ignored.
-func CPU() Level { return chosen }
+// Products returns the level in use for matrix products: the best the CPU and
+// operating system support, or the one named by the environment variable
+// LOCUS_CPU_LEVEL (generic, avx2, avx512, avx512bf16 or amx; on arm64 generic
+// or neon). A level the machine lacks is ignored.
+func Products() Level { return chosen }
 
-// Best returns the highest level this machine supports, whatever is in use.
-func Best() Level { return detect() }
+// CPU returns the level in use for vector code: Generic, AVX2 or AVX512.
+func CPU() Level { return level }
+
+// Best returns the highest level of vector code this machine supports,
+// whatever is in use.
+func Best() Level { return vectors(detect()) }
+
+// vectors is the level of vector code that goes with a level of products.
+func vectors(l Level) Level {
+	if l == NEON {
+		return Generic
+	}
+	return min(l, AVX512)
+}
 
 // Levels returns the levels this machine supports, in ascending order.
 func Levels() []Level {

@@ -18,12 +18,3 @@ TEXT ·savesTiles(SB), NOSPLIT, $0-1
 	CMPL  AX, $0x60000
 	SETEQ ret+0(FP)
 	RET
-
-// func isAMD() bool
-TEXT ·isAMD(SB), NOSPLIT, $0-1
-	XORL  AX, AX
-	XORL  CX, CX
-	CPUID
-	CMPL  BX, $0x68747541 // "Auth" of AuthenticAMD
-	SETEQ ret+0(FP)
-	RET
