@@ -10,7 +10,7 @@ import (
 // read A through broadcasts, which take any strides, but B by vectors.
 func (p *problem[T]) small() bool {
 	return p.a.format == 0 && p.b.format == 0 && (p.b.col == 1 || p.n == 1) &&
-		(p.m <= 2*p.ks.mr || p.m*p.n*p.k <= smallProduct) && (!p.ks.packs || p.m == 1)
+		(p.m <= p.ks.mr || p.m*p.n*p.k <= smallProduct) && (!p.ks.packs || p.m == 1)
 }
 
 // smallProduct is the size m·n·k up to which A is not packed.

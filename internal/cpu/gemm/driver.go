@@ -129,11 +129,19 @@ func run[T Float](ks *kernels[T], m, n, k int, a, b source[T], c []T, ldc int, e
 	}
 	p := problems[T]().Get().(*problem[T])
 	*p = problem[T]{ks: ks, m: m, n: n, k: k, a: a, b: b, c: c, ldc: ldc, ep: e, threads: threads}
-	x := external.Load()
+	if x := external.Load(); x == nil || k == 0 || !x.takes(m, n, k) || !p.external(x) {
+		p.compute()
+	}
+	*p = problem[T]{} // let go of the matrices
+	problems[T]().Put(p)
+}
+
+// compute picks the way that suits the product. It depends on the shape and on
+// how the matrices lie, never on the number of threads, wherever results do.
+func (p *problem[T]) compute() {
 	switch {
-	case k == 0:
+	case p.k == 0:
 		p.empty()
-	case x != nil && x.takes(m, n, k) && p.external(x):
 	case p.b.starts != nil:
 		if p.wide() {
 			p.wideBlocked()
@@ -142,7 +150,7 @@ func run[T Float](ks *kernels[T], m, n, k int, a, b source[T], c []T, ldc int, e
 		}
 	case p.thin():
 		p.dotted()
-	case p.n == 1 && ldc == 1 && a.row == 1 && a.format == 0 && b.format == 0:
+	case p.n == 1 && p.ldc == 1 && p.a.row == 1 && p.a.format == 0 && p.b.format == 0:
 		// A column of C from a column-major A is a row of the transpose.
 		p.flip()
 		p.inPlace()
@@ -159,8 +167,6 @@ func run[T Float](ks *kernels[T], m, n, k int, a, b source[T], c []T, ldc int, e
 	default:
 		p.blocked()
 	}
-	*p = problem[T]{} // let go of the matrices
-	problems[T]().Put(p)
 }
 
 // inPlace computes a product whose matrices are read where they lie.

@@ -2,9 +2,9 @@ package gemm
 
 import "unsafe"
 
-// flat reports whether B comes from memory and is used only once or twice.
+// flat reports whether B comes from memory and is used only once.
 func (p *problem[T]) flat() bool {
-	return p.m <= 2*p.ks.mr && p.n*p.k*int(unsafe.Sizeof(T(0))) > 1<<20
+	return p.m <= p.ks.mr && p.n*p.k*int(unsafe.Sizeof(T(0))) > 1<<20
 }
 
 // slices picks the parts into which a flat product is divided along k, and how
@@ -41,16 +41,15 @@ func (p *problem[T]) sliced() {
 		*q = problem[T]{}
 		problems[T]().Put(q)
 	})
-	p.loop(size, 2048, func(lo, hi int) {
+	p.loop(size, 512, func(lo, hi int) {
 		for i := 1; i < parts; i++ {
 			axpy(sums[lo:hi], 1, sums[i*size+lo:i*size+hi])
 		}
-		i, j := lo/p.n, lo%p.n
-		for _, v := range sums[lo:hi] {
-			p.put(i, j, v)
-			if j++; j == p.n {
-				i, j = i+1, 0
-			}
+		for lo < hi {
+			i, j := lo/p.n, lo%p.n
+			n := min(hi-lo, p.n-j)
+			p.putRow(i, j, sums[lo:lo+n])
+			lo += n
 		}
 	})
 	p.activate(0, p.m, 0, p.n)

@@ -13,7 +13,7 @@ func (p *problem[T]) turned() {
 	sums := grow(buf, p.m*p.n)
 	q := problems[T]().Get().(*problem[T])
 	*q = problem[T]{ks: p.ks, m: p.n, n: p.m, k: p.k, a: p.b.transposed(), b: p.a.transposed(), c: sums, ldc: p.m, ep: Epilogue[T]{Alpha: 1}, threads: p.threads}
-	q.inPlace()
+	q.compute()
 	*q = problem[T]{}
 	problems[T]().Put(q)
 	p.loop(p.m, max(64, (1<<14)/p.n), func(lo, hi int) {

@@ -59,9 +59,7 @@ func (p *problem[T]) rowRange(s *scratch[T], j0, j1, rows, es int) {
 	for ; q < p.k; q++ {
 		axpy(sum, p.a.data[q*p.a.col], p.b.data[q*p.b.row+j0:][:w])
 	}
-	for j, v := range sum {
-		p.put(0, j0+j, v)
-	}
+	p.putRow(0, j0, sum)
 	p.activate(0, 1, j0, j1)
 }
 

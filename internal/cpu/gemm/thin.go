@@ -95,6 +95,17 @@ func (s source[T]) alongK(dst []T, lines, k int) source[T] {
 	return source[T]{data: dst, row: k, col: 1}
 }
 
+// putRow stores adjacent sums with the epilogue but for the activation's slow ones.
+func (p *problem[T]) putRow(i, j int, sums []T) {
+	if p.ep.Alpha == 1 && p.ep.Beta == 0 && p.ep.Bias == nil && p.ep.RowBias == nil && p.ep.Act != ReLU {
+		copy(p.c[i*p.ldc+j:], sums)
+		return
+	}
+	for q, v := range sums {
+		p.put(i, j+q, v)
+	}
+}
+
 // put stores one sum with the epilogue but for the activation's slow ones.
 func (p *problem[T]) put(i, j int, v T) {
 	c := &p.c[i*p.ldc+j]
