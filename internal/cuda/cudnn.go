@@ -265,7 +265,7 @@ func (n *dnn) prepare(d *Device, c *backend.Call, p *convPlan) {
 			p.choices = append(p.choices, convChoice{a.algorithm, a.memory, a.milliseconds})
 		}
 	}
-	if len(p.choices) > 0 && p.choices[0].milliseconds > 0 && w.Shape[1] <= fewChannels && d.timeOwn(c) < p.choices[0].milliseconds {
+	if len(p.choices) > 0 && p.choices[0].milliseconds > 0 && w.Shape[1] <= fewChannels && d.timeOwn(c) < 0.9*p.choices[0].milliseconds {
 		p.choices = nil
 	}
 }
