@@ -40,7 +40,7 @@ const (
 	fewResults = 32
 	// columns is the width of a block of accumulators, folds how many pieces are
 	// folded before the accumulators take them in.
-	columns = 2048
+	columns = 4096
 	folds   = 16
 )
 
