@@ -125,6 +125,27 @@ func (v *View) Const() bool { return v.Block == nil }
 // Elements is the number of elements of v.
 func (v *View) Elements() int { return op.Elements(v.Shape) }
 
+// RowStep reports whether one stride leads from each row of the last axis to the
+// next, whatever the axes before it, and which.
+func (v *View) RowStep() (step int, ok bool) {
+	want, first := 0, true
+	for i := len(v.Shape) - 2; i >= 0; i-- {
+		n := v.Shape[i]
+		switch {
+		case n == 1:
+			continue
+		case first:
+			step, first = v.Strides[i], false
+			want = step * n
+		case v.Strides[i] != want:
+			return 0, false
+		default:
+			want *= n
+		}
+	}
+	return step, true
+}
+
 // Contiguous reports whether v's elements lie in order without holes.
 func (v *View) Contiguous() bool { return op.IsContiguous(v.Shape, v.Strides) }
 

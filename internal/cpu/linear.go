@@ -80,7 +80,7 @@ func newLinear[T any](c *backend.Call) *linearCall[T] {
 	l := &linearCall[T]{n: w.Shape[0], k: w.Shape[1], act: activations[c.Attrs.(op.Epilogue).Act]}
 	l.m = op.Elements(x.Shape[:len(x.Shape)-1])
 	if l.k > 0 {
-		step, ok := rowStep(x)
+		step, ok := x.RowStep()
 		if col := x.Strides[len(x.Shape)-1]; ok && step >= 0 && col >= 0 {
 			l.x = gemm.Mat[T]{Data: whole[T](x)[x.Offset:], RowStride: step, ColStride: col}
 		} else {
@@ -104,25 +104,4 @@ func (l *linearCall[T]) free() {
 	for _, s := range l.copies {
 		release(s)
 	}
-}
-
-// rowStep reports whether one stride leads from each row of the last axis to the
-// next, whatever the axes before it, and which.
-func rowStep(v *backend.View) (step int, ok bool) {
-	want, first := 0, true
-	for i := len(v.Shape) - 2; i >= 0; i-- {
-		n := v.Shape[i]
-		switch {
-		case n == 1:
-			continue
-		case first:
-			step, first = v.Strides[i], false
-			want = step * n
-		case v.Strides[i] != want:
-			return 0, false
-		default:
-			want *= n
-		}
-	}
-	return step, true
 }

@@ -57,20 +57,9 @@ func (d *Device) runLinear(c *backend.Call) error {
 // stride does not lead from each to the next.
 func asRows(v *backend.View) backend.View {
 	r := len(v.Shape)
-	step, first, want := 0, true, 0
-	for i := r - 2; i >= 0; i-- {
-		n := v.Shape[i]
-		switch {
-		case n == 1:
-			continue
-		case first:
-			step, first = v.Strides[i], false
-			want = step * n
-		case v.Strides[i] != want:
-			return *v
-		default:
-			want *= n
-		}
+	step, ok := v.RowStep()
+	if !ok {
+		return *v
 	}
 	rows := *v
 	rows.Shape = []int{op.Elements(v.Shape[:r-1]), v.Shape[r-1]}

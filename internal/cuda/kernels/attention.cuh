@@ -27,6 +27,9 @@ struct AttentionGrad {
 
 #define LOG2E 1.4426950408889634
 
+// 2 to the power of x by the special function unit, for weights in half precision.
+DEV f32 power2(f32 x) { f32 r; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x)); return r; }
+
 // mask_at gives what the mask adds to a score, in units of the exponent of 2.
 template <class T, class A> DEV A mask_at(const Attention& p, i64 base, i32 row, i32 col) {
   i64 at = base + row * p.ms[0] + col * p.ms[1];

@@ -2,6 +2,7 @@
 // rows a warpgroup, tiles in the permutation that they know as the 128-byte swizzle.
 #pragma once
 #include "attention.cuh"
+#include "matrix.cuh"
 
 // d = a·bᵀ (+ d) with a and b in shared memory, both along k, and d += a·b with a
 // in registers and b across k; 16 along k, 64×N results.
@@ -79,13 +80,6 @@ template <int N> DEV void wgmma_wait() { asm volatile("wgmma.wait_group.sync.ali
 // lies along k, and across k.
 DEV u64 along(u32 at) { return (u64)((at & 0x3ffff) >> 4) | 1ull << 16 | 64ull << 32 | 1ull << 62; }
 template <int ROWS> DEV u64 across(u32 at) { return (u64)((at & 0x3ffff) >> 4) | (u64)(ROWS * 8) << 16 | 64ull << 32 | 1ull << 62; }
-
-DEV void copy16(u32 to, const void* from, int size) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(size));
-}
-DEV u32 pack(f32 lo, f32 hi, f16*) { u32 r; asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo)); return r; }
-DEV u32 pack(f32 lo, f32 hi, bf16*) { u32 r; asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo)); return r; }
-DEV f32 power2(f32 x) { f32 r; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x)); return r; }
 
 // load starts copying ROWS rows from first on to a tile, by 128 threads; what does
 // not exist becomes 0.

@@ -6,6 +6,7 @@
 // once. Within a tile, 16-byte chunks are permuted so that neither the
 // copies nor ldmatrix meet in a bank.
 #include "product.cuh"
+#include "matrix.cuh"
 
 #define BM 128
 #define BN 256
@@ -13,30 +14,13 @@
 struct tf32 { f32 x; };
 template <> struct Compute<tf32> { typedef f32 type; };
 
-DEV u32 shared_address(const void* p) { return (u32)__cvta_generic_to_shared(p); }
-
-// Copies 16 bytes, of which the first size exist; the others become zero.
-DEV void copy16(u32 to, const void* from, int size) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(size));
-}
-DEV void ldmatrix(u32* r, u32 at) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at));
-}
-DEV void ldmatrix_transposed(u32* r, u32 at) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(at));
-}
 DEV u32 to_tf32(u32 x) {
   u32 r;
   asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(r) : "f"(__uint_as_float(x)));
   return r;
 }
 
-#define MMA(name, shape)                                                                                              \
-  asm volatile("mma.sync.aligned." shape " {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"                     \
-               : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]))
-DEV void mma(f32* c, const u32* a, const u32* b, f16*) { MMA(f16, "m16n8k16.row.col.f32.f16.f16.f32"); }
-DEV void mma(f32* c, const u32* a, const u32* b, bf16*) { MMA(bf16, "m16n8k16.row.col.f32.bf16.bf16.f32"); }
-DEV void mma(f32* c, const u32* a, const u32* b, tf32*) { MMA(tf32, "m16n8k8.row.col.f32.tf32.tf32.f32"); }
+DEV void mma(f32* c, const u32* a, const u32* b, tf32*) { MMA("m16n8k8.row.col.f32.tf32.tf32.f32"); }
 
 DEV void put(tf32& r, f32 v) { r.x = v; }
 DEV f32 get(tf32 v) { return v.x; }

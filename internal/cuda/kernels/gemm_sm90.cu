@@ -5,6 +5,7 @@
 // of 128 bytes along k arrive by asynchronous copies, two of them ahead, while the one
 // before is still being multiplied, in the permutation of 16-byte chunks that the matrix units know as the 128-byte swizzle.
 #include "product.cuh"
+#include "matrix.cuh"
 
 #define BM 128
 #define BN 256
@@ -15,10 +16,6 @@ struct tf32 { f32 x; };
 template <> struct Compute<tf32> { typedef f32 type; };
 DEV void put(tf32& r, f32 v) { r.x = v; }
 DEV f32 get(tf32 v) { return v.x; }
-
-DEV void copy16(u32 to, const void* from, int size) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(size));
-}
 
 // d += a·b for 64×256 results, 32 bytes along k.
 #define WGMMA(kind, tail)                                                                                             \
