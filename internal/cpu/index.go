@@ -12,9 +12,27 @@ import (
 )
 
 func init() {
-	registerWidths(op.Gather, gather[uint8], gather[uint16], gather[uint32], gather[uint64])
-	registerWidths(op.Take, take[uint8], take[uint16], take[uint32], take[uint64])
+	registerWidths(op.Gather, indexed(gather[uint8]), indexed(gather[uint16]), indexed(gather[uint32]), indexed(gather[uint64]))
+	registerWidths(op.Take, indexed(take[uint8]), indexed(take[uint16]), indexed(take[uint32]), indexed(take[uint64]))
 	registerScatter(op.ScatterAdd, scatterAdd[uint8], scatterAdd[int32], scatterAdd[int64], scatterAdd[float32], scatterAdd[float64])
+}
+
+// indexed makes a kernel of an op whose second operand holds places along an axis
+// of the first. They are checked even where there is nothing to compute; run gets
+// them where there is.
+func indexed(run func(c *backend.Call, axis int, idx []int64)) kernel {
+	return func(c *backend.Call) error {
+		axis := c.Attrs.(op.Axis).Axis
+		idx, s, err := indices(&c.In[1], c.In[0].Shape[axis], axis)
+		if err != nil {
+			return err
+		}
+		if c.Out.Elements() > 0 {
+			run(c, axis, idx)
+		}
+		release(s)
+		return nil
+	}
 }
 
 // indices gives an index operand as dense int64, after checking that all are
@@ -69,18 +87,9 @@ func outOfRange(x int64, shape []int, at, limit, axis int) error {
 }
 
 // gather reads x at index along the axis and at the result's own place on the others.
-func gather[W word](c *backend.Call) error {
+func gather[W word](c *backend.Call, axis int, idx []int64) {
 	n := c.Out.Elements()
-	if n == 0 {
-		return nil
-	}
-	axis := c.Attrs.(op.Axis).Axis
 	x := &c.In[0]
-	idx, s, err := indices(&c.In[1], x.Shape[axis], axis)
-	if err != nil {
-		return err
-	}
-	defer release(s)
 	src, dst := whole[W](x), elements[W](&c.Out, n)
 	d := dims{rank: len(c.Out.Shape)}
 	copy(d.shape[:], c.Out.Shape)
@@ -103,30 +112,15 @@ func gather[W word](c *backend.Call) error {
 			d.step(&index, 1)
 		}
 	})
-	return nil
 }
 
 // take copies slices of x.
-func take[W word](c *backend.Call) error {
-	n := c.Out.Elements()
-	if n == 0 {
-		// The indices are checked even where no element is copied.
-		axis := c.Attrs.(op.Axis).Axis
-		_, s, err := indices(&c.In[1], c.In[0].Shape[axis], axis)
-		release(s)
-		return err
-	}
-	axis := c.Attrs.(op.Axis).Axis
+func take[W word](c *backend.Call, axis int, idx []int64) {
 	v := &c.In[0]
-	idx, s, err := indices(&c.In[1], v.Shape[axis], axis)
-	if err != nil {
-		return err
-	}
-	defer release(s)
 	outer, size, inner := outerInner(v.Shape, axis)
 	x, t := dense[W](v)
 	defer release(t)
-	dst := elements[W](&c.Out, n)
+	dst := elements[W](&c.Out, c.Out.Elements())
 	k := len(idx)
 	pool.For(outer*k, max(1, grainCheap/inner), func(lo, hi int) {
 		o, j := lo/k, lo%k
@@ -142,7 +136,6 @@ func take[W word](c *backend.Call) error {
 			}
 		}
 	})
-	return nil
 }
 
 // adder adds src's elements to dst at idx: shapes as the op's operands have them.
@@ -159,17 +152,8 @@ func registerScatter(id op.ID, u8 adder[uint8], i32 adder[int32], i64 adder[int6
 }
 
 func scatter[T number](add adder[T]) kernel {
-	return func(c *backend.Call) error {
-		axis := c.Attrs.(op.Axis).Axis
-		idx, s, err := indices(&c.In[1], c.In[0].Shape[axis], axis)
-		if err != nil {
-			return err
-		}
-		defer release(s)
+	return indexed(func(c *backend.Call, _ int, idx []int64) {
 		n := c.Out.Elements()
-		if n == 0 {
-			return nil
-		}
 		dst := elements[T](&c.Out, n)
 		copyAny(dst, &c.In[0])
 		if c.In[2].Elements() > 0 {
@@ -177,24 +161,14 @@ func scatter[T number](add adder[T]) kernel {
 			add(dst, src, idx, c)
 			release(t)
 		}
-		return nil
-	}
+	})
 }
 
 // scatterHalf adds in float32 and rounds once.
 func scatterHalf[H half](add adder[float32]) kernel {
 	up, down := conversions[H]()
-	return func(c *backend.Call) error {
-		axis := c.Attrs.(op.Axis).Axis
-		idx, s, err := indices(&c.In[1], c.In[0].Shape[axis], axis)
-		if err != nil {
-			return err
-		}
-		defer release(s)
+	return indexed(func(c *backend.Call, _ int, idx []int64) {
 		n := c.Out.Elements()
-		if n == 0 {
-			return nil
-		}
 		dst, t := widened(&c.In[0], up)
 		if c.In[2].Elements() > 0 {
 			src, t := widened(&c.In[2], up)
@@ -203,8 +177,7 @@ func scatterHalf[H half](add adder[float32]) kernel {
 		}
 		down(elements[H](&c.Out, n), dst)
 		t.free()
-		return nil
-	}
+	})
 }
 
 // widened gives a half-precision view as dense float32, in a scratch.

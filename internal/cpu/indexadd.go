@@ -25,17 +25,8 @@ const rangeElements = 64 << 10
 // thread's, which adds in the order of the indices. Half precision is added in
 // float32 and rounded once.
 func indexAdd[S any, T number](io lineIO[S, T]) kernel {
-	return func(c *backend.Call) error {
-		axis := c.Attrs.(op.Axis).Axis
-		idx, s, err := indices(&c.In[1], c.In[0].Shape[axis], axis)
-		if err != nil {
-			return err
-		}
-		defer release(s)
+	return indexed(func(c *backend.Call, axis int, idx []int64) {
 		n := c.Out.Elements()
-		if n == 0 {
-			return nil
-		}
 		outer, size, inner := outerInner(c.Out.Shape, axis)
 		span := size
 		if n+c.In[2].Elements() > grainCheap { // a few ranges at least, however small the result
@@ -90,8 +81,7 @@ func indexAdd[S any, T number](io lineIO[S, T]) kernel {
 			}
 			release(room)
 		})
-		return nil
-	}
+	})
 }
 
 // inRanges gives the places in idx of the indices of each range, in order:
