@@ -36,12 +36,29 @@ def linear(n, times, dtype):
     return times, make
 
 
-def conv(batch, cin, size, cout, kernel, pad, stride):
+# Batch, channels and size of the image, channels of the result, size of the kernel,
+# padding, stride: the convolutions of ResNet-18, and three for images of 96².
+CONVS = {
+    "conv_a": (128, 64, 24, 64, 3, 1, 1), "conv_b": (128, 128, 12, 128, 3, 1, 1), "conv_c": (128, 3, 96, 64, 7, 3, 2),
+    "resnet_stem": (32, 3, 224, 64, 7, 3, 2), "resnet_1": (32, 64, 56, 64, 3, 1, 1),
+    "resnet_2_down": (32, 64, 56, 128, 3, 1, 2), "resnet_2_1x1": (32, 64, 56, 128, 1, 0, 2), "resnet_2": (32, 128, 28, 128, 3, 1, 1),
+    "resnet_3_down": (32, 128, 28, 256, 3, 1, 2), "resnet_3_1x1": (32, 128, 28, 256, 1, 0, 2), "resnet_3": (32, 256, 14, 256, 3, 1, 1),
+    "resnet_4_down": (32, 256, 14, 512, 3, 1, 2), "resnet_4_1x1": (32, 256, 14, 512, 1, 0, 2), "resnet_4": (32, 512, 7, 512, 3, 1, 1),
+}
+
+
+def conv(of, batch, cin, size, cout, kernel, pad, stride):
+    """Forward, or the gradient of the image or of the weight alone."""
     def make():
         torch.backends.cudnn.allow_tf32 = False
         torch.backends.cudnn.benchmark = True
         x, w = torch.randn(batch, cin, size, size, device=D), torch.randn(cout, cin, kernel, kernel, device=D)
-        return lambda: F.conv2d(x, w, padding=pad, stride=stride)
+        if of == "":
+            return lambda: F.conv2d(x, w, padding=pad, stride=stride)
+        arg = (x if of == "_input_grad" else w).requires_grad_()
+        y = F.conv2d(x, w, padding=pad, stride=stride)
+        g = torch.randn_like(y)
+        return lambda: torch.autograd.grad(y, arg, g, retain_graph=True)
     return 20, make
 
 
@@ -141,13 +158,15 @@ CASES = {
     "matmul_1024_tf32": matmul(1024, 100, torch.float32, True), "matmul_4096_tf32": matmul(4096, 20, torch.float32, True), "matmul_8192_tf32": matmul(8192, 5, torch.float32, True),
     "matmul_1024_bf16": matmul(1024, 100, bf, False), "matmul_4096_bf16": matmul(4096, 20, bf, False), "matmul_8192_bf16": matmul(8192, 5, bf, False),
     "linear_bias_gelu": linear(4096, 20, bf),
-    "conv_a": conv(128, 64, 24, 64, 3, 1, 1), "conv_b": conv(128, 128, 12, 128, 3, 1, 1), "conv_c": conv(128, 3, 96, 64, 7, 3, 2),
     "host_to_device": copy(False, False), "device_to_host": copy(True, False),
     "host_to_device_pinned": copy(False, True), "device_to_host_pinned": copy(True, True), "fed_step": (20, fed_step),
     "products_read": products(True), "products_kept": products(False),
     "mlp_step": step(256, (784,), lambda: nn.Sequential(nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 10))),
     "lenet_step": step(128, (1, 28, 28), lenet),
 }
+for name, shape in CONVS.items():
+    for of in "", "_input_grad", "_weight_grad":
+        CASES[name + of] = conv(of, *shape)
 for size, shape in {"long": (4, 16, 2048, 64), "wide": (4, 16, 2048, 128), "short": (8, 8, 256, 64)}.items():
     for dtype in "f32", "bf16":
         for causal in "", "_causal":

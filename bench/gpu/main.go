@@ -50,12 +50,45 @@ func linear(n, times int, dt locus.DType) kase {
 	}}
 }
 
-func conv(batch, in, size, out, kernel, pad, stride int) kase {
+// convShape is a convolution: batch, channels and size of the image, channels of
+// the result, size of the kernel, padding, stride.
+type convShape struct{ batch, in, size, out, kernel, pad, stride int }
+
+// The convolutions of ResNet-18, for images of 224², and three for images of 96².
+var convs = map[string]convShape{
+	"conv_a": {128, 64, 24, 64, 3, 1, 1}, "conv_b": {128, 128, 12, 128, 3, 1, 1}, "conv_c": {128, 3, 96, 64, 7, 3, 2},
+	"resnet_stem": {32, 3, 224, 64, 7, 3, 2}, "resnet_1": {32, 64, 56, 64, 3, 1, 1},
+	"resnet_2_down": {32, 64, 56, 128, 3, 1, 2}, "resnet_2_1x1": {32, 64, 56, 128, 1, 0, 2}, "resnet_2": {32, 128, 28, 128, 3, 1, 1},
+	"resnet_3_down": {32, 128, 28, 256, 3, 1, 2}, "resnet_3_1x1": {32, 128, 28, 256, 1, 0, 2}, "resnet_3": {32, 256, 14, 256, 3, 1, 1},
+	"resnet_4_down": {32, 256, 14, 512, 3, 1, 2}, "resnet_4_1x1": {32, 256, 14, 512, 1, 0, 2}, "resnet_4": {32, 512, 7, 512, 3, 1, 1},
+}
+
+// tensors gives an image, a weight and the convolution of both.
+func (c convShape) tensors() (x, w *locus.Tensor, of func(x, w *locus.Tensor) *locus.Tensor) {
+	locus.AllowTF32(false)
+	o := locus.ConvOptions{Padding: locus.Pair(c.pad), Stride: locus.Pair(c.stride)}
+	return gpu.Randn(c.batch, c.in, c.size, c.size), gpu.Randn(c.out, c.in, c.kernel, c.kernel),
+		func(x, w *locus.Tensor) *locus.Tensor { return locus.Conv2D(x, w, nil, o) }
+}
+
+func (c convShape) forward() kase {
 	return kase{20, func() func() {
-		locus.AllowTF32(false)
-		x, w := gpu.Randn(batch, in, size, size), gpu.Randn(out, in, kernel, kernel)
-		o := locus.ConvOptions{Padding: locus.Pair(pad), Stride: locus.Pair(stride)}
-		return func() { locus.Conv2D(x, w, nil, o).Free() }
+		x, w, of := c.tensors()
+		return func() { of(x, w).Free() }
+	}}
+}
+
+// gradient is the gradient of the weight or of the image alone.
+func (c convShape) gradient(weight bool) kase {
+	return kase{20, func() func() {
+		x, w, of := c.tensors()
+		arg, f := x, func(in ...*locus.Tensor) *locus.Tensor { return of(in[0], w) }
+		if weight {
+			arg, f = w, func(in ...*locus.Tensor) *locus.Tensor { return of(x, in[0]) }
+		}
+		y, vjp := locus.VJP(f, arg)
+		g := gpu.Randn(y.Shape()...)
+		return func() { vjp(g)[0].Free() }
 	}}
 }
 
@@ -179,7 +212,6 @@ var cases = map[string]kase{
 	"matmul_1024_tf32": matmul(1024, 100, locus.Float32, true), "matmul_4096_tf32": matmul(4096, 20, locus.Float32, true), "matmul_8192_tf32": matmul(8192, 5, locus.Float32, true),
 	"matmul_1024_bf16": matmul(1024, 100, locus.BFloat16, false), "matmul_4096_bf16": matmul(4096, 20, locus.BFloat16, false), "matmul_8192_bf16": matmul(8192, 5, locus.BFloat16, false),
 	"linear_bias_gelu": linear(4096, 20, locus.BFloat16),
-	"conv_a":           conv(128, 64, 24, 64, 3, 1, 1), "conv_b": conv(128, 128, 12, 128, 3, 1, 1), "conv_c": conv(128, 3, 96, 64, 7, 3, 2),
 	"host_to_device": {3, func() func() {
 		data := make([]float32, copied)
 		return func() { gpu.From(data).Free() }
@@ -203,6 +235,9 @@ var cases = map[string]kase{
 }
 
 func init() {
+	for name, c := range convs {
+		cases[name], cases[name+"_input_grad"], cases[name+"_weight_grad"] = c.forward(), c.gradient(false), c.gradient(true)
+	}
 	for name, dt := range map[string]locus.DType{"f32": locus.Float32, "bf16": locus.BFloat16} {
 		for size, shape := range map[string][]int{"long": {4, 16, 2048, 64}, "wide": {4, 16, 2048, 128}, "short": {8, 8, 256, 64}} {
 			for kind, causal := range map[string]bool{"": false, "_causal": true} {
