@@ -18,20 +18,24 @@ type ConvOptions struct {
 
 // Conv2D gives the cross-correlation of images with a kernel: x (N, C, H, W) or
 // (C, H, W), weight (O, C/groups, KH, KW), bias (O) or nil, result (N, O, OH, OW).
-func Conv2D(x, weight, bias *Tensor, o ConvOptions) *Tensor {
-	return conv("Conv2D", x, weight, bias, o, 2)
+// With an activation it gives that of it, which as the bias needs no further pass over
+// the result where the device can.
+func Conv2D(x, weight, bias *Tensor, o ConvOptions, activation ...Activation) *Tensor {
+	return conv("Conv2D", x, weight, bias, o, 2, activation)
 }
 
 // Conv1D gives the cross-correlation of sequences with a kernel: x (N, C, L) or
-// (C, L), weight (O, C/groups, K), bias (O) or nil, result (N, O, OL).
-func Conv1D(x, weight, bias *Tensor, o ConvOptions) *Tensor {
+// (C, L), weight (O, C/groups, K), bias (O) or nil, result (N, O, OL). For an
+// activation see [Conv2D].
+func Conv1D(x, weight, bias *Tensor, o ConvOptions, activation ...Activation) *Tensor {
 	o.Stride, o.Padding, o.Dilation = o.Stride.flat(1, 1), o.Padding.flat(0, 0), o.Dilation.flat(1, 1)
-	return conv("Conv1D", x, weight, bias, o, 1)
+	return conv("Conv1D", x, weight, bias, o, 1, activation)
 }
 
-func conv(name string, x, weight, bias *Tensor, o ConvOptions, dims int) *Tensor {
+func conv(name string, x, weight, bias *Tensor, o ConvOptions, dims int, activation []Activation) *Tensor {
 	in := given(2, x, weight, bias)
 	checkOperands(name, in)
+	act := oneActivation(name, in, activation)
 	x, weight, restore := asImages(name, in, dims)
 	groups := max(o.Groups, 1)
 	if o.Groups < 0 || x.shape[1] != weight.shape[1]*groups || weight.shape[0]%groups != 0 {
@@ -57,7 +61,14 @@ func conv(name string, x, weight, bias *Tensor, o ConvOptions, dims int) *Tensor
 		c.Pad = o.Padding.or(0)
 	}
 	defer naming(name, in)
-	return restore(addBias(name, in, apply(op.Conv2D, c, x, weight), bias))
+	if bias == nil && act == NoActivation {
+		return restore(apply(op.Conv2D, c, x, weight))
+	}
+	operands := given(2, x, weight, bias)
+	if act.needsOperand() && tracked(operands) {
+		return restore(apply(activationOps[act], nil, apply(op.ConvAct, op.ConvEpilogue{Conv: c}, operands...)))
+	}
+	return restore(apply(op.ConvAct, op.ConvEpilogue{Conv: c, Act: activationOps[act]}, operands...))
 }
 
 // ConvTransposeOptions are the options of transposed convolutions. They describe
@@ -170,7 +181,7 @@ func naming(name string, in []*Tensor) {
 		return
 	}
 	if e, ok := r.(*Error); ok && !e.Async && e.Op != name {
-		if !strings.EqualFold(e.Op, name) { // not the op of that name
+		if !strings.EqualFold(strings.TrimSuffix(e.Op, "_act"), name) { // not the op of that name
 			e.Msg = e.Op + ": " + e.Msg
 		}
 		e.Op, e.Operands = name, nil

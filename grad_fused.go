@@ -17,6 +17,18 @@ func init() {
 		}
 		return grads
 	}
+	compositions[op.ConvAct] = func(a op.Attrs, in []*Tensor) *Tensor {
+		c := a.(op.ConvEpilogue)
+		y := apply(op.Conv2D, c.Conv, in[0], in[1])
+		if len(in) == 3 {
+			y = y.addAndFree(perChannel(in[2], 4))
+		}
+		if c.Act != op.Invalid {
+			y = apply(c.Act, nil, y)
+		}
+		return y
+	}
+	gradients[op.ConvAct] = convActGradient
 	gradients[op.ConvGradInput] = func(n *node, g *Tensor) []*Tensor {
 		// The op maps a gradient a and a weight w to an input's gradient; g is one of those.
 		a, w := n.inputs[0], n.inputs[1]
@@ -126,6 +138,30 @@ func init() {
 	for _, id := range []op.ID{op.SoftmaxGrad, op.LogSoftmaxGrad, op.NormalizeGrad, op.AttendGrad} {
 		gradients[id] = throughComposition
 	}
+}
+
+// convActGradient needs of the result only what the activation's gradient does.
+func convActGradient(n *node, g *Tensor) []*Tensor {
+	given, c := g, n.attrs.(op.ConvEpilogue)
+	g, ok := throughActivation(n, c.Act, g)
+	if !ok {
+		return throughComposition(n, g)
+	}
+	x, w := n.inputs[0], n.inputs[1]
+	grads := make([]*Tensor, len(n.inputs))
+	if n.needs(0) {
+		grads[0] = convGradInput(c.Conv, g, w, x.shape)
+	}
+	if n.needs(1) {
+		grads[1] = convGradWeight(c.Conv, g, x, w.shape)
+	}
+	if len(grads) == 3 && n.needs(2) {
+		grads[2] = g.Sum(0, 2, 3)
+	}
+	if g != given && g.node == nil { // as in linearGradient
+		g.Free()
+	}
+	return grads
 }
 
 // throughComposition computes an op again by its composition and passes the

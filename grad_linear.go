@@ -22,14 +22,8 @@ func init() {
 // linearGradient needs of the result only what the activation's gradient does.
 func linearGradient(n *node, g *Tensor) []*Tensor {
 	given := g
-	switch act := n.attrs.(op.Epilogue).Act; act {
-	case op.Relu:
-		g = apply(op.ReluGrad, nil, g, n.out.Detach())
-	case op.Sigmoid:
-		g = apply(op.SigmoidGrad, nil, g, n.out)
-	case op.Tanh:
-		g = apply(op.TanhGrad, nil, g, n.out)
-	case op.Gelu, op.GeluTanh, op.Silu: // [Linear] does not record these as one op
+	g, ok := throughActivation(n, n.attrs.(op.Epilogue).Act, g)
+	if !ok {
 		return throughComposition(n, g)
 	}
 	x, w := n.inputs[0], n.inputs[1]
@@ -48,6 +42,21 @@ func linearGradient(n *node, g *Tensor) []*Tensor {
 		g.Free()
 	}
 	return grads
+}
+
+// throughActivation gives the gradient of what n's activation was applied to. It reports
+// false where that takes more than the result, which the functions of package
+// locus do not record as one op.
+func throughActivation(n *node, act op.ID, g *Tensor) (*Tensor, bool) {
+	switch act {
+	case op.Relu:
+		return apply(op.ReluGrad, nil, g, n.out.Detach()), true
+	case op.Sigmoid:
+		return apply(op.SigmoidGrad, nil, g, n.out), true
+	case op.Tanh:
+		return apply(op.TanhGrad, nil, g, n.out), true
+	}
+	return g, act == op.Invalid
 }
 
 // rows gives t as a matrix of the rows of its last axis.

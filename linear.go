@@ -2,7 +2,7 @@ package locus
 
 import "github.com/locusml/locus/internal/op"
 
-// Activation is a function that [Linear] can end with.
+// Activation is a function that [Linear] and convolutions can end with.
 type Activation uint8
 
 // The activations. None of them but GeluActivation, GeluTanhActivation and
@@ -44,21 +44,26 @@ func Linear(x, weight, bias *Tensor, activation ...Activation) *Tensor {
 	const name = "Linear"
 	in := given(2, x, weight, bias)
 	checkOperands(name, in)
-	act := NoActivation
-	switch {
-	case len(activation) > 1:
-		failf(name, ErrArgument, in, "takes one activation, got %d", len(activation))
-	case len(activation) == 1:
-		act = activation[0]
-	}
-	if int(act) >= len(activationOps) {
-		failf(name, ErrArgument, in, "there is no %s; the activations are the constants of type locus.Activation", act)
-	}
+	act := oneActivation(name, in, activation)
 	defer naming(name, in)
 	if act.needsOperand() && tracked(in) {
 		return apply(activationOps[act], nil, linear(in, op.Invalid))
 	}
 	return linear(in, activationOps[act])
+}
+
+// oneActivation is the activation that a call ends with.
+func oneActivation(name string, in []*Tensor, given []Activation) Activation {
+	if len(given) == 0 {
+		return NoActivation
+	}
+	if len(given) > 1 {
+		failf(name, ErrArgument, in, "takes one activation, got %d", len(given))
+	}
+	if int(given[0]) >= len(activationOps) {
+		failf(name, ErrArgument, in, "there is no %s; the activations are the constants of type locus.Activation", given[0])
+	}
+	return given[0]
 }
 
 // linear runs the primitive; for whole numbers, which it is not for, what it is

@@ -7,7 +7,7 @@ func named(name string, f func(x *locus.Tensor) *locus.Tensor) Module {
 	return funcLayer{name: name, f: f}
 }
 
-// activation makes a layer of a function that linear layers can end with.
+// activation makes a layer of a function that linear layers and convolutions can end with.
 func activation(name string, f func(x *locus.Tensor) *locus.Tensor, a locus.Activation) Module {
 	return funcLayer{name, f, a}
 }

@@ -59,7 +59,10 @@ func (l *ConvLayer) make(d locus.Device, in int) {
 }
 
 // Forward applies the layer.
-func (l *ConvLayer) Forward(x *locus.Tensor) *locus.Tensor {
+func (l *ConvLayer) Forward(x *locus.Tensor) *locus.Tensor { return l.then(x, locus.NoActivation) }
+
+// then applies the layer and an activation in one go.
+func (l *ConvLayer) then(x *locus.Tensor, a locus.Activation) *locus.Tensor {
 	rank := 4
 	if l.oneD {
 		rank = 3
@@ -71,9 +74,9 @@ func (l *ConvLayer) Forward(x *locus.Tensor) *locus.Tensor {
 		l.make(x.Device(), x.Dim(1))
 	}
 	if l.oneD {
-		return locus.Conv1D(x, l.Weight.Value(), l.Bias.valueOrNil(), l.geo)
+		return locus.Conv1D(x, l.Weight.Value(), l.Bias.valueOrNil(), l.geo, a)
 	}
-	return locus.Conv2D(x, l.Weight.Value(), l.Bias.valueOrNil(), l.geo)
+	return locus.Conv2D(x, l.Weight.Value(), l.Bias.valueOrNil(), l.geo, a)
 }
 
 func (l *ConvLayer) reset(key locus.Key) {

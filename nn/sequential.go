@@ -10,11 +10,16 @@ type SequentialLayer struct {
 // Sequential makes a network of layers that are applied one after the other.
 func Sequential(layers ...Module) *SequentialLayer { return &SequentialLayer{layers} }
 
-// Forward applies the layers in order, a linear layer and an activation behind it
-// in one go (see [locus.Linear]).
+// joiner is a layer that can apply itself and an activation in one go.
+type joiner interface {
+	then(x *locus.Tensor, a locus.Activation) *locus.Tensor
+}
+
+// Forward applies the layers in order, a linear layer or a convolution and an
+// activation behind it in one go (see [locus.Linear]).
 func (s *SequentialLayer) Forward(x *locus.Tensor) *locus.Tensor {
 	for i := 0; i < len(s.Layers); i++ {
-		if l, ok := s.Layers[i].(*LinearLayer); ok && i+1 < len(s.Layers) {
+		if l, ok := s.Layers[i].(joiner); ok && i+1 < len(s.Layers) {
 			if f, ok := s.Layers[i+1].(funcLayer); ok && f.activation != locus.NoActivation {
 				x = l.then(x, f.activation)
 				i++

@@ -401,11 +401,21 @@ def pairs(f):
     return g
 
 
+def activated(f):
+    def g(*xs, activation="none", **a):
+        return ACTIVATIONS[activation](f(*xs, **a))
+    return g
+
+
 CONV = ["float32", "float64", "bfloat16"]
 op("Conv2D", pairs(F.conv2d), CONV, S(X(2, 3, 5, 4), X(2, 3, 3, 2), X(2)), S(X(1, 2, 5, 5), X(4, 2, 3, 3)), S(X(1, 1, 6, 5), X(2, 1, 3, 3), X(2), stride=2, padding=1),
    S(X(2, 4, 5, 5), X(6, 2, 3, 3), X(6), groups=2, padding=[1, 0]), S(X(1, 2, 7, 6), X(1, 2, 3, 2), dilation=2), S(X(1, 3, 4, 4), X(3, 1, 3, 3), X(3), groups=3, padding=1),
    S(X(2, 4, 5), X(3, 2, 1, 2), X(3)), S(X(1, 1, 5, 6), X(1, 1, 2, 3), padding="same"), S(X(1, 2, 6, 7), X(2, 2, 3, 3), X(2), stride=[2, 3], padding=[2, 1], dilation=[1, 2]),
    S(X(0, 2, 4, 4), X(3, 2, 3, 3), X(3)), S(X(2, 3, 2, 2), X(4, 3, 1, 1), X(4)))
+for a in list(ACTIVATIONS)[1:]:
+    op("Conv2D", activated(F.conv2d), CONV, S(X(2, 2, 4, 4, **SMALL), X(2, 2, 3, 2, lo=-0.5, hi=0.5), X(2, **SMALL), padding=1, activation=a), S(X(2, 3, 3, 3, **SMALL), X(2, 3, 1, 1), activation=a),
+       S(X(2, 4, 4, **SMALL), X(2, 1, 3, 3, lo=-0.5, hi=0.5), X(2, **SMALL), groups=2, activation=a))
+    op("Conv1D", activated(F.conv1d), CONV, S(X(2, 2, 6, **SMALL), X(3, 2, 3, lo=-0.5, hi=0.5), X(3, **SMALL), stride=2, activation=a))
 op("Conv1D", pairs(F.conv1d), CONV, S(X(2, 3, 6), X(4, 3, 3), X(4)), S(X(1, 2, 7), X(2, 2, 2), stride=2, padding=1), S(X(2, 4, 6), X(4, 1, 3), X(4), groups=4, dilation=2),
    S(X(2, 5), X(3, 2, 2), X(3)), S(X(1, 1, 6), X(1, 1, 4), padding="same"))
 op("ConvTranspose2D", pairs(F.conv_transpose2d), CONV, S(X(2, 3, 3, 2), X(3, 2, 3, 2), X(2)), S(X(1, 2, 3, 3), X(2, 3, 3, 3), stride=2, padding=1, output_padding=1),

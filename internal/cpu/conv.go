@@ -28,9 +28,11 @@ import (
 // group products would be thin, and sums of shifted rows are used instead.
 
 func init() {
-	registerDense(op.Conv2D, conv2D[float32], conv2D[float64])
-	registerDense(op.ConvGradInput, convGradInput[float32], convGradInput[float64])
-	registerDense(op.ConvGradWeight, convGradWeight[float32], convGradWeight[float64])
+	forward, weight := images{in: [3]bool{true}, out: true}, images{in: [3]bool{true, true}}
+	registerDense(op.Conv2D, forward, conv2D[float32], conv2D[float64])
+	registerDense(op.ConvAct, forward, convAct[float32], convAct[float64])
+	registerDense(op.ConvGradInput, forward, convGradInput[float32], convGradInput[float64])
+	registerDense(op.ConvGradWeight, weight, convGradWeight[float32], convGradWeight[float64])
 }
 
 // convolution is the geometry of one call, in terms of the forward convolution.
@@ -70,34 +72,76 @@ func (v *convolution) span(axis, k, size, out int) (lo, hi, from int) {
 }
 
 // conv2D: operands x and weight.
-func conv2D[T float](c *backend.Call, dst []T, in [2][]T) {
-	v := newConvolution(c.Attrs.(op.Conv), c.In[0].Shape, c.In[1].Shape, c.Out.Shape)
-	switch {
-	case v.depthwise:
-		depthwise(v, dst, in[0], in[1])
-	case v.pointwise:
-		v.each(func(n, g int) {
-			product(v.og, v.p, v.k, gemm.RowMajor(sub0(in[1], g*v.og*v.k), v.k), gemm.RowMajor(group(v, in[0], n, g, v.cg*v.p), v.p),
-				group(v, dst, n, g, v.og*v.p), v.p, false)
-		})
-	default:
-		forward(v, dst, in[0], in[1])
+func conv2D[T float](c *backend.Call, dst []T, in [3][]T) {
+	forward(newConvolution(c.Attrs.(op.Conv), c.In[0].Shape, c.In[1].Shape, c.Out.Shape), dst, in[0], in[1], finish[T]{})
+}
+
+// convAct: operands x, weight and perhaps a bias.
+func convAct[T float](c *backend.Call, dst []T, in [3][]T) {
+	a := c.Attrs.(op.ConvEpilogue)
+	forward(newConvolution(a.Conv, c.In[0].Shape, c.In[1].Shape, c.Out.Shape), dst, in[0], in[1], finish[T]{in[2], activations[a.Act]})
+}
+
+// finish is what a convolution ends with, applied to what was just computed
+// while it is in the cache.
+type finish[T float] struct {
+	bias []T // one for each channel, or nil
+	act  gemm.Activation
+}
+
+// rows finishes elements [lo, hi) of each of the planes of p elements at x, those
+// of channels c0, c0+1, ….
+func (f finish[T]) rows(x []T, p, lo, hi, c0, channels int) {
+	if f.bias == nil && f.act == gemm.None {
+		return
+	}
+	for c := range channels {
+		row := x[c*p+lo : c*p+hi]
+		if f.bias != nil {
+			shift(row, row, -f.bias[c0+c])
+		}
+		gemm.Activate(f.act, row)
 	}
 }
 
 // forward is the convolution with the method that suits it.
-func forward[T float](v *convolution, dst, x, weight []T) {
-	if dst, ok := any(dst).([]float32); ok && v.minimal() {
-		winograd(v, dst, any(x).([]float32), any(weight).([]float32), false)
+func forward[T float](v *convolution, dst, x, weight []T, f finish[T]) {
+	switch {
+	case v.depthwise:
+		depthwise(v, dst, x, weight, f)
+	case v.pointwise:
+		v.each(func(n, g int) {
+			to := group(v, dst, n, g, v.og*v.p)
+			product(v.og, v.p, v.k, gemm.RowMajor(sub0(weight, g*v.og*v.k), v.k), gemm.RowMajor(group(v, x, n, g, v.cg*v.p), v.p), to, v.p, false)
+			f.rows(to, v.p, 0, v.p, g*v.og, v.og)
+		})
+	default:
+		if dst, ok := any(dst).([]float32); ok && v.minimal() {
+			winograd(v, dst, any(x).([]float32), any(weight).([]float32), false)
+			f.whole(v, any(dst).([]T))
+			return
+		}
+		convolve(v, dst, x, weight, f)
+	}
+}
+
+// whole finishes a result after all of it was computed.
+func (f finish[T]) whole(v *convolution, dst []T) {
+	if f.bias == nil && f.act == gemm.None {
 		return
 	}
-	convolve(v, dst, x, weight)
+	pool.For(v.n*v.o, max(1, grainDear/max(1, v.p)), func(lo, hi int) {
+		for i := lo; i < hi; i++ {
+			f.rows(dst[i*v.p:], v.p, 0, v.p, i%v.o, 1)
+		}
+	})
 }
 
 // convolve is the general forward convolution.
-func convolve[T float](v *convolution, dst, x, weight []T) {
+func convolve[T float](v *convolution, dst, x, weight []T, f finish[T]) {
 	if v.k == 0 {
 		clear(dst)
+		f.whole(v, dst)
 		return
 	}
 	left := lefts(v, func(g int) gemm.Mat[T] { return gemm.RowMajor(weight[g*v.og*v.k:], v.k) }, v.og, v.k)
@@ -112,19 +156,19 @@ func convolve[T float](v *convolution, dst, x, weight []T) {
 			n, g, block := i/l.blocks/v.Groups, i/l.blocks%v.Groups, i%l.blocks
 			l.fill(image, group(v, x, n, g, v.cg*v.h*v.w), block)
 			to, columns := group(v, dst, n, g, v.og*v.p), l.columns(block)
+			y0, y1 := l.span(block)
 			switch {
 			case l.width == v.ow && columns == gemm.Whole[T](columns): // no columns too many
 				left[g].Times(columns, image, l.starts, to[block*l.rows*v.ow:], v.p)
-				continue
 			case v.ow%gemm.TileColumns[T]() == 0: // none in a row
-				y0, y1 := l.span(block)
 				for y := y0; y < y1; y++ {
 					left[g].Times(v.ow, image[(y-y0)*l.width:], l.starts, to[y*v.ow:], v.p)
 				}
-				continue
+			default:
+				left[g].Times(columns, image, l.starts, out, pitch)
+				l.narrow(to, out, pitch, block)
 			}
-			left[g].Times(columns, image, l.starts, out, pitch)
-			l.narrow(to, out, pitch, block)
+			f.rows(to, v.p, y0*v.ow, y1*v.ow, g*v.og, v.og)
 		}
 		si.free()
 		so.free()
@@ -147,7 +191,7 @@ func freeLefts[T float](l []*gemm.Left[T]) {
 }
 
 // convGradInput: operands gradient and weight.
-func convGradInput[T float](c *backend.Call, dst []T, in [2][]T) {
+func convGradInput[T float](c *backend.Call, dst []T, in [3][]T) {
 	gradInput(newConvolution(c.Attrs.(op.Conv), c.Out.Shape, c.In[1].Shape, c.In[0].Shape), dst, in[0], in[1])
 }
 
@@ -157,7 +201,7 @@ func gradInput[T float](v *convolution, dst, grad, weight []T) {
 		s, flipped := scratchOf[T](len(weight))
 		defer s.free()
 		b.flip(func(to, from int) { flipped[to] = weight[from] })
-		if !ok || !filterPlanes(b, dst, grad, flipped) || hasNaN(dst) {
+		if !ok || !filterPlanes(b, dst, grad, flipped, finish[T]{}) || hasNaN(dst) {
 			shiftedGradInput(v, dst, grad, weight)
 		}
 	case v.o == 0 || v.p == 0:
@@ -176,7 +220,7 @@ func gradInput[T float](v *convolution, dst, grad, weight []T) {
 		}
 		s, flipped := scratchOf[T](len(weight))
 		b.flip(func(to, from int) { flipped[to] = weight[from] })
-		convolve(b, dst, grad, flipped)
+		convolve(b, dst, grad, flipped, finish[T]{})
 		s.free()
 	default:
 		convScatter(v, dst, grad, weight)
@@ -258,11 +302,11 @@ const (
 )
 
 // convGradWeight: operands gradient and x.
-func convGradWeight[T float](c *backend.Call, dst []T, in [2][]T) {
+func convGradWeight[T float](c *backend.Call, dst []T, in [3][]T) {
 	gradWeight(newConvolution(c.Attrs.(op.Conv), c.In[1].Shape, c.Out.Shape, c.In[0].Shape), dst, in)
 }
 
-func gradWeight[T float](v *convolution, dst []T, in [2][]T) {
+func gradWeight[T float](v *convolution, dst []T, in [3][]T) {
 	if v.n == 0 || v.p == 0 {
 		clear(dst)
 		return
@@ -297,7 +341,7 @@ func hasNaN[T float](x []T) bool {
 // gradAdder adds image n's part of a weight's gradient.
 type gradAdder[T float] func(v *convolution, to, grad, x []T, n int)
 
-func sumGradWeights[T float](v *convolution, dst []T, in [2][]T, add gradAdder[T], transposed bool) {
+func sumGradWeights[T float](v *convolution, dst []T, in [3][]T, add gradAdder[T], transposed bool) {
 	// Images are summed in parts whose number does not depend on the threads.
 	parts := max(1, min(v.n, gradParts, gradBytes/(len(dst)*widthOf[T]())))
 	s, sums := scratchOf[T](len(dst) * parts)
@@ -417,7 +461,7 @@ func (v *convolution) filter() *depth.Filter {
 }
 
 // filterPlanes convolves planes with a Filter if there is one.
-func filterPlanes[T float](v *convolution, dst, x, weight []T) bool {
+func filterPlanes[T float](v *convolution, dst, x, weight []T, end finish[T]) bool {
 	y, ok := any(dst).([]float32)
 	if !ok {
 		return false
@@ -428,12 +472,15 @@ func filterPlanes[T float](v *convolution, dst, x, weight []T) bool {
 	}
 	pool.For(v.n*v.c, max(1, grainCheap/(v.h*v.w)), func(lo, hi int) {
 		f.Convolve(y, any(x).([]float32), any(weight).([]float32), lo, hi)
+		for i := lo; i < hi; i++ {
+			end.rows(dst[i*v.p:], v.p, 0, v.p, i%v.o, 1)
+		}
 	})
 	return true
 }
 
-func depthwise[T float](v *convolution, dst, x, weight []T) {
-	if filterPlanes(v, dst, x, weight) {
+func depthwise[T float](v *convolution, dst, x, weight []T, f finish[T]) {
+	if filterPlanes(v, dst, x, weight, f) {
 		return
 	}
 	step, taps := v.Stride[1], v.kh*v.kw
@@ -453,6 +500,7 @@ func depthwise[T float](v *convolution, dst, x, weight []T) {
 					at += step
 				}
 			})
+			f.rows(to, v.p, 0, v.p, o, 1)
 		}
 	})
 }

@@ -90,17 +90,13 @@ func checkConvolution(t *testing.T, what string, v *convolution, x, weight, grad
 	t.Helper()
 	out, dx, dw := make([]float32, len(grad)), make([]float32, len(x)), make([]float32, len(weight))
 	plain := make([]float32, len(grad))
-	convolve(v, plain, x, weight)
-	if v.depthwise {
-		depthwise(v, out, x, weight)
-	} else {
-		forward(v, out, x, weight)
-	}
+	convolve(v, plain, x, weight, finish[float32]{})
+	forward(v, out, x, weight, finish[float32]{})
 	finite := weight
 	weight = slices.Clone(weight)
 	weight[1%v.k] = x[v.w-1]
 	gradInput(v, dx, grad, weight)
-	gradWeight(v, dw, [2][]float32{grad, x})
+	gradWeight(v, dw, [3][]float32{grad, x})
 	wantOut, wantX, wantW := make([]float64, len(grad)), make([]float64, len(x)), make([]float64, len(weight))
 	naive(v, func(o, i, w int) {
 		wantOut[o] += float64(x[i]) * float64(finite[w])

@@ -46,7 +46,7 @@ func winograd(v *convolution, dst, x, weight []float32, flipped bool) bool {
 	one.n = 1
 	for n, again := range bad {
 		if again {
-			convolve(&one, dst[n*v.o*v.p:][:v.o*v.p], x[n*v.c*v.h*v.w:][:v.c*v.h*v.w], weight)
+			convolve(&one, dst[n*v.o*v.p:][:v.o*v.p], x[n*v.c*v.h*v.w:][:v.c*v.h*v.w], weight, finish[float32]{})
 		}
 	}
 	return true

@@ -37,7 +37,7 @@ func TestWinogradError(t *testing.T) {
 		}
 		return largest, math.Sqrt(rms / float64(len(got)))
 	}
-	direct, directRMS := worst(func(dst []float32) { convolve(v, dst, x, weight) })
+	direct, directRMS := worst(func(dst []float32) { convolve(v, dst, x, weight, finish[float32]{}) })
 	got, gotRMS := worst(func(dst []float32) { winograd(v, dst, x, weight, false) })
 	t.Logf("transformed: largest %.2g, rms %.2g; plain sums: %.2g, %.2g", got, gotRMS, direct, directRMS)
 	if got > 4*direct || got > 1e-6 {

@@ -25,15 +25,12 @@ func init() {
 	register(op.MaxPool, dtype.Int64, maxPool[int64](math.MinInt64))
 	register(op.MaxPool, dtype.Float32, maxPool(float32(inf)))
 	register(op.MaxPool, dtype.Float64, maxPool(inf))
-	register(op.MaxPool, dtype.Float16, throughFloat32[dtype.F16](func(c *backend.Call, dst []float32, in [2][]float32) {
+	registerHalves(op.MaxPool, allImages, func(c *backend.Call, dst []float32, in [3][]float32) {
 		maxPoolPlanes(c, dst, in[0], float32(inf))
-	}))
-	register(op.MaxPool, dtype.BFloat16, throughFloat32[dtype.BF16](func(c *backend.Call, dst []float32, in [2][]float32) {
-		maxPoolPlanes(c, dst, in[0], float32(inf))
-	}))
-	registerDense(op.MaxPoolGrad, maxPoolGrad[float32], maxPoolGrad[float64])
-	registerDense(op.AvgPool, avgPool[float32], avgPool[float64])
-	registerDense(op.AvgPoolGrad, avgPoolGrad[float32], avgPoolGrad[float64])
+	})
+	registerDense(op.MaxPoolGrad, allImages, maxPoolGrad[float32], maxPoolGrad[float64])
+	registerDense(op.AvgPool, allImages, avgPool[float32], avgPool[float64])
+	registerDense(op.AvgPoolGrad, allImages, avgPoolGrad[float32], avgPoolGrad[float64])
 }
 
 // window is a pooling window's way over one axis.
@@ -197,61 +194,8 @@ func maxRows[T number](dst, x []T, width, y, ny, c int, wy, wx *window) {
 	}
 }
 
-// dense kernels see contiguous operands and write a contiguous result.
-type denseKernel[T any] func(c *backend.Call, dst []T, in [2][]T)
-
-func registerDense(id op.ID, f32 denseKernel[float32], f64 denseKernel[float64]) {
-	register(id, dtype.Float32, native(f32))
-	register(id, dtype.Float64, native(f64))
-	register(id, dtype.Float16, throughFloat32[dtype.F16](f32))
-	register(id, dtype.BFloat16, throughFloat32[dtype.BF16](f32))
-}
-
-func native[T any](f denseKernel[T]) kernel {
-	return func(c *backend.Call) error {
-		n := c.Out.Elements()
-		if n == 0 {
-			return nil
-		}
-		var in [2][]T
-		var s [2]*scratch
-		for i := range min(len(c.In), 2) {
-			in[i], s[i] = denseOf[T](&c.In[i])
-		}
-		f(c, elements[T](&c.Out, n), in)
-		release(s[0])
-		release(s[1])
-		return nil
-	}
-}
-
-// throughFloat32 converts whole operands: for kernels that read each element
-// more than once.
-func throughFloat32[H half](f denseKernel[float32]) kernel {
-	up, down := conversions[H]()
-	return func(c *backend.Call) error {
-		n := c.Out.Elements()
-		if n == 0 {
-			return nil
-		}
-		var in [2][]float32
-		var s [2]*scratch
-		for i := range min(len(c.In), 2) {
-			in[i], s[i] = widened(&c.In[i], up)
-		}
-		t, dst := scratchOf[float32](n)
-		f(c, dst, in)
-		out := elements[H](&c.Out, n)
-		pool.For(n, grainCheap, func(lo, hi int) { down(out[lo:hi], dst[lo:hi]) })
-		t.free()
-		release(s[0])
-		release(s[1])
-		return nil
-	}
-}
-
 // maxPoolGrad: operands gradient and x.
-func maxPoolGrad[T float](c *backend.Call, dst []T, in [2][]T) {
+func maxPoolGrad[T float](c *backend.Call, dst []T, in [3][]T) {
 	a := c.Attrs.(op.Pool)
 	h, w, oh, ow := c.Out.Shape[2], c.Out.Shape[3], c.In[0].Shape[2], c.In[0].Shape[3]
 	wy, wx := windows(&a, h, w)
@@ -318,7 +262,7 @@ func (w *window) tiled(n int) bool {
 	return w.pad == 0 && w.stride == w.kernel && (w.dilation == 1 || w.kernel == 1) && n*w.kernel <= w.size
 }
 
-func avgPool[T float](c *backend.Call, dst []T, in [2][]T) {
+func avgPool[T float](c *backend.Call, dst []T, in [3][]T) {
 	a := c.Attrs.(op.Pool)
 	h, w, oh, ow := c.In[0].Shape[2], c.In[0].Shape[3], c.Out.Shape[2], c.Out.Shape[3]
 	wy, wx := windows(&a, h, w)
@@ -362,7 +306,7 @@ func averagePairs[T float](dst, x, y []T) {
 	}
 }
 
-func avgPoolGrad[T float](c *backend.Call, dst []T, in [2][]T) {
+func avgPoolGrad[T float](c *backend.Call, dst []T, in [3][]T) {
 	a := c.Attrs.(op.Pool)
 	h, w, oh, ow := c.Out.Shape[2], c.Out.Shape[3], c.In[0].Shape[2], c.In[0].Shape[3]
 	wy, wx := windows(&a, h, w)

@@ -143,6 +143,13 @@ type Attention struct {
 // Invalid means none. See Activations.
 type Epilogue struct{ Act ID }
 
+// ConvEpilogue is the attribute of ConvAct: a convolution and the unary op that its
+// result passes last, as in Epilogue.
+type ConvEpilogue struct {
+	Conv
+	Act ID
+}
+
 // Scales is the attribute of Blend and BlendSquare.
 type Scales struct{ A, B float64 }
 

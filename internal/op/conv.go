@@ -1,6 +1,10 @@
 package op
 
-import "github.com/locusml/locus/dtype"
+import (
+	"slices"
+
+	"github.com/locusml/locus/dtype"
+)
 
 // ConvOut is the size of one axis of a convolution's result.
 func ConvOut(size, kernel, stride, pad, dilation int) int {
@@ -12,25 +16,24 @@ func ConvOut(size, kernel, stride, pad, dilation int) int {
 func init() {
 	f := []dtype.Set{dtype.Floats}
 	define(Def{ID: Conv2D, Name: "conv2d", Family: ConvFamily, Arity: 2, DTypes: f, Doc: "cross-correlation of images with a kernel",
+		Infer: func(a Attrs, in []Spec) (Spec, error) { return convSpec(a.(Conv), in) }})
+	define(Def{ID: ConvAct, Name: "conv2d_act", Family: FusedFamily, Arity: -1, DTypes: f,
+		Doc: "act(conv2d(x, weight) + bias): optional bias (O), one number for each channel of the result; half types may round before the bias and before the activation",
 		Infer: func(a Attrs, in []Spec) (Spec, error) {
-			c := a.(Conv)
-			x, w := in[0].Shape, in[1].Shape
-			if err := checkConv(c, in, "x", x, "weight", w); err != nil {
-				return Spec{}, err
+			c, ok := a.(ConvEpilogue)
+			switch {
+			case !ok:
+				return Spec{}, attrError("conv2d_act", a)
+			case c.Act != Invalid && !slices.Contains(Activations, c.Act):
+				return Spec{}, Problemf(ErrArgument, "cannot end with %s", c.Act)
+			case len(in) != 2 && len(in) != 3:
+				return Spec{}, Problemf(ErrArgument, "takes x, weight and perhaps a bias, got %d operands", len(in))
 			}
-			if x[1] != w[1]*c.Groups || w[0]%c.Groups != 0 {
-				return Spec{}, Problemf(ErrShape, "x has %d channels and weight %s with %d groups wants %d; the output channels must be a multiple of groups", x[1], ShapeString(w), c.Groups, w[1]*c.Groups)
+			out, err := convSpec(c.Conv, in)
+			if err == nil && len(in) == 3 && !slices.Equal(in[2].Shape, out.Shape[1:2]) {
+				err = Problemf(ErrShape, "bias has shape %s; want one number for each of %d channels", ShapeString(in[2].Shape), out.Shape[1])
 			}
-			oh, err := convAxis(c, 0, x[2], w[2])
-			if err != nil {
-				return Spec{}, err
-			}
-			ow, err := convAxis(c, 1, x[3], w[3])
-			if err != nil {
-				return Spec{}, err
-			}
-			out := []int{x[0], w[0], oh, ow}
-			return Spec{in[0].DType, out}, CheckShape(out)
+			return out, err
 		}})
 	define(Def{ID: ConvGradInput, Name: "conv2d_grad_input", Family: ConvFamily, Arity: 2, DTypes: f,
 		Doc: "conv2d's transpose in x: operands gradient and weight; also the transposed convolution",
@@ -74,6 +77,27 @@ func init() {
 			out := []int{g[1], x[1] / c.Groups, c.Size[0], c.Size[1]}
 			return Spec{in[0].DType, out}, CheckShape(out)
 		}})
+}
+
+// convSpec is conv2d's rule; in may have a bias as well.
+func convSpec(c Conv, in []Spec) (Spec, error) {
+	x, w := in[0].Shape, in[1].Shape
+	if err := checkConv(c, in, "x", x, "weight", w); err != nil {
+		return Spec{}, err
+	}
+	if x[1] != w[1]*c.Groups || w[0]%c.Groups != 0 {
+		return Spec{}, Problemf(ErrShape, "x has %d channels and weight %s with %d groups wants %d; the output channels must be a multiple of groups", x[1], ShapeString(w), c.Groups, w[1]*c.Groups)
+	}
+	oh, err := convAxis(c, 0, x[2], w[2])
+	if err != nil {
+		return Spec{}, err
+	}
+	ow, err := convAxis(c, 1, x[3], w[3])
+	if err != nil {
+		return Spec{}, err
+	}
+	out := []int{x[0], w[0], oh, ow}
+	return Spec{in[0].DType, out}, CheckShape(out)
 }
 
 func checkConv(c Conv, in []Spec, an string, a []int, bn string, b []int) error {

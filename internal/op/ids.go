@@ -134,7 +134,8 @@ const (
 	NormalizeGrad
 	Attend
 	AttendGrad
-	Linear // linear.go
+	Linear  // linear.go
+	ConvAct // conv.go
 
 	// What optimizers do to every parameter, in one pass: optimize.go.
 	Blend

@@ -6,7 +6,7 @@ import (
 	"github.com/locusml/locus/dtype"
 )
 
-// Activations are what Linear can end with.
+// Activations are what Linear and ConvAct can end with.
 var Activations = []ID{Relu, Gelu, GeluTanh, Silu, Sigmoid, Tanh}
 
 func init() {

@@ -73,7 +73,7 @@ func activationOps() []*Op {
 	)
 }
 
-// activation gives what the record says a linear map ends with.
+// activation gives what the record says a linear map or a convolution ends with.
 func (c *Call) activation() []locus.Activation {
 	if !c.Has("activation") {
 		return nil
@@ -122,7 +122,9 @@ func convOps() []*Op {
 			}),
 		network("Bilinear", func(c *Call) *tensor { return locus.Bilinear(c.In[0], c.In[1], c.In[2], c.operand(3)) }).with(func(o *Op) { o.DTypes, o.Optional = dtype.Numbers, 3 }).
 			bad(locus.ErrShape, "features that do not fit", func(d locus.Device) { locus.Bilinear(d.Ones(2, 3), d.Ones(2, 4), d.Ones(5, 4, 3), nil) }),
-		network("Conv2D", func(c *Call) *tensor { return locus.Conv2D(c.In[0], c.In[1], c.operand(2), options(c)) }).with(func(o *Op) { o.Optional = 2 }).
+		network("Conv2D", func(c *Call) *tensor {
+			return locus.Conv2D(c.In[0], c.In[1], c.operand(2), options(c), c.activation()...)
+		}).with(func(o *Op) { o.Optional = 2 }).
 			bad(locus.ErrShape, "channels that do not fit", func(d locus.Device) {
 				locus.Conv2D(d.Ones(1, 3, 4, 4), d.Ones(2, 2, 3, 3), nil, locus.ConvOptions{})
 			}).
@@ -130,13 +132,21 @@ func convOps() []*Op {
 				locus.Conv2D(d.Ones(1, 1, 2, 2), d.Ones(1, 1, 3, 3), nil, locus.ConvOptions{})
 			}).
 			bad(locus.ErrShape, rank, func(d locus.Device) { locus.Conv2D(d.Ones(2, 2), d.Ones(1, 1, 3, 3), nil, locus.ConvOptions{}) }).
+			bad(locus.ErrShape, "a bias that does not fit", func(d locus.Device) {
+				locus.Conv2D(d.Ones(1, 1, 4, 4), d.Ones(2, 1, 3, 3), d.Ones(3), locus.ConvOptions{})
+			}).
+			bad(locus.ErrArgument, "two activations", func(d locus.Device) {
+				locus.Conv2D(d.Ones(1, 1, 4, 4), d.Ones(1, 1, 3, 3), nil, locus.ConvOptions{}, locus.ReluActivation, locus.TanhActivation)
+			}).
 			bad(locus.ErrArgument, "a negative stride", func(d locus.Device) {
 				locus.Conv2D(d.Ones(1, 1, 4, 4), d.Ones(1, 1, 3, 3), nil, locus.ConvOptions{Stride: -1})
 			}).
 			bad(locus.ErrArgument, "padding Same with a stride", func(d locus.Device) {
 				locus.Conv2D(d.Ones(1, 1, 4, 4), d.Ones(1, 1, 3, 3), nil, locus.ConvOptions{Stride: 2, Padding: locus.Same})
 			}),
-		network("Conv1D", func(c *Call) *tensor { return locus.Conv1D(c.In[0], c.In[1], c.operand(2), options(c)) }).with(func(o *Op) { o.Optional = 2 }).
+		network("Conv1D", func(c *Call) *tensor {
+			return locus.Conv1D(c.In[0], c.In[1], c.operand(2), options(c), c.activation()...)
+		}).with(func(o *Op) { o.Optional = 2 }).
 			bad(locus.ErrShape, rank, func(d locus.Device) { locus.Conv1D(d.Ones(3), d.Ones(1, 1, 3), nil, locus.ConvOptions{}) }).
 			bad(locus.ErrShape, "a bias that does not fit", func(d locus.Device) {
 				locus.Conv1D(d.Ones(1, 1, 4), d.Ones(2, 1, 3), d.Ones(1), locus.ConvOptions{})

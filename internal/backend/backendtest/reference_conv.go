@@ -61,6 +61,34 @@ func convolve(id op.ID, c op.Conv, e *expected, a, b *array) {
 	}
 }
 
+// convolveAct is a convolution, a bias for each channel and an activation.
+func convolveAct(a op.ConvEpilogue, e *expected, in []*array) {
+	convolve(op.Conv2D, a.Conv, e, in[0], in[1])
+	e.before = make([]float64, e.len())
+	if len(in) == 3 {
+		e.halves++ // the sum may be rounded before the bias is added
+	}
+	if a.Act != op.Invalid && a.Act != op.Relu {
+		e.units += 4
+		e.halves++ // and before the activation
+	}
+	for i, sum := range e.floats {
+		if e.halves > 1 {
+			e.before[i] = math.Abs(sum)
+		}
+		if len(in) == 3 {
+			b := in[2].floats[i/(e.shape[2]*e.shape[3])%e.shape[1]]
+			sum += b
+			e.scale[i] += math.Abs(b)
+			e.before[i] = max(e.before[i], math.Abs(sum))
+		}
+		e.floats[i] = sum // no activation is much steeper than 1
+		if a.Act != op.Invalid {
+			e.floats[i] = unaryFloat[a.Act](sum)
+		}
+	}
+}
+
 // window is the elements of one image under a pooling window.
 func window(p op.Pool, h, w, oy, ox int) []int {
 	var l []int

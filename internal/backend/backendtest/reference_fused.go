@@ -26,6 +26,8 @@ func fused(id op.ID, a op.Attrs, e *expected, in []*array) {
 		}
 	case op.Epilogue:
 		linear(a.Act, e, in)
+	case op.ConvEpilogue:
+		convolveAct(a, e, in)
 	case op.Scales:
 		for i := range e.floats {
 			x, y := in[0].floats[i], in[1].floats[i]

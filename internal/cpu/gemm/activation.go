@@ -1,6 +1,25 @@
 package gemm
 
-import "math"
+import (
+	"math"
+
+	"github.com/locusml/locus/internal/cpu/vec"
+)
+
+// Activate applies act to each element of row, for results that did not pass an
+// Epilogue.
+func Activate[T Float](act Activation, row []T) {
+	if act != ReLU {
+		activateRow(act, row)
+		return
+	}
+	switch r := any(row).(type) {
+	case []float32:
+		vec.ReluF32(r, r)
+	case []float64:
+		vec.ReluF64(r, r)
+	}
+}
 
 func activate64(act Activation, x float64) float64 {
 	switch act {

@@ -178,6 +178,18 @@ func badShapes(id op.ID) []badShape {
 			{"negative padding", op.ErrArgument, conv(1, -1, 1, 1), specs(x, w)},
 			{"no groups", op.ErrArgument, conv(1, 0, 1, 0), specs(x, w)},
 		}
+	case op.ConvAct:
+		a := op.ConvEpilogue{Conv: conv(1, 0, 1, 1)}
+		return []badShape{
+			{"one operand", op.ErrArgument, a, specs(x)},
+			{"four operands", op.ErrArgument, a, specs(x, w, []int{3}, []int{3})},
+			{"channels differ", op.ErrShape, a, specs(x, []int{3, 4, 3, 3})},
+			{"a bias of the wrong size", op.ErrShape, a, specs(x, w, []int{2})},
+			{"a bias with two axes", op.ErrShape, a, specs(x, w, []int{1, 3})},
+			{"no stride", op.ErrArgument, op.ConvEpilogue{Conv: conv(0, 0, 1, 1)}, specs(x, w)},
+			{"an activation that there is not", op.ErrArgument, op.ConvEpilogue{Conv: conv(1, 0, 1, 1), Act: op.Exp}, specs(x, w)},
+			{"attributes of another op", op.ErrArgument, conv(1, 0, 1, 1), specs(x, w)},
+		}
 	case op.ConvGradInput:
 		return []badShape{
 			{"channels differ", op.ErrShape, wrongConv(func(*op.Conv) {}), specs([]int{1, 2, 2, 2}, w)},

@@ -34,7 +34,7 @@ func conv(stride, pad, dilation, groups int) op.Conv {
 }
 
 func (b *builder) convolutions() {
-	for _, c := range convolutions {
+	for i, c := range convolutions {
 		x, w, out := c.x[:], c.w[:], c.out[:]
 		domains := []Domain{Ordinary}
 		if n := op.Elements(x); n > 50 && n < 500 {
@@ -51,6 +51,16 @@ func (b *builder) convolutions() {
 					continue
 				}
 				b.add(c.a, out, b.in(x, c.layout, v), b.in(w, c.layout, Ordinary))
+			case op.ConvAct:
+				if v == Gaps {
+					continue
+				}
+				in := []Operand{b.in(x, c.layout, v), b.in(w, c.layout, Ordinary)}
+				b.add(op.ConvEpilogue{Conv: c.a, Act: op.Activations[i%len(op.Activations)]}, out, in...)
+				in = append(in, b.in(w[:1], []Layout{Contiguous, Stepped, Reversed}[i%3], Ordinary))
+				b.add(op.ConvEpilogue{Conv: c.a}, out, in...)
+				b.add(op.ConvEpilogue{Conv: c.a, Act: op.Relu}, out, in...)
+				b.add(op.ConvEpilogue{Conv: c.a, Act: op.Activations[(i+1)%len(op.Activations)]}, out, in...)
 			case op.ConvGradInput:
 				if v == Gaps {
 					continue
