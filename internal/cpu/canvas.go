@@ -127,6 +127,10 @@ func (l *canvas[T]) fill(to, x []T, block int) {
 		}
 		return
 	}
+	if v.Stride == [2]int{1, 1} {
+		l.fillRows(to, x, block)
+		return
+	}
 	l.each(block, func(at, c, iy, j0, j1, from int) {
 		row := to[at:][:l.width]
 		if iy < 0 || iy >= v.h || j0 == j1 {
@@ -151,6 +155,23 @@ func (l *canvas[T]) fill(to, x []T, block int) {
 		area := l.height * l.width
 		for at := (y1 - y0 + l.height - l.rows) * l.width; at < l.size-l.tail; at += area {
 			clear(to[at : at+l.tail])
+		}
+	}
+}
+
+// fillRows is fill without strides: all but the padding are rows of x.
+func (l *canvas[T]) fillRows(to, x []T, block int) {
+	v := l.v
+	y0, _ := l.span(block)
+	top := y0 - v.Pad[0] // the row of x that the first of a plane is
+	q0, q1 := max(0, -top), max(0, min(l.height, v.h-top))
+	j0, w := min(v.Pad[1], l.width), max(0, min(l.width-v.Pad[1], v.w))
+	area := l.height * l.width
+	for c := range v.cg {
+		plane := to[c*area:][:area]
+		clear(plane)
+		for q := q0; q < q1; q++ {
+			copyShort(plane[q*l.width+j0:][:w], x[(c*v.h+top+q)*v.w:][:w])
 		}
 	}
 }

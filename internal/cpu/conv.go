@@ -144,9 +144,13 @@ func convolve[T float](v *convolution, dst, x, weight []T, f finish[T]) {
 		f.whole(v, dst)
 		return
 	}
+	// The division has no influence on the results: it may depend on the threads.
+	if l := newCanvas[T](v, v.og, 4*pool.Threads()); gemm.FitsRight[T](v.og) && 6*v.ow*gemm.Whole[T](v.og) < 5*l.width*v.og {
+		pixelwise(v, l, dst, x, weight)
+		return
+	}
 	left := lefts(v, func(g int) gemm.Mat[T] { return gemm.RowMajor(weight[g*v.og*v.k:], v.k) }, v.og, v.k)
 	defer freeLefts(left)
-	// The division has no influence on the results: it may depend on the threads.
 	l := newCanvas[T](v, v.og, 4*pool.Threads())
 	pool.For(v.n*v.Groups*l.blocks, max(1, serialProduct/max(1, v.og*v.k*l.rows*l.width)), func(lo, hi int) {
 		pitch := gemm.Whole[T](l.columns(0))
@@ -172,6 +176,25 @@ func convolve[T float](v *convolution, dst, x, weight []T, f finish[T]) {
 		}
 		si.free()
 		so.free()
+	})
+}
+
+// pixelwise is convolve for few filters and rows so short that many columns would be too many.
+func pixelwise[T float](v *convolution, l *canvas[T], dst, x, weight []T) {
+	filters := make([]*gemm.Right[T], v.Groups)
+	for g := range filters {
+		filters[g] = gemm.NewRight(v.k, v.og, gemm.RowMajor(weight[g*v.og*v.k:], v.k).T())
+		defer filters[g].Free()
+	}
+	pool.For(v.n*v.Groups*l.blocks, max(1, serialProduct/max(1, v.og*v.k*l.rows*v.ow)), func(lo, hi int) {
+		s, image := scratchOf[T](l.size)
+		for i := lo; i < hi; i++ {
+			n, g, block := i/l.blocks/v.Groups, i/l.blocks%v.Groups, i%l.blocks
+			l.fill(image, group(v, x, n, g, v.cg*v.h*v.w), block)
+			y0, y1 := l.span(block)
+			filters[g].Times(y1-y0, v.ow, image, l.width, l.starts, group(v, dst, n, g, v.og*v.p)[y0*v.ow:], v.p)
+		}
+		s.free()
 	})
 }
 
@@ -239,7 +262,11 @@ func (v *convolution) backward() (*convolution, bool) {
 	b.k, b.p = b.cg*v.kh*v.kw, b.oh*b.ow
 	dy, dx := (v.kh-1)*v.Dilation[0], (v.kw-1)*v.Dilation[1]
 	b.Pad = [2]int{dy - v.Pad[0], dx - v.Pad[1]}
-	return &b, v.Stride == [2]int{1, 1} && b.Pad[0] >= 0 && b.Pad[1] >= 0 && 4*b.oh*(b.ow+dx) <= 5*v.oh*(v.ow+dx)
+	// For each element of the patches' gradient convScatter also stores it and adds it to
+	// its place, which takes as long as scatterCost products. The padding at the end of a
+	// row is shared with the next.
+	const scatterCost = 12
+	return &b, v.Stride == [2]int{1, 1} && b.Pad[0] >= 0 && b.Pad[1] >= 0 && b.oh*(b.ow+v.Pad[1])*v.og <= v.oh*(v.ow+dx)*(v.og+scatterCost)
 }
 
 // flip calls f with each element of the weights of a backward convolution, flipped, in
@@ -328,11 +355,8 @@ func gradWeight[T float](v *convolution, dst []T, in [3][]T) {
 func hasNaN[T float](x []T) bool {
 	var found atomic.Bool
 	pool.For(len(x), grainCheap, func(lo, hi int) {
-		for _, e := range x[lo:hi] {
-			if e != e {
-				found.Store(true)
-				return
-			}
+		if m := largestOf(x[lo:hi]); m != m { // NaN is the largest
+			found.Store(true)
 		}
 	})
 	return found.Load()

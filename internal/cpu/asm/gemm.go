@@ -40,7 +40,9 @@ const (
 // the strides built in. Under AVX2 a partial last vector needs other
 // instructions than a full one, so there is a "full" and an "edge" version.
 // The "rows" version, for convolutions, takes packed panels of A and a B whose
-// rows begin anywhere, and computes whole vectors only.
+// rows begin anywhere, and computes whole vectors only. The "pixels" version,
+// for convolutions of few filters, takes an A whose rows lie one element apart
+// and whose columns begin anywhere, and a packed panel of B.
 func gemmKernels(ctx *build.Context, bits int) {
 	mr := 6
 	if bits == 512 {
@@ -55,6 +57,9 @@ func gemmKernels(ctx *build.Context, bits int) {
 				}
 				(&kernel{ctx: ctx, bits: bits, double: double, h: h, nv: nv, edge: true}).emit()
 				(&kernel{ctx: ctx, bits: bits, double: double, h: h, nv: nv, rows: mr}).emit()
+				if !double {
+					(&kernel{ctx: ctx, bits: bits, h: h, nv: nv, pixels: true}).emit()
+				}
 			}
 		}
 		(&kernel{ctx: ctx, bits: bits, double: double, h: mr, nv: 2, packed: true}).emit()
@@ -89,6 +94,7 @@ type kernel struct {
 	h, nv  int
 	edge   bool // the last vector is partial: tile.tail of its lanes count
 	packed bool // rows of A and B are adjacent: strides are constants
+	pixels bool // rows of A are adjacent elements, columns begin at tile.starts
 	rows   int  // rows of B begin at tile.starts and A's panels have so many rows; 0: no
 
 	acc  [][]reg.VecPhysical
@@ -113,6 +119,8 @@ func (k *kernel) name() string {
 		s += "Packed"
 	} else if k.rows > 0 {
 		s += "Rows"
+	} else if k.pixels {
+		s += "Pixels"
 	} else if k.edge && k.bits == 256 {
 		s += "Edge"
 	}
@@ -253,6 +261,8 @@ func (k *kernel) emit() {
 		ctx.Doc(k.name() + " computes t.tiles full tiles of packed panels.")
 	} else if k.rows > 0 {
 		ctx.Doc(fmt.Sprintf("%s computes t.tiles tiles of %d rows and %d vectors of a B whose rows begin at t.starts.", k.name(), k.h, k.nv))
+	} else if k.pixels {
+		ctx.Doc(fmt.Sprintf("%s computes t.tiles tiles of %d rows and %d vectors of an A whose columns begin at t.starts.", k.name(), k.h, k.nv))
 	} else {
 		ctx.Doc(fmt.Sprintf("%s computes t.tiles tiles of %d rows and %d vectors.", k.name(), k.h, k.nv))
 	}
@@ -308,7 +318,7 @@ func (k *kernel) emit() {
 	ldc := ctx.GP64()
 	ctx.MOVQ(k.field(tLdc), ldc)
 	var rowA, colA, rowB reg.GPVirtual
-	if !k.packed && k.rows == 0 && !k.sums {
+	if !k.packed && !k.pixels && k.rows == 0 && !k.sums {
 		rowA, colA, rowB = ctx.GP64(), ctx.GP64(), ctx.GP64()
 		ctx.MOVQ(k.field(tRowA), rowA)
 		ctx.MOVQ(k.field(tColA), colA)
@@ -325,8 +335,9 @@ func (k *kernel) emit() {
 			}
 		}
 	}
-	// The tile of C is needed only at the end: fetch it meanwhile.
-	if !k.sums {
+	// The tile of C is needed only at the end: fetch it meanwhile. Packed panels
+	// come from caches too, so that there it is fetched row by row.
+	if !k.sums && !k.packed {
 		p := ctx.GP64()
 		ctx.MOVQ(c, p)
 		for i := range k.acc {
@@ -345,9 +356,11 @@ func (k *kernel) emit() {
 		ctx.MOVQ(k.field(tK), n)
 		switch {
 		case k.packed:
-			k.packedLoop(a, b, n)
+			k.packedLoop(a, b, n, c, ldc)
 		case k.rows > 0:
 			k.rowsLoop(a, b, n)
+		case k.pixels:
+			k.pixelsLoop(a, b, n)
 		default:
 			k.stridedLoop(a, b, n, rowA, colA, rowB)
 		}
@@ -379,7 +392,7 @@ func (k *kernel) loadMask() {
 	ctx.VMOVUPS(Mem{Base: p, Disp: 32}, k.mask)
 }
 
-func (k *kernel) packedLoop(a, b, n reg.GPVirtual) {
+func (k *kernel) packedLoop(a, b, n, c, ldc reg.GPVirtual) {
 	ctx := k.ctx
 	es, vb := k.esize(), k.bits/8
 	const unroll = 4
@@ -400,39 +413,50 @@ func (k *kernel) packedLoop(a, b, n reg.GPVirtual) {
 			}
 		}
 	}
+	steps := func(n int) {
+		for u := range n {
+			step(u)
+		}
+		ctx.ADDQ(U32(uint32(n*k.h*es)), a)
+		ctx.ADDQ(U32(uint32(n*k.nv*vb)), b)
+	}
 	rest := ctx.GP64()
 	ctx.MOVQ(n, rest)
 	ctx.SHRQ(Imm(2), n)
 	ctx.JZ(LabelRef("rest"))
+	// The first rounds of the loop fetch a row of C each.
+	row, first := ctx.GP64(), ctx.GP64()
+	ctx.MOVQ(c, row)
+	ctx.MOVQ(U32(uint32(k.h)), first)
+	ctx.CMPQ(n, first)
+	ctx.CMOVQLT(n, first)
+	ctx.SUBQ(first, n)
+	ctx.Label("fetch")
+	ctx.PREFETCHT0(Mem{Base: row})
+	ctx.PREFETCHT0(Mem{Base: row, Disp: k.nv*vb - 1})
+	ctx.ADDQ(ldc, row)
+	steps(unroll)
+	ctx.DECQ(first)
+	ctx.JNZ(LabelRef("fetch"))
+	ctx.TESTQ(n, n)
+	ctx.JZ(LabelRef("rest"))
 	ctx.Label("loop")
-	for u := range unroll {
-		step(u)
-	}
-	ctx.ADDQ(U32(uint32(unroll*k.h*es)), a)
-	ctx.ADDQ(U32(uint32(unroll*k.nv*vb)), b)
+	steps(unroll)
 	ctx.DECQ(n)
 	ctx.JNZ(LabelRef("loop"))
 	ctx.Label("rest")
 	ctx.ANDQ(Imm(unroll-1), rest)
 	ctx.JZ(LabelRef("sum"))
 	ctx.Label("single")
-	step(0)
-	ctx.ADDQ(U32(uint32(k.h*es)), a)
-	ctx.ADDQ(U32(uint32(k.nv*vb)), b)
+	steps(1)
 	ctx.DECQ(rest)
 	ctx.JNZ(LabelRef("single"))
 	ctx.Label("sum")
 }
 
 func (k *kernel) rowsLoop(a, b, n reg.GPVirtual) {
-	ctx := k.ctx
 	es, vb := k.esize(), k.bits/8
-	const unroll = 4
-	starts := ctx.GP64()
-	ctx.MOVQ(k.field(tStarts), starts)
-	step := func(u int) {
-		at := ctx.GP64()
-		ctx.MOVQ(Mem{Base: starts, Disp: 8 * u}, at)
+	k.startsLoop(n, func(u int, at reg.GPVirtual) {
 		for j := range k.b {
 			k.load(Mem{Base: b, Index: at, Scale: 1, Disp: j * vb}, k.b[j], j)
 		}
@@ -443,6 +467,36 @@ func (k *kernel) rowsLoop(a, b, n reg.GPVirtual) {
 				k.sum(k.b[j], t, v)
 			}
 		}
+	}, func(steps int) { k.ctx.ADDQ(U32(uint32(steps*k.rows*es)), a) })
+}
+
+func (k *kernel) pixelsLoop(a, b, n reg.GPVirtual) {
+	es, vb := k.esize(), k.bits/8
+	k.startsLoop(n, func(u int, at reg.GPVirtual) {
+		for j := range k.b {
+			k.load(Mem{Base: b, Disp: (u*k.nv + j) * vb}, k.b[j], j)
+		}
+		for i, r := range k.acc {
+			t := k.t[i%len(k.t)]
+			k.broadcast(Mem{Base: a, Index: at, Scale: 1, Disp: i * es}, t)
+			for j, v := range r {
+				k.sum(k.b[j], t, v)
+			}
+		}
+	}, func(steps int) { k.ctx.ADDQ(U32(uint32(steps*k.nv*vb)), b) })
+}
+
+// startsLoop runs step for each of n offsets at tile.starts; next moves on by
+// so many steps.
+func (k *kernel) startsLoop(n reg.GPVirtual, step func(u int, at reg.GPVirtual), next func(steps int)) {
+	ctx := k.ctx
+	const unroll = 4
+	starts := ctx.GP64()
+	ctx.MOVQ(k.field(tStarts), starts)
+	one := func(u int) {
+		at := ctx.GP64()
+		ctx.MOVQ(Mem{Base: starts, Disp: 8 * u}, at)
+		step(u, at)
 	}
 	rest := ctx.GP64()
 	ctx.MOVQ(n, rest)
@@ -450,9 +504,9 @@ func (k *kernel) rowsLoop(a, b, n reg.GPVirtual) {
 	ctx.JZ(LabelRef("rest"))
 	ctx.Label("loop")
 	for u := range unroll {
-		step(u)
+		one(u)
 	}
-	ctx.ADDQ(U32(uint32(unroll*k.rows*es)), a)
+	next(unroll)
 	ctx.ADDQ(U32(8*unroll), starts)
 	ctx.DECQ(n)
 	ctx.JNZ(LabelRef("loop"))
@@ -460,8 +514,8 @@ func (k *kernel) rowsLoop(a, b, n reg.GPVirtual) {
 	ctx.ANDQ(Imm(unroll-1), rest)
 	ctx.JZ(LabelRef("sum"))
 	ctx.Label("single")
-	step(0)
-	ctx.ADDQ(U32(uint32(k.rows*es)), a)
+	one(0)
+	next(1)
 	ctx.ADDQ(U32(8), starts)
 	ctx.DECQ(rest)
 	ctx.JNZ(LabelRef("single"))

@@ -1,116 +1,133 @@
 package gemm
 
-import (
-	"math"
-	"unsafe"
-)
+import "unsafe"
 
-// blocked packs A and B and runs the kernels on the packed panels: for each
-// depth kc of k, B's block (kc×nc, in the last-level cache) is packed once by
-// all threads; then the threads take blocks of A's rows (mc×kc, in their L2
-// caches), pack them and run down the columns, a panel of B (kc×nr, in L1) at
-// a time. Where there are too few row blocks for the threads, the columns are
-// divided too and A is packed beforehand.
+// blocked packs A and B and runs the kernels on the packed panels. A span of k
+// is packed at a time, as several blocks of the depth kc; then blocks of C are
+// computed, each for the whole span, so that it stays in a core's L2 cache
+// while the products of one depth after the other are added to it, a panel of
+// B (kc×nr, in L1) at a time. That takes two loops over all threads for each
+// span, and nobody waits in between.
 func (p *problem[T]) blocked() {
 	ks := p.ks
 	nr, mr := ks.nr(), ks.mr
-	bt := p.b.transposed()
 	depth := p.depth()
-	bp := buffers[T]().Get().(*[]T)
-	buf := grow(bp, (min(ks.nc, p.n)+nr-1)/nr*nr*depth+packSlack)
-	mc := p.rowBlock()
-	gi := (p.m + mc - 1) / mc
-	var ap *[]T // the packed A shared by column groups
+	passes := p.passes(depth)
+	a := newPanels(p.a, mr, mr*depth+packSlack, min(p.rowsAtOnce(), p.m), passes)
+	b := newPanels(p.b.transposed(), nr, nr*depth, min(ks.nc, p.n), passes)
 	for jc := 0; jc < p.n; jc += ks.nc {
-		nc := min(ks.nc, p.n-jc)
-		panels := (nc + nr - 1) / nr
-		group := p.columnGroup(gi, panels)
-		gj := (panels + group - 1) / group
-		for pc := 0; pc < p.k; pc += depth {
-			kc := min(depth, p.k-pc)
-			stride := mc*kc + packSlack
-			var shared []T
-			rows := 0 // blocks of A to pack along with B
-			if gj > 1 {
-				if ap == nil {
-					ap = buffers[T]().Get().(*[]T)
+		for pc := 0; pc < p.k; pc += passes * depth {
+			b.move(jc, min(ks.nc, p.n-jc), pc, min(passes*depth, p.k-pc), depth)
+			for ic := 0; ic < p.m; ic += p.rowsAtOnce() {
+				a.move(ic, min(p.rowsAtOnce(), p.m-ic), pc, b.k, depth)
+				fresh := b.items()
+				if ic > 0 {
+					fresh = 0
 				}
-				shared, rows = grow(ap, gi*stride), gi
+				p.loop(a.items()+fresh, max(1, 8192/(nr*depth)), func(lo, hi int) {
+					a.pack(lo, min(hi, a.items()))
+					b.pack(max(lo-a.items(), 0), hi-a.items())
+				})
+				p.tasks(&a, &b)
 			}
-			p.loop(rows+panels, max(1, 8192/(nr*kc)), func(lo, hi int) {
-				for ; lo < min(hi, rows); lo++ {
-					pack(shared[lo*stride:][:stride], p.a, lo*mc, min(mc, p.m-lo*mc), pc, kc, mr)
-				}
-				if lo < hi {
-					lo, hi := lo-rows, hi-rows
-					pack(buf[lo*nr*kc:], bt, jc+lo*nr, min(hi*nr, nc)-lo*nr, pc, kc, nr)
-				}
-			})
-			p.loop(gi*gj, 1, func(lo, hi int) {
-				s := scratches[T]().Get().(*scratch[T])
-				for q := lo; q < hi; q++ {
-					i, g := q/gj, q%gj
-					i0, i1 := i*mc, min(i*mc+mc, p.m)
-					var a []T
-					if gj > 1 {
-						a = shared[i*stride:][:stride]
-					} else {
-						a = grow(&s.a, stride)
-						pack(a, p.a, i0, i1-i0, pc, kc, mr)
-					}
-					p.block(&s.t, a, buf, i0, i1, jc, nc, g*group, min(g*group+group, panels), pc, kc)
-				}
-				s.release()
-			})
 		}
 	}
-	buffers[T]().Put(bp)
-	if ap != nil {
-		buffers[T]().Put(ap)
-	}
+	a.free()
+	b.free()
 }
 
-// block multiplies the packed rows [i0, i1) of A with B's panels [q0, q1).
-func (p *problem[T]) block(t *tile, a, b []T, i0, i1, jc, nc, q0, q1, pc, kc int) {
+// rowsAtOnce is how many rows of A are packed at a time: with one thread what
+// stays in its L2 cache until it is used, else enough for all.
+func (p *problem[T]) rowsAtOnce() int {
+	if p.threads > 1 {
+		return p.ks.nc
+	}
+	blocks := (p.m + p.ks.mc - 1) / p.ks.mc
+	return ((p.m+blocks-1)/blocks + p.ks.mr - 1) / p.ks.mr * p.ks.mr
+}
+
+// passes is how many blocks of k are packed at a time.
+func (p *problem[T]) passes(depth int) int {
+	blocks := (p.k + depth - 1) / depth
+	spans := (blocks + p.ks.span - 1) / p.ks.span
+	return (blocks + spans - 1) / spans
+}
+
+// tasks multiplies packed panels of A and B. The tiles of C are divided into a
+// rectangle for each thread, and that into tasks, the last of which others
+// take that have finished their own.
+func (p *problem[T]) tasks(a, b *panels[T]) {
+	d := p.divide(a.count(), b.count(), b.k)
+	p.loop(d.tasks(), 1, func(lo, hi int) {
+		s := scratches[T]().Get().(*scratch[T])
+		for q := lo; q < hi; q++ {
+			i0, i1, j0, j1 := d.task(q)
+			p.block(&s.t, a, b, i0, i1, j0, j1)
+		}
+		s.release()
+	})
+}
+
+// block multiplies panels [i0, i1) of A with panels [j0, j1) of B.
+func (p *problem[T]) block(t *tile, a, b *panels[T], i0, i1, j0, j1 int) {
 	es := int(unsafe.Sizeof(T(0)))
 	nr, mr := p.ks.nr(), p.ks.mr
-	p.begin(t, pc, kc)
-	for q := q0; q < q1; q++ {
-		j := jc + q*nr
-		p.column(t, unsafe.Pointer(&a[0]), unsafe.Pointer(&b[q*nr*kc]), es, mr*es, mr*kc*es, nr*es,
-			true, i0, i1, j, min(nr, jc+nc-j), pc, kc)
-	}
-	if pc+kc == p.k {
-		p.activate(i0, i1, jc+q0*nr, min(jc+q1*nr, jc+nc))
-	}
-}
-
-// columnGroup picks how many panels of B a task takes where there are gi blocks
-// of A: all, if the blocks alone keep the threads busy, else so many that the
-// tasks come out even, each thread getting four to eight of them.
-func (p *problem[T]) columnGroup(gi, panels int) int {
-	if p.threads == 1 || gi >= 4*p.threads {
-		return panels
-	}
-	best, least := 1, math.MaxInt
-	for gj := 4*p.threads/gi + 1; gj <= 8*p.threads/gi+1; gj++ {
-		group := max(1, (panels+gj-1)/gj)
-		tasks := gi * ((panels + group - 1) / group)
-		if time := (tasks + p.threads - 1) / p.threads * group; time < least {
-			best, least = group, time
+	r0, r1 := a.first+i0*mr, min(a.first+i1*mr, a.first+a.lines)
+	end := b.first + b.lines
+	for d := range b.blocks() {
+		pc := b.from + d*b.depth
+		kc := min(b.depth, b.from+b.k-pc)
+		p.begin(t, pc, kc)
+		for q := j0; q < j1; q++ {
+			j := b.first + q*nr
+			p.column(t, a.at(d, i0), b.at(d, q), es, mr*es, a.step*es, nr*es, true, r0, r1, j, min(nr, end-j), pc, kc)
 		}
 	}
-	return best
+	if b.from+b.k == p.k {
+		p.activate(r0, r1, b.first+j0*nr, min(b.first+j1*nr, end))
+	}
 }
 
-// rowBlock picks how many rows of A a task takes: at most mc, few enough that
-// the threads get equal shares, and enough to use a panel of B several times
-// while it is in L1.
-func (p *problem[T]) rowBlock() int {
-	ks := p.ks
-	blocks := (p.m + ks.mc - 1) / ks.mc
-	if p.threads > 1 {
-		blocks = (max(blocks, 6*p.threads) + p.threads - 1) / p.threads * p.threads
+// panels are lines of a matrix, packed for some blocks of k.
+type panels[T Float] struct {
+	source[T]
+	width    int // lines of a panel
+	step     int // elements from one panel to the next
+	first    int // line
+	lines    int
+	from     int // column
+	k, depth int // columns, and how many of them a block has
+	buf      *[]T
+	data     []T
+}
+
+// newPanels makes room for lines and blocks of k.
+func newPanels[T Float](s source[T], width, step, lines, blocks int) panels[T] {
+	x := panels[T]{source: s, width: width, step: step, buf: buffers[T]().Get().(*[]T)}
+	x.data = grow(x.buf, (lines+width-1)/width*step*blocks+packSlack)
+	return x
+}
+
+func (x *panels[T]) free() { buffers[T]().Put(x.buf) }
+
+// move says which lines and columns are next.
+func (x *panels[T]) move(first, lines, from, k, depth int) {
+	x.first, x.lines, x.from, x.k, x.depth = first, lines, from, k, depth
+}
+
+func (x *panels[T]) count() int  { return (x.lines + x.width - 1) / x.width }
+func (x *panels[T]) blocks() int { return (x.k + x.depth - 1) / x.depth }
+func (x *panels[T]) items() int  { return x.count() * x.blocks() }
+
+func (x *panels[T]) at(block, panel int) unsafe.Pointer {
+	return unsafe.Pointer(&x.data[(block*x.count()+panel)*x.step])
+}
+
+// pack packs items lo to hi: panel after panel of one block after the other.
+func (x *panels[T]) pack(lo, hi int) {
+	for ; lo < hi; lo++ {
+		block, panel := lo/x.count(), lo%x.count()
+		pc, l := block*x.depth, panel*x.width
+		pack(x.data[lo*x.step:], x.source, x.first+l, min(x.width, x.lines-l), x.from+pc, min(x.depth, x.k-pc), x.width)
 	}
-	return max(((p.m+blocks-1)/blocks+ks.mr-1)/ks.mr*ks.mr, 8*ks.mr)
 }

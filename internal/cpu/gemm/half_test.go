@@ -36,7 +36,7 @@ func bf16Levels(t *testing.T) []*kernels[float32] {
 
 // goPairs makes kernels for pairs in plain Go.
 func goPairs(pairs pairing, mr int) *kernels[float32] {
-	ks := &kernels[float32]{name: fmt.Sprintf("go %d", pairs), lanes: 16, mr: mr, mc: 4 * mr, kc: 32, nc: 64, pairs: pairs}
+	ks := &kernels[float32]{name: fmt.Sprintf("go %d", pairs), lanes: 16, mr: mr, mc: 2 * mr, kc: 32, nc: 64, span: 2, pairs: pairs}
 	for h := 1; h <= mr; h++ {
 		ks.full = append(ks.full, [2]func(*byte){
 			func(t *byte) { goPairTiles((*tile)(unsafe.Pointer(t)), h, 1, pairs) },
@@ -116,7 +116,7 @@ func TestBF16(t *testing.T) {
 				}
 			}
 			// More than one block each way.
-			one(ks.mc+65, 70, 4*ks.kc+75, 0, 0, Epilogue[float32]{})
+			one(2*ks.mc+65, 70, 4*ks.kc+75, 0, 0, Epilogue[float32]{})
 			one(65, ks.nc+50, 40, 1, 1, Epilogue[float32]{})
 		})
 	}

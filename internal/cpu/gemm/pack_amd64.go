@@ -105,3 +105,21 @@ func turnFast[T Float](dst []T, s source[T], lines, k int) bool {
 	}
 	return true
 }
+
+// turnPixelsFast is turnPixels with vector code; it says for how many pixels.
+func turnPixelsFast[T Float](dst []T, plane int, sums []T, w, pixels, n int) int {
+	if vec.CPU() < vec.AVX2 || unsafe.Sizeof(dst[0]) != 4 || n%4 != 0 || pixels < 8 {
+		return 0
+	}
+	var rows [8]uintptr
+	_, _ = sums[pixels*w-1], dst[(n-1)*plane+pixels-1]
+	for p := 0; p < pixels; p += 8 {
+		at := min(p, pixels-8)
+		for i := range rows {
+			rows[i] = uintptr(unsafe.Pointer(&sums[(at+i)*w]))
+		}
+		packTranspose8((*byte)(unsafe.Pointer(&dst[at])), &rows[0], plane*4, n)
+	}
+	runtime.KeepAlive(sums)
+	return pixels
+}

@@ -9,3 +9,5 @@ func packPairsFast(d []float32, s source[float32], l0, h, p0, whole, width int) 
 func packLinesFast(block []uint32, s source[float32], l0, h, p int) bool { return false }
 
 func turnFast[T Float](dst []T, s source[T], lines, k int) bool { return false }
+
+func turnPixelsFast[T Float](dst []T, plane int, sums []T, w, pixels, n int) int { return 0 }

@@ -49,13 +49,16 @@ type kernels[T Float] struct {
 	full, edge [][2]func(*byte)
 	packed     func(*byte)
 	rows       [][2]func(*byte)                   // full for packed panels of A and a B of scattered rows
+	pixels     [][2]func(*byte)                   // for an A of adjacent rows and scattered columns, and a packed B; nil if there are none
 	row        func(c, x, b *byte, stride, n int) // or nil
 	dots       []func(*byte)                      // by rows of X less one; nil if there are none
 
 	packs bool    // tiles are fast for packed panels only
 	pairs pairing // of bfloat16 matrices; k and kc then count words
 
-	mc, kc, nc int // block sizes: A block in L2, B panel in L1, B block in L3
+	// Block sizes: a panel of B of depth kc is in L1; span·kc of mc rows of A
+	// are in L2, and of nc columns of B in L3.
+	mc, kc, nc, span int
 }
 
 func (ks *kernels[T]) nr() int { return 2 * ks.lanes }

@@ -2,10 +2,10 @@ package gemm
 
 import "unsafe"
 
-// wide reports whether A fits one block of rows and the columns alone are work
+// wide reports whether a block of A, as deep as a panel of B, fits L2 and the columns alone are work
 // enough for the threads.
 func (p *problem[T]) wide() bool {
-	return p.m <= p.ks.mc && (p.threads == 1 || (p.n+p.ks.nr()-1)/p.ks.nr() >= 3*p.threads)
+	return p.m <= 2*p.ks.mc && (p.threads == 1 || (p.n+p.ks.nr()-1)/p.ks.nr() >= 3*p.threads)
 }
 
 // wideBlocked is blocked for such products: since a panel of B meets only one
