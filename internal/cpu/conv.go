@@ -145,13 +145,13 @@ func convolve[T float](v *convolution, dst, x, weight []T, f finish[T]) {
 		return
 	}
 	// The division has no influence on the results: it may depend on the threads.
-	if l := newCanvas[T](v, v.og, 4*pool.Threads()); gemm.FitsRight[T](v.og) && 6*v.ow*gemm.Whole[T](v.og) < 5*l.width*v.og {
-		pixelwise(v, l, dst, x, weight)
+	l := newCanvas[T](v, v.og, 4*pool.Threads())
+	if gemm.FitsRight[T](v.og) && 6*v.ow*gemm.Whole[T](v.og) < 5*l.width*v.og {
+		pixelwise(v, l, dst, x, weight, f)
 		return
 	}
 	left := lefts(v, func(g int) gemm.Mat[T] { return gemm.RowMajor(weight[g*v.og*v.k:], v.k) }, v.og, v.k)
 	defer freeLefts(left)
-	l := newCanvas[T](v, v.og, 4*pool.Threads())
 	pool.For(v.n*v.Groups*l.blocks, max(1, serialProduct/max(1, v.og*v.k*l.rows*l.width)), func(lo, hi int) {
 		pitch := gemm.Whole[T](l.columns(0))
 		si, image := scratchOf[T](l.size)
@@ -180,7 +180,7 @@ func convolve[T float](v *convolution, dst, x, weight []T, f finish[T]) {
 }
 
 // pixelwise is convolve for few filters and rows so short that many columns would be too many.
-func pixelwise[T float](v *convolution, l *canvas[T], dst, x, weight []T) {
+func pixelwise[T float](v *convolution, l *canvas[T], dst, x, weight []T, f finish[T]) {
 	filters := make([]*gemm.Right[T], v.Groups)
 	for g := range filters {
 		filters[g] = gemm.NewRight(v.k, v.og, gemm.RowMajor(weight[g*v.og*v.k:], v.k).T())
@@ -192,7 +192,9 @@ func pixelwise[T float](v *convolution, l *canvas[T], dst, x, weight []T) {
 			n, g, block := i/l.blocks/v.Groups, i/l.blocks%v.Groups, i%l.blocks
 			l.fill(image, group(v, x, n, g, v.cg*v.h*v.w), block)
 			y0, y1 := l.span(block)
-			filters[g].Times(y1-y0, v.ow, image, l.width, l.starts, group(v, dst, n, g, v.og*v.p)[y0*v.ow:], v.p)
+			to := group(v, dst, n, g, v.og*v.p)
+			filters[g].Times(y1-y0, v.ow, image, l.width, l.starts, to[y0*v.ow:], v.p)
+			f.rows(to, v.p, y0*v.ow, y1*v.ow, g*v.og, v.og)
 		}
 		s.free()
 	})

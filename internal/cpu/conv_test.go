@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/locusml/locus/internal/cpu/gemm"
 	"github.com/locusml/locus/internal/cpu/pool"
 	"github.com/locusml/locus/internal/op"
 )
@@ -41,6 +42,7 @@ func TestConvolutionPaths(t *testing.T) {
 	}{
 		{2, 1, 9, 11, 6, 5, 5, op.Conv{Stride: pair(1, 1), Pad: pair(2, 2), Dilation: pair(1, 1), Groups: 1}},
 		{3, 6, 14, 14, 16, 5, 5, op.Conv{Stride: pair(1, 1), Dilation: pair(1, 1), Groups: 1}},
+		{2, 6, 14, 13, 32, 5, 5, op.Conv{Stride: pair(2, 2), Dilation: pair(1, 1), Groups: 2}},
 		{2, 4, 8, 7, 70, 3, 3, op.Conv{Stride: pair(1, 1), Pad: pair(1, 1), Dilation: pair(1, 1), Groups: 1}},
 		{2, 3, 13, 12, 8, 7, 7, op.Conv{Stride: pair(2, 2), Pad: pair(3, 3), Dilation: pair(1, 1), Groups: 1}},
 		{2, 6, 10, 9, 4, 1, 1, op.Conv{Stride: pair(2, 3), Dilation: pair(1, 1), Groups: 2}},
@@ -92,6 +94,11 @@ func checkConvolution(t *testing.T, what string, v *convolution, x, weight, grad
 	plain := make([]float32, len(grad))
 	convolve(v, plain, x, weight, finish[float32]{})
 	forward(v, out, x, weight, finish[float32]{})
+	ended, bias := make([]float32, len(grad)), make([]float32, v.o)
+	for i := range bias {
+		bias[i] = float32(i%5) - 2
+	}
+	forward(v, ended, x, weight, finish[float32]{bias, gemm.ReLU})
 	finite := weight
 	weight = slices.Clone(weight)
 	weight[1%v.k] = x[v.w-1]
@@ -103,10 +110,14 @@ func checkConvolution(t *testing.T, what string, v *convolution, x, weight, grad
 		wantX[i] += float64(grad[o]) * float64(weight[w])
 		wantW[w] += float64(grad[o]) * float64(x[i])
 	})
+	wantEnded := make([]float64, len(grad))
+	for i, w := range wantOut {
+		wantEnded[i] = max(0, w+float64(bias[i/v.p%v.o]))
+	}
 	for name, pair := range map[string]struct {
 		got  []float32
 		want []float64
-	}{"result": {out, wantOut}, "plain result": {plain, wantOut}, "grad x": {dx, wantX}, "grad weight": {dw, wantW}} {
+	}{"result": {out, wantOut}, "result with bias and relu": {ended, wantEnded}, "plain result": {plain, wantOut}, "grad x": {dx, wantX}, "grad weight": {dw, wantW}} {
 		for i, want := range pair.want {
 			got := float64(pair.got[i])
 			if got != want && !(got != got && want != want) && !(math.Abs(got-want) <= 1e-4*(1+math.Abs(want))) {
