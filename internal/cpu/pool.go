@@ -199,45 +199,30 @@ func maxPoolGrad[T float](c *backend.Call, dst []T, in [3][]T) {
 	a := c.Attrs.(op.Pool)
 	h, w, oh, ow := c.Out.Shape[2], c.Out.Shape[3], c.In[0].Shape[2], c.In[0].Shape[3]
 	wy, wx := windows(&a, h, w)
-	pairs := a.Kernel == [2]int{2, 2} && wy.tiled(oh) && wx.tiled(ow)
+	to32, ok := any(dst).([]float32)
+	if ok && a.Kernel == [2]int{2, 2} && wy.tiled(oh) && wx.tiled(ow) {
+		g, x := any(in[0]).([]float32), any(in[1]).([]float32)
+		planes(c.Out.Shape, h*w, func(p int) {
+			largestPairsGrad(to32[p*h*w:][:h*w], x[p*h*w:][:h*w], g[p*oh*ow:][:oh*ow], w, oh, ow)
+		})
+		return
+	}
 	planes(c.Out.Shape, h*w+oh*ow*a.Kernel[0]*a.Kernel[1], func(p int) {
 		to, g := dst[p*h*w:][:h*w], in[0][p*oh*ow:][:oh*ow]
 		clear(to)
-		if pairs {
-			for i := range oh {
-				largestPairsGrad(to[2*i*w:][:2*w], in[1][(p*h+2*i)*w:][:2*w], g[i*ow:][:ow])
-			}
-			return
-		}
 		eachWindow(&a, in[1][p*h*w:][:h*w], h, w, oh, ow, func(out, at int) { to[at] += g[out] })
 	})
 }
 
-// largestPairsGrad gives the gradients of a row of windows of 2×2 elements of two rows
-// to their first largest elements. What is compared is random, so nothing branches on it.
-func largestPairsGrad[T float](to, x, g []T) {
-	w := len(x) / 2
-	for j, d := range g {
-		a, b := (*[2]T)(x[2*j:]), (*[2]T)(x[w+2*j:])
-		upper, lower := max(a[0], a[1]), max(b[0], b[1])
-		at := 2 * j
-		if s := upper + lower; s != s { // a NaN, or two infinities
-			at = largestIn(x, w, 0, 2, 1, 2*j, 2, 1)
-		} else {
-			first, second, below := number01(a[1] > a[0]), number01(b[1] > b[0]), number01(lower > upper)
-			at += first + below*(w+second-first)
-		}
-		to[at] = d
+// largestPairsGrad is maxPoolGrad for a plane and windows of 2×2 side by side.
+func largestPairsGrad(to, x, g []float32, w, oh, ow int) {
+	for i := range oh {
+		first, second := to[2*i*w:][:w], to[(2*i+1)*w:][:w]
+		vec.LargestPairsGradF32(first[:2*ow], second[:2*ow], x[2*i*w:], x[(2*i+1)*w:], g[i*ow:][:ow])
+		clear(first[2*ow:])
+		clear(second[2*ow:])
 	}
-}
-
-// number01 is 1 for true, without a branch.
-func number01(b bool) int {
-	n := 0
-	if b {
-		n = 1
-	}
-	return n
+	clear(to[2*oh*w:])
 }
 
 // share is what one element of a window of ny by nx elements counts.
@@ -268,15 +253,16 @@ func avgPool[T float](c *backend.Call, dst []T, in [3][]T) {
 	wy, wx := windows(&a, h, w)
 	fromY, countY := wy.spans(oh)
 	fromX, countX := wx.spans(ow)
-	pairs := a.Kernel == [2]int{2, 2} && wy.tiled(oh) && wx.tiled(ow)
+	to32, ok := any(dst).([]float32)
+	if ok && a.Kernel == [2]int{2, 2} && wy.tiled(oh) && wx.tiled(ow) {
+		x := any(in[0]).([]float32)
+		planes(c.Out.Shape, h*w, func(p int) { averagePairs(to32[p*oh*ow:][:oh*ow], x[p*h*w:][:h*w], w, ow) })
+		return
+	}
 	planes(c.Out.Shape, oh*ow*a.Kernel[0]*a.Kernel[1], func(p int) {
 		x, to := in[0][p*h*w:][:h*w], dst[p*oh*ow:][:oh*ow]
 		for i := range oh {
 			row := to[i*ow:][:ow]
-			if pairs {
-				averagePairs(row, x[2*i*w:][:2*ow], x[(2*i+1)*w:][:2*ow])
-				continue
-			}
 			ny := countY[i]
 			for j := range row {
 				nx := countX[j]
@@ -294,15 +280,21 @@ func avgPool[T float](c *backend.Call, dst []T, in [3][]T) {
 	})
 }
 
-// averagePairs is a row of averages of 2×2 elements of two rows.
-func averagePairs[T float](dst, x, y []T) {
-	if to, ok := any(dst).([]float32); ok {
-		vec.AveragePairsF32(to, any(x).([]float32), any(y).([]float32))
-		return
-	}
-	for j := range dst {
-		a, b := (*[2]T)(x[2*j:]), (*[2]T)(y[2*j:])
-		dst[j] = T((float64(a[0]) + float64(a[1]) + float64(b[0]) + float64(b[1])) * 0.25)
+// fewPairs is the length of rows for which a call would cost more than the row.
+const fewPairs = 8
+
+// averagePairs is a plane of averages of 2×2 elements, rows of ow of them.
+func averagePairs(to, x []float32, w, ow int) {
+	for ; len(to) >= ow && ow > 0; to, x = to[ow:], x[min(2*w, len(x)):] {
+		row, a, b := to[:ow], x[:2*ow], x[w:][:2*ow]
+		if ow >= fewPairs {
+			vec.AveragePairsF32(row, a, b)
+			continue
+		}
+		for j := range row {
+			p, q := (*[2]float32)(a[2*j:]), (*[2]float32)(b[2*j:])
+			row[j] = (0.25*p[0] + 0.25*q[0]) + (0.25*p[1] + 0.25*q[1])
+		}
 	}
 }
 
@@ -366,10 +358,21 @@ func spread[T float](to, g []T, w, oh, ow int, kernel [2]int) {
 // spreadPairs is spread for windows of 2×2.
 func spreadPairs(to, g []float32, w, oh, ow int) {
 	for i := range oh {
-		first, second := to[2*i*w:][:w], to[(2*i+1)*w:][:w]
-		vec.SpreadPairsF32(first[:2*ow], second[:2*ow], g[i*ow:][:ow])
-		clear(first[2*ow:])
-		clear(second[2*ow:])
+		rows, row := to[2*i*w:][:2*w], g[i*ow:][:ow]
+		if ow >= fewPairs {
+			vec.SpreadPairsF32(rows[:2*ow], rows[w:][:2*ow], row)
+		} else {
+			first, second := rows[:2*ow], rows[w:][:2*ow]
+			for j, x := range row {
+				d := [2]float32{0.25 * x, 0.25 * x}
+				*(*[2]float32)(first[2*j:]) = d
+				*(*[2]float32)(second[2*j:]) = d
+			}
+		}
+		if w > 2*ow {
+			clear(rows[2*ow : w])
+			clear(rows[w+2*ow:])
+		}
 	}
 	clear(to[2*oh*w:])
 }

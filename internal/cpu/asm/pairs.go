@@ -5,7 +5,7 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// Pooling by 2 on rows of at least 8 results. Both functions take whole
+// Pooling by 2 on rows of at least 8 results. The functions take whole
 // vectors of 8 and end with one that ends where the row does, over results
 // that are there already: rows are short, and masks would cost more. They use
 // 256 bits at either level, as AVX-512 has no horizontal addition.
@@ -62,6 +62,53 @@ func emitSpreadPairs(v *vk) {
 		ctx.VUNPCKLPS(g, g, lo)      // 0 0 1 1 | 2 2 3 3
 		ctx.VUNPCKHPS(g, g, hi)      // 4 4 5 5 | 6 6 7 7
 		for _, p := range []reg.Register{dst, also} {
+			ctx.VMOVUPS(lo, Mem{Base: p, Index: i, Scale: 8})
+			ctx.VMOVUPS(hi, Mem{Base: p, Index: i, Scale: 8, Disp: 32})
+		}
+	})
+}
+
+// emitLargestPairsGrad splits 16 elements of both rows into the first and the second
+// of each pair, in the order 0 1 4 5 | 2 3 6 7, which unpacking undoes.
+func emitLargestPairsGrad(v *vk) {
+	ctx := v.ctx
+	dst, also, a, b, g := v.ptr("dst"), v.ptr("also"), v.ptr("a"), v.ptr("b"), v.ptr("grad")
+	v.ends(func(i reg.Register) {
+		var x [4]V // of the windows: first row, second row
+		for r, p := range []reg.Register{a, b} {
+			lo := ctx.YMM()
+			ctx.VMOVUPS(Mem{Base: p, Index: i, Scale: 8}, lo)
+			hi := Mem{Base: p, Index: i, Scale: 8, Disp: 32}
+			x[2*r], x[2*r+1] = ctx.YMM(), ctx.YMM()
+			ctx.VSHUFPS(Imm(0x88), hi, lo, x[2*r])
+			ctx.VSHUFPS(Imm(0xdd), hi, lo, x[2*r+1])
+		}
+		best := ctx.YMM()
+		ctx.VMOVUPS(x[0], best)
+		var later [4]V // where element k is larger than those before it, or the first NaN
+		for k := 1; k < 4; k++ {
+			later[k] = ctx.YMM()
+			number := ctx.YMM()
+			ctx.VCMPPS(Imm(7), best, best, number)   // ordered
+			ctx.VCMPPS(Imm(6), best, x[k], later[k]) // not less or equal
+			ctx.VANDPS(number, later[k], later[k])
+			ctx.VBLENDVPS(later[k], x[k], best, best)
+		}
+		rest := ctx.YMM()
+		ctx.VPERMPD(Imm(0xd8), Mem{Base: g, Index: i, Scale: 4}, rest)
+		for k := 3; k > 0; k-- { // the last one that is larger is the largest
+			share := x[k]
+			ctx.VANDPS(later[k], rest, share)
+			ctx.VANDNPS(rest, later[k], rest)
+		}
+		for r, p := range []reg.Register{dst, also} {
+			first, second := x[2*r], x[2*r+1]
+			if r == 0 {
+				first = rest
+			}
+			lo, hi := ctx.YMM(), ctx.YMM()
+			ctx.VUNPCKLPS(second, first, lo)
+			ctx.VUNPCKHPS(second, first, hi)
 			ctx.VMOVUPS(lo, Mem{Base: p, Index: i, Scale: 8})
 			ctx.VMOVUPS(hi, Mem{Base: p, Index: i, Scale: 8, Disp: 32})
 		}

@@ -57,6 +57,7 @@ var classes = map[string]class{
 	"from32":    {"dst []float32, a []int32", "", "dst", "a", "dst *float32, a *int32, n int", "&dst[0], &a[0], n", "dst, a", "", true},
 	"average":   {"dst, a, b []T", "", "dst", "a,b", "dst, a, b *T, n int", "", "", "", false},
 	"spread":    {"dst, also, a []T", "", "a", "dst,also", "dst, also, a *T, n int", "", "", "", false},
+	"largest":   {"dst, also, a, b, grad []T", "", "grad", "dst,also,a,b", "dst, also, a, b, grad *T, n int", "", "", "", false},
 	"philox":    {"dst []uint32, key, block uint64", "", "dst", "", "dst *uint32, key, block uint64, n int", "", "", "", false},
 	"fromWords": {"dst []float32, a []uint32", "", "dst", "a", "dst *float32, a *uint32, n int", "&dst[0], &a[0], n", "dst, a", "", true},
 	"from64":    {"dst []float32, a []int64", "", "dst", "a", "dst *float32, a *int64, n int", "&dst[0], &a[0], n", "dst, a", "", true},

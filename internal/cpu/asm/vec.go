@@ -81,6 +81,7 @@ var table = []fn{
 	{name: "I32ToF32", doc: "converts integers, rounding to nearest.", class: "from32", go_: "i32ToF32Go", asm: "", emit: emitI32ToF32},
 	{name: "AveragePairs", class: "average", types: "F32", asm: "F32", own: true, emit: emitAveragePairs},
 	{name: "SpreadPairs", class: "spread", types: "F32", asm: "F32", own: true, emit: emitSpreadPairs},
+	{name: "LargestPairsGrad", class: "largest", types: "F32", asm: "F32", own: true, emit: emitLargestPairsGrad},
 	{name: "Philox", class: "philox", own: true, emit: emitPhilox},
 	{name: "Uniform", doc: "maps random words to [0, 1) as package random does.", class: "fromWords", go_: "uniformGo", emit: emitUniform},
 	{name: "Normal", doc: "maps random words to standard normal numbers as package random does.", class: "fromWords", go_: "normalGo", emit: emitNormal},

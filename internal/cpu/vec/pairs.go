@@ -43,3 +43,33 @@ func SpreadPairsF32(dst, also, a []float32) {
 		*(*[2]float32)(also[2*i:]) = d
 	}
 }
+
+// LargestPairsGradF32 gives g[i] to the largest of the 2×2 elements 2i and 2i+1 of two
+// rows a and b, in dst and also, the rest of which is 0. Of several largest the first
+// counts, and a NaN is larger than any number. dst and also must not overlap the others.
+func LargestPairsGradF32(dst, also, a, b, g []float32) {
+	n := len(g)
+	dst, also, a, b = dst[:2*n], also[:2*n], a[:2*n], b[:2*n]
+	if n >= 8 {
+		switch level {
+		case AVX512:
+			largestPairsGradF32AVX512(&dst[0], &also[0], &a[0], &b[0], &g[0], n)
+			return
+		case AVX2:
+			largestPairsGradF32AVX2(&dst[0], &also[0], &a[0], &b[0], &g[0], n)
+			return
+		}
+	}
+	for i, d := range g {
+		at, best := 0, a[2*i]
+		for k, x := range [4]float32{best, a[2*i+1], b[2*i], b[2*i+1]} {
+			if x > best || x != x && best == best {
+				at, best = k, x
+			}
+		}
+		var share [4]float32
+		share[at] = d
+		*(*[2]float32)(dst[2*i:]) = [2]float32(share[:2])
+		*(*[2]float32)(also[2*i:]) = [2]float32(share[2:])
+	}
+}

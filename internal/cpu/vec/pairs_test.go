@@ -42,3 +42,43 @@ func TestPairs(t *testing.T) {
 		}
 	})
 }
+
+func TestLargestPairsGrad(t *testing.T) {
+	nan, inf := float32(math.NaN()), float32(math.Inf(1))
+	values := []float32{1, 2, 2, -1, nan, 0, float32(math.Copysign(0, -1)), inf, -inf, 3}
+	eachLevel(t, func(t *testing.T) {
+		r := uint32(1)
+		pick := func() float32 {
+			r = r*1664525 + 1013904223
+			return values[r>>16%uint32(len(values))]
+		}
+		for n := range 40 {
+			a, b, g := make([]float32, 2*n), make([]float32, 2*n), make([]float32, n)
+			for i := range a {
+				a[i], b[i], g[i/2] = pick(), pick(), float32(i+1)
+			}
+			x, y := make([]float32, 2*n+1), make([]float32, 2*n+1)
+			for i := range x {
+				x[i], y[i] = 99, 99
+			}
+			LargestPairsGradF32(x[:2*n], y[:2*n], a, b, g)
+			for i, d := range g {
+				window := [4]float32{a[2*i], a[2*i+1], b[2*i], b[2*i+1]}
+				at := 0
+				for k, e := range window {
+					if e > window[at] || e != e && window[at] == window[at] {
+						at = k
+					}
+				}
+				var want [4]float32
+				want[at] = d
+				if got := [4]float32{x[2*i], x[2*i+1], y[2*i], y[2*i+1]}; got != want {
+					t.Fatalf("window %d of %d, %v: got %v, want %v", i, n, window, got, want)
+				}
+			}
+			if x[2*n] != 99 || y[2*n] != 99 {
+				t.Fatalf("%d windows: wrote past the end", n)
+			}
+		}
+	})
+}
