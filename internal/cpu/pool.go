@@ -280,21 +280,18 @@ func avgPool[T float](c *backend.Call, dst []T, in [3][]T) {
 	})
 }
 
-// fewPairs is the length of rows for which a call would cost more than the row.
-const fewPairs = 8
+// pairsAtOnce is how many windows of 2×2 the vector functions take at least. Shorter
+// rows are computed as if they were as long: what is too much, the next row overwrites.
+const pairsAtOnce = 8
 
 // averagePairs is a plane of averages of 2×2 elements, rows of ow of them.
 func averagePairs(to, x []float32, w, ow int) {
 	for ; len(to) >= ow && ow > 0; to, x = to[ow:], x[min(2*w, len(x)):] {
-		row, a, b := to[:ow], x[:2*ow], x[w:][:2*ow]
-		if ow >= fewPairs {
-			vec.AveragePairsF32(row, a, b)
-			continue
+		n := max(ow, pairsAtOnce)
+		if len(to) < n || len(x) < w+2*n {
+			n = ow
 		}
-		for j := range row {
-			p, q := (*[2]float32)(a[2*j:]), (*[2]float32)(b[2*j:])
-			row[j] = (0.25*p[0] + 0.25*q[0]) + (0.25*p[1] + 0.25*q[1])
-		}
+		vec.AveragePairsF32(to[:n], x, x[w:])
 	}
 }
 
@@ -358,20 +355,14 @@ func spread[T float](to, g []T, w, oh, ow int, kernel [2]int) {
 // spreadPairs is spread for windows of 2×2.
 func spreadPairs(to, g []float32, w, oh, ow int) {
 	for i := range oh {
-		rows, row := to[2*i*w:][:2*w], g[i*ow:][:ow]
-		if ow >= fewPairs {
-			vec.SpreadPairsF32(rows[:2*ow], rows[w:][:2*ow], row)
-		} else {
-			first, second := rows[:2*ow], rows[w:][:2*ow]
-			for j, x := range row {
-				d := [2]float32{0.25 * x, 0.25 * x}
-				*(*[2]float32)(first[2*j:]) = d
-				*(*[2]float32)(second[2*j:]) = d
-			}
+		rows, n := to[2*i*w:], max(ow, pairsAtOnce)
+		if len(rows) < w+2*n || len(g) < i*ow+n {
+			n = ow
 		}
+		vec.SpreadPairsF32(rows, rows[w:], g[i*ow:][:n])
 		if w > 2*ow {
 			clear(rows[2*ow : w])
-			clear(rows[w+2*ow:])
+			clear(rows[w+2*ow : 2*w])
 		}
 	}
 	clear(to[2*oh*w:])

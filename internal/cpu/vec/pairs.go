@@ -23,7 +23,8 @@ func AveragePairsF32(dst, a, b []float32) {
 }
 
 // SpreadPairsF32 is the transpose of AveragePairsF32: it stores a[i]/4 at 2i
-// and 2i+1 of both dst and also, which must not overlap a.
+// and 2i+1 of both dst and also, which must not overlap a. Where the end of dst is
+// the beginning of also, that of also counts, for up to 8 elements of a.
 func SpreadPairsF32(dst, also, a []float32) {
 	n := len(a)
 	dst, also = dst[:2*n], also[:2*n]
@@ -37,10 +38,11 @@ func SpreadPairsF32(dst, also, a []float32) {
 			return
 		}
 	}
-	for i, x := range a {
-		d := [2]float32{0.25 * x, 0.25 * x}
-		*(*[2]float32)(dst[2*i:]) = d
-		*(*[2]float32)(also[2*i:]) = d
+	for _, to := range [2][]float32{dst, also} {
+		for i, x := range a {
+			p := (*[2]float32)(to[2*i:])
+			p[0], p[1] = 0.25*x, 0.25*x
+		}
 	}
 }
 

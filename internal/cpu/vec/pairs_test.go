@@ -39,6 +39,15 @@ func TestPairs(t *testing.T) {
 			if x[2*n] != 99 || y[2*n] != 99 {
 				t.Fatalf("%d shares: wrote past the end", n)
 			}
+			if n == 8 { // rows of 3 windows, one behind the other
+				rows := make([]float32, 22)
+				SpreadPairsF32(rows, rows[6:], dst[:n])
+				for i, got := range rows[:12] {
+					if want := dst[i%6/2] / 4; got != want {
+						t.Fatalf("share %d of overlapping rows is %v, want %v", i, got, want)
+					}
+				}
+			}
 		}
 	})
 }
