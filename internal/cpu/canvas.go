@@ -128,7 +128,7 @@ func (l *canvas[T]) fill(to, x []T, block int) {
 		return
 	}
 	if v.Stride == [2]int{1, 1} {
-		l.fillRows(to, x, block)
+		l.fillRows(to, x, block, false)
 		return
 	}
 	l.each(block, func(at, c, iy, j0, j1, from int) {
@@ -159,8 +159,9 @@ func (l *canvas[T]) fill(to, x []T, block int) {
 	}
 }
 
-// fillRows is fill without strides: all but the padding are rows of x.
-func (l *canvas[T]) fillRows(to, x []T, block int) {
+// fillRows is fill without strides: all but the padding are rows of x. With again the
+// padding is there already.
+func (l *canvas[T]) fillRows(to, x []T, block int, again bool) {
 	v := l.v
 	y0, _ := l.span(block)
 	top := y0 - v.Pad[0] // the row of x that the first of a plane is
@@ -169,10 +170,22 @@ func (l *canvas[T]) fillRows(to, x []T, block int) {
 	area := l.height * l.width
 	for c := range v.cg {
 		plane := to[c*area:][:area]
-		clear(plane)
+		if !again {
+			clear(plane)
+		}
 		for q := q0; q < q1; q++ {
 			copyShort(plane[q*l.width+j0:][:w], x[(c*v.h+top+q)*v.w:][:w])
 		}
+	}
+}
+
+// refill is fill where, with again, fill has laid out another image before: then nothing
+// but the elements of the image has to be written.
+func (l *canvas[T]) refill(to, x []T, block int, again bool) {
+	if again && l.blocks == 1 && l.v.Stride == [2]int{1, 1} {
+		l.fillRows(to, x, block, true)
+	} else {
+		l.fill(to, x, block)
 	}
 }
 

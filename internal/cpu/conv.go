@@ -158,7 +158,7 @@ func convolve[T float](v *convolution, dst, x, weight []T, f finish[T]) {
 		so, out := scratchOf[T](v.og * pitch)
 		for i := lo; i < hi; i++ {
 			n, g, block := i/l.blocks/v.Groups, i/l.blocks%v.Groups, i%l.blocks
-			l.fill(image, group(v, x, n, g, v.cg*v.h*v.w), block)
+			l.refill(image, group(v, x, n, g, v.cg*v.h*v.w), block, i > lo)
 			to, columns := group(v, dst, n, g, v.og*v.p), l.columns(block)
 			y0, y1 := l.span(block)
 			switch {
@@ -190,7 +190,7 @@ func pixelwise[T float](v *convolution, l *canvas[T], dst, x, weight []T, f fini
 		s, image := scratchOf[T](l.size)
 		for i := lo; i < hi; i++ {
 			n, g, block := i/l.blocks/v.Groups, i/l.blocks%v.Groups, i%l.blocks
-			l.fill(image, group(v, x, n, g, v.cg*v.h*v.w), block)
+			l.refill(image, group(v, x, n, g, v.cg*v.h*v.w), block, i > lo)
 			y0, y1 := l.span(block)
 			to := group(v, dst, n, g, v.og*v.p)
 			filters[g].Times(y1-y0, v.ow, image, l.width, l.starts, to[y0*v.ow:], v.p)
@@ -236,6 +236,15 @@ func gradInput[T float](v *convolution, dst, grad, weight []T) {
 			product(v.k, v.p, v.og, gemm.RowMajor(weight[g*v.og*v.k:], v.k).T(), gemm.RowMajor(group(v, grad, n, g, v.og*v.p), v.p),
 				group(v, dst, n, g, v.k*v.p), v.p, false)
 		})
+	case !b.minimal() && v.byRows(b, gemm.Whole[T](1)):
+		s, flipped := scratchOf[T](len(weight))
+		taps := v.kh * v.kw
+		b.flip(func(to, from int) {
+			o, c, ky, kx := to/b.k, to%b.k/taps, to%taps/v.kw, to%v.kw
+			flipped[o*b.k+(ky*b.cg+c)*v.kw+kx] = weight[from]
+		})
+		convolveRows(b, dst, grad, flipped)
+		s.free()
 	case ok:
 		if dst, ok := any(dst).([]float32); ok && b.minimal() {
 			if !winograd(b, dst, any(grad).([]float32), any(weight).([]float32), true) {
@@ -255,6 +264,10 @@ func gradInput[T float](v *convolution, dst, grad, weight []T) {
 	}
 }
 
+// scatterCost is how many products take as long as convScatter needs to store an element
+// of the patches' gradient and to add it to its place.
+const scatterCost = 12
+
 // backward gives the convolution whose result is the gradient of x, if there is one that
 // does not compute much more than convScatter: of the gradient with flipped kernels.
 func (v *convolution) backward() (*convolution, bool) {
@@ -264,10 +277,7 @@ func (v *convolution) backward() (*convolution, bool) {
 	b.k, b.p = b.cg*v.kh*v.kw, b.oh*b.ow
 	dy, dx := (v.kh-1)*v.Dilation[0], (v.kw-1)*v.Dilation[1]
 	b.Pad = [2]int{dy - v.Pad[0], dx - v.Pad[1]}
-	// For each element of the patches' gradient convScatter also stores it and adds it to
-	// its place, which takes as long as scatterCost products. The padding at the end of a
-	// row is shared with the next.
-	const scatterCost = 12
+	// The padding at the end of a row is shared with the next.
 	return &b, v.Stride == [2]int{1, 1} && b.Pad[0] >= 0 && b.Pad[1] >= 0 && b.oh*(b.ow+v.Pad[1])*v.og <= v.oh*(v.ow+dx)*(v.og+scatterCost)
 }
 

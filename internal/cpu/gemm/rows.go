@@ -91,13 +91,18 @@ func (l *Left[T]) Free() {
 // rows' start number i on. All of Whole(n) columns are computed: b and c must
 // have room for them, and what the last ones hold is of no use.
 func (l *Left[T]) Times(n int, b []T, rows *Starts, c []T, ldc int) {
+	l.TimesSome(0, l.k, n, b, rows, c, ldc)
+}
+
+// TimesSome is Times for columns [k0, k1) of A alone, and as many rows of B.
+func (l *Left[T]) TimesSome(k0, k1, n int, b []T, rows *Starts, c []T, ldc int) {
 	ks := l.ks
 	w := (n + ks.lanes - 1) / ks.lanes * ks.lanes
 	switch {
 	case n <= 0:
 		return
-	case len(rows.at) != l.k:
-		panic(fmt.Sprintf("gemm: %d rows for a product over %d", len(rows.at), l.k))
+	case k0 < 0 || k1 > l.k || k0 >= k1 || len(rows.at) != k1-k0:
+		panic(fmt.Sprintf("gemm: %d rows for columns %d to %d of %d", len(rows.at), k0, k1, l.k))
 	case len(b) < rows.last+w:
 		panic(fmt.Sprintf("gemm: B has %d elements, %d columns from %d on need %d", len(b), w, rows.last, rows.last+w))
 	case l.m > 1 && ldc < w || len(c) < (l.m-1)*ldc+w:
@@ -106,24 +111,29 @@ func (l *Left[T]) Times(n int, b []T, rows *Starts, c []T, ldc int) {
 	s := scratches[T]().Get().(*scratch[T])
 	t := &s.t
 	t.alpha, t.beta, t.tail = toBits(T(1)), toBits(T(1)), ks.lanes
-	for pc, i := 0, 0; pc < l.k; pc, i = pc+l.depth, i+1 {
-		t.k = min(l.depth, l.k-pc)
-		t.starts = unsafe.Pointer(&rows.bytes[pc])
-		if pc > 0 {
+	es := int(unsafe.Sizeof(T(0)))
+	for k := k0; k < k1; {
+		part := k / l.depth
+		first := part * l.depth
+		t.k = min(first+l.depth, k1) - k
+		t.starts = unsafe.Pointer(&rows.bytes[k-k0])
+		if k > k0 {
 			t.flags = flagBeta
 		}
-		ks.multiplyRows(t, unsafe.Pointer(&l.block(i)[0]), l.m, b, n, c, ldc)
+		t.stepA = ks.mr * min(l.depth, l.k-first) * es
+		ks.multiplyRows(t, unsafe.Pointer(&l.block(part)[(k-first)*ks.mr]), l.m, b, n, c, ldc)
+		k += t.k
 	}
 	s.release()
 }
 
-// multiplyRows computes m rows of Whole(n) columns of C from the panels of A at a and
-// the rows of b that begin at t.starts, t.k of them. What else t says holds.
+// multiplyRows computes m rows of Whole(n) columns of C from the panels of A at a, t.stepA
+// apart, and the rows of b that begin at t.starts, t.k of them. What else t says holds.
 func (ks *kernels[T]) multiplyRows(t *tile, a unsafe.Pointer, m int, b []T, n int, c []T, ldc int) {
 	es := int(unsafe.Sizeof(T(0)))
 	w := (n + ks.lanes - 1) / ks.lanes * ks.lanes
 	t.ldc = ldc * es
-	t.stepA, t.stepC = ks.mr*t.k*es, ks.mr*t.ldc
+	t.stepC = ks.mr * t.ldc
 	full, h := m/ks.mr, m%ks.mr
 	for j := 0; j < w; j += ks.nr() {
 		nv := min(2, (w-j)/ks.lanes)

@@ -38,6 +38,22 @@ func testScattered[T Float](t *testing.T) {
 			c := make([]T, m*w)
 			l := newLeft(ks, m, k, a)
 			l.Times(n, b, rows, c, w)
+			if k > 3 { // the middle of it
+				k0, k1 := k/3, k-k/4
+				some := make([]T, m*w)
+				l.TimesSome(k0, k1, n, b, NewStarts[T](rows.at[k0:k1]), some, w)
+				for i := range m {
+					for j := range n {
+						want, size := 0.0, 0.0
+						for p := k0; p < k1; p++ {
+							x := at(i, p) * float64(b[rows.at[p]+j])
+							want += x
+							size += math.Abs(x)
+						}
+						near(t, what+" some rows", some[i*w+j], want, size, k)
+					}
+				}
+			}
 			l.Free()
 			for i := range m {
 				for j := range n {

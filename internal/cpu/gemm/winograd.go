@@ -334,6 +334,7 @@ func (w *winogradWork) multiply(f *Filters, i int, at []int, p, rows, n int, v, 
 	for part := range f.parts {
 		k0 := part * f.depth
 		t.k, t.starts, t.flags = min(f.depth, f.k-k0), unsafe.Pointer(&at[0]), 0
+		t.stepA = 4 * ks.mr * t.k
 		if part > 0 {
 			t.flags = flagBeta
 		}
