@@ -258,19 +258,18 @@ func (l *canvas[T]) widen(to, grad []T, pitch, block int) {
 	}
 }
 
-// turn is widen with the pixels as rows and the channels as columns.
+// turn is widen with the pixels as rows and the channels as columns. There must be room
+// for gemm.Slack elements more.
 func (l *canvas[T]) turn(to, grad []T, block int) {
 	v := l.v
 	y0, y1 := l.span(block)
+	if l.width == v.ow {
+		gemm.Interleave(to, grad[y0*v.ow:], v.og, v.p, (y1-y0)*v.ow)
+		return
+	}
 	for y := y0; y < y1; y++ {
 		row := to[(y-y0)*l.width*v.og:]
-		for o := range v.og {
-			at := o
-			for _, g := range grad[o*v.p+y*v.ow:][:v.ow] {
-				row[at] = g
-				at += v.og
-			}
-		}
+		gemm.Interleave(row, grad[y*v.ow:], v.og, v.p, v.ow)
 		if y < y1-1 {
 			clear(row[v.ow*v.og : l.width*v.og])
 		}

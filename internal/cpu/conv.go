@@ -428,7 +428,7 @@ func gradWeights[T float](v *convolution) (add gradAdder[T], transposed bool) {
 	few := v.og <= 2*gemm.TileColumns[T]() && v.Stride == [2]int{1, 1}
 	return func(v *convolution, to, grad, x []T, n int) {
 		si, image := scratchOf[T](l.size)
-		sg, wide := scratchOf[T](v.og * l.columns(0))
+		sg, wide := scratchOf[T](v.og*l.columns(0) + gemm.Slack)
 		for i := range v.Groups * l.blocks {
 			g, block := i/l.blocks, i%l.blocks
 			l.fill(image, group(v, x, n, g, v.cg*v.h*v.w), block)

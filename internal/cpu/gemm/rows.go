@@ -151,6 +151,28 @@ func (ks *kernels[T]) multiplyRows(t *tile, a unsafe.Pointer, m int, b []T, n in
 	}
 }
 
+// Interleave stores lines of n elements, the first elements of all of them first: element
+// i of line l, which is x[l·stride + i], at i·lines + l. dst needs room for Slack elements
+// behind them, which may be overwritten.
+func Interleave[T Float](dst, x []T, lines, stride, n int) {
+	if n <= 0 || lines <= 0 {
+		return
+	}
+	if stride < 0 || len(x) < (lines-1)*stride+n || len(dst) < lines*n+Slack {
+		panic(fmt.Sprintf("gemm: %d and %d elements for %d lines of %d", len(dst), len(x), lines, n))
+	}
+	src := source[T]{data: x, row: stride, col: 1}
+	// Packing takes groups of lines, the last of which must not reach into the first.
+	if group := 32 / int(unsafe.Sizeof(T(0))); lines <= group || lines%(group/2) == 0 {
+		pack(dst, src, 0, lines, 0, n, lines)
+	} else {
+		packStrided(dst, src, 0, lines, 0, n, lines)
+	}
+}
+
+// Slack is how many elements behind its result Interleave may write.
+const Slack = packSlack
+
 // tapsDepth keeps the columns of B that a tile uses in the L1 cache.
 const tapsDepth = 256
 

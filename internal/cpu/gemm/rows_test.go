@@ -116,6 +116,31 @@ func testTaps[T Float](t *testing.T) {
 func TestTapsF32(t *testing.T) { testTaps[float32](t) }
 func TestTapsF64(t *testing.T) { testTaps[float64](t) }
 
+func TestInterleave(t *testing.T) {
+	testInterleave[float32](t)
+	testInterleave[float64](t)
+}
+
+func testInterleave[T Float](t *testing.T) {
+	for lines := 1; lines < 35; lines++ {
+		for _, n := range []int{1, 3, 4, 7, 10, 16, 29} {
+			stride := n + lines%3
+			x, dst := make([]T, lines*stride), make([]T, lines*n+Slack)
+			for i := range x {
+				x[i] = T(i + 1)
+			}
+			Interleave(dst, x, lines, stride, n)
+			for i := range n {
+				for l := range lines {
+					if got, want := dst[i*lines+l], x[l*stride+i]; got != want {
+						t.Fatalf("%T: element %d of line %d of %d×%d is %v, want %v", got, i, l, lines, n, got, want)
+					}
+				}
+			}
+		}
+	}
+}
+
 func TestScatteredShortOperandsPanic(t *testing.T) {
 	l := NewLeft(2, 3, RowMajor(make([]float32, 6), 3))
 	defer l.Free()
