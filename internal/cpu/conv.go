@@ -374,8 +374,8 @@ func hasNaN[T float](x []T) bool {
 	return found.Load()
 }
 
-// gradAdder adds image n's part of a weight's gradient.
-type gradAdder[T float] func(v *convolution, to, grad, x []T, n int)
+// gradAdder adds the part that images [n0, n1) have of a weight's gradient.
+type gradAdder[T float] func(v *convolution, to, grad, x []T, n0, n1 int)
 
 func sumGradWeights[T float](v *convolution, dst []T, in [3][]T, add gradAdder[T], transposed bool) {
 	// Images are summed in parts whose number does not depend on the threads.
@@ -386,9 +386,7 @@ func sumGradWeights[T float](v *convolution, dst []T, in [3][]T, add gradAdder[T
 		for part := lo; part < hi; part++ {
 			to := sums[part*len(dst):][:len(dst)]
 			clear(to)
-			for n := v.n * part / parts; n < v.n*(part+1)/parts; n++ {
-				add(v, to, in[0], in[1], n)
-			}
+			add(v, to, in[0], in[1], v.n*part/parts, v.n*(part+1)/parts)
 		}
 	})
 	pool.For(len(dst), grainCheap/parts+1, func(lo, hi int) {
@@ -408,15 +406,16 @@ func sumGradWeights[T float](v *convolution, dst []T, in [3][]T, add gradAdder[T
 	}
 }
 
-// gradWeights picks the function that adds image n's part; transposed means that its sums
+// gradWeights picks the function that adds images' parts; transposed means that its sums
 // are k×og matrices, one for each group, instead of og×k ones.
 func gradWeights[T float](v *convolution) (add gradAdder[T], transposed bool) {
 	switch {
 	case v.depthwise:
 		return shiftedGradWeight[T], false
 	case v.pointwise:
-		return func(v *convolution, to, grad, x []T, n int) {
-			for g := range v.Groups {
+		return func(v *convolution, to, grad, x []T, n0, n1 int) {
+			for i := n0 * v.Groups; i < n1*v.Groups; i++ {
+				n, g := i/v.Groups, i%v.Groups
 				product(v.og, v.k, v.p, gemm.RowMajor(group(v, grad, n, g, v.og*v.p), v.p),
 					gemm.RowMajor(group(v, x, n, g, v.cg*v.p), v.p).T(), to[g*v.og*v.k:], v.k, true)
 			}
@@ -426,12 +425,13 @@ func gradWeights[T float](v *convolution) (add gradAdder[T], transposed bool) {
 	// Few channels are summed for the places of a row of the kernel at once, in
 	// whose patches one element follows the other.
 	few := v.og <= 2*gemm.TileColumns[T]() && v.Stride == [2]int{1, 1}
-	return func(v *convolution, to, grad, x []T, n int) {
+	return func(v *convolution, to, grad, x []T, n0, n1 int) {
 		si, image := scratchOf[T](l.size)
 		sg, wide := scratchOf[T](v.og*l.columns(0) + gemm.Slack)
-		for i := range v.Groups * l.blocks {
-			g, block := i/l.blocks, i%l.blocks
-			l.fill(image, group(v, x, n, g, v.cg*v.h*v.w), block)
+		first := n0 * v.Groups * l.blocks
+		for i := first; i < n1*v.Groups*l.blocks; i++ {
+			n, g, block := i/l.blocks/v.Groups, i/l.blocks%v.Groups, i%l.blocks
+			l.refill(image, group(v, x, n, g, v.cg*v.h*v.w), block, i > first)
 			out, w, columns := group(v, grad, n, g, v.og*v.p), to[g*v.og*v.k:][:v.og*v.k], l.columns(block)
 			if !few {
 				l.widen(wide, out, columns, block)
@@ -566,9 +566,10 @@ func shiftedGradInput[T float](v *convolution, dst, grad, weight []T) {
 	})
 }
 
-func shiftedGradWeight[T float](v *convolution, to, grad, x []T, n int) {
-	step, taps := v.Stride[1], v.kh*v.kw
-	for i := range v.o * v.cg {
+func shiftedGradWeight[T float](v *convolution, to, grad, x []T, n0, n1 int) {
+	step, taps, all := v.Stride[1], v.kh*v.kw, v.o*v.cg
+	for i := n0 * all; i < n1*all; i++ {
+		n, i := i/all, i%all
 		o, c := i/v.cg, i/v.cg/v.og*v.cg+i%v.cg
 		from, image := grad[(n*v.o+o)*v.p:][:v.p], x[(n*v.c+c)*v.h*v.w:][:v.h*v.w]
 		w := to[i*taps:][:taps]
