@@ -421,7 +421,9 @@ func gradWeights[T float](v *convolution) (add gradAdder[T], transposed bool) {
 			}
 		}, false
 	}
-	l := newCanvas[T](v, v.og, 1)
+	// Larger blocks than the result's: they are summed, and what lies adjacent in a
+	// gradient is read faster the longer it is.
+	l := newCanvas[T](v, (v.og+3)/4, 1)
 	// Few channels are summed for the places of a row of the kernel at once, in
 	// whose patches one element follows the other.
 	few := v.og <= 2*gemm.TileColumns[T]() && v.Stride == [2]int{1, 1}

@@ -44,18 +44,11 @@ func blend[T float](loop func(dst, a, b []T, s op.Scales)) kernel {
 }
 
 func blend32(dst, a, b []float32, s op.Scales) {
-	if s.A == 1 {
-		copy(dst, a)
-	} else {
-		vec.MulSF32(dst, a, float32(s.A))
-	}
-	vec.AxpyF32(dst, float32(s.B), b)
+	vec.BlendF32(dst, a, float32(s.A), b, float32(s.B))
 }
 
 func blend64(dst, a, b []float64, s op.Scales) {
-	for i := range dst {
-		dst[i] = s.A*a[i] + s.B*b[i]
-	}
+	vec.BlendF64(dst, a, s.A, b, s.B)
 }
 
 func blendSquare32(dst, a, b []float32, s op.Scales) {

@@ -9,19 +9,27 @@ import (
 )
 
 func init() {
-	registerLines(op.Softmax, softmax[float32], softmax[float64])
-	registerLines(op.LogSoftmax, logSoftmax[float32], logSoftmax[float64])
-	registerLines(op.SoftmaxGrad, softmaxGrad[float32], softmaxGrad[float64])
-	registerLines(op.LogSoftmaxGrad, logSoftmaxGrad[float32], logSoftmaxGrad[float64])
+	registerLines(op.Softmax, softmax[float32], softmaxRows, softmax[float64], softmaxRows)
+	registerLines(op.LogSoftmax, logSoftmax[float32], logSoftmaxRows, logSoftmax[float64], logSoftmaxRows)
+	registerLines(op.SoftmaxGrad, softmaxGrad[float32], softmaxGradRows, softmaxGrad[float64], softmaxGradRows)
+	registerLines(op.LogSoftmaxGrad, logSoftmaxGrad[float32], logSoftmaxGradRows, logSoftmaxGrad[float64], logSoftmaxGradRows)
 }
 
-// registerLines registers an op along one axis.
-func registerLines(id op.ID, f32 func(dst, a, b []float32), f64 func(dst, a, b []float64)) {
-	axis := func(c *backend.Call) op.AxisSet { return op.AxesOf(c.Attrs.(op.Axis).Axis) }
-	register(id, dtype.Float32, func(c *backend.Call) error { alongLines(c, axis(c), nativeLines[float32](), f32); return nil })
-	register(id, dtype.Float64, func(c *backend.Call) error { alongLines(c, axis(c), nativeLines[float64](), f64); return nil })
-	register(id, dtype.Float16, func(c *backend.Call) error { alongLines(c, axis(c), halfLines[dtype.F16](), f32); return nil })
-	register(id, dtype.BFloat16, func(c *backend.Call) error { alongLines(c, axis(c), halfLines[dtype.BF16](), f32); return nil })
+// registerLines registers an op along one axis, and what takes short rows.
+func registerLines(id op.ID, f32 func(dst, a, b []float32), rows32 rowsFunc[float32], f64 func(dst, a, b []float64), rows64 rowsFunc[float64]) {
+	register(id, dtype.Float32, alongAxis(nativeLines[float32](), f32, rows32))
+	register(id, dtype.Float64, alongAxis(nativeLines[float64](), f64, rows64))
+	register(id, dtype.Float16, alongAxis(halfLines[dtype.F16](), f32, rows32))
+	register(id, dtype.BFloat16, alongAxis(halfLines[dtype.BF16](), f32, rows32))
+}
+
+func alongAxis[S, T any](io lineIO[S, T], f func(dst, a, b []T), rows rowsFunc[T]) kernel {
+	return func(c *backend.Call) error {
+		if axis := c.Attrs.(op.Axis).Axis; !alongRows(c, axis, io, rows) {
+			alongLines(c, op.AxesOf(axis), io, f)
+		}
+		return nil
+	}
 }
 
 func softmax[T float](dst, x, _ []T) {

@@ -60,6 +60,15 @@ func emitAxpy(v *vk) {
 	}, nil)
 }
 
+func emitBlend(v *vk) {
+	s, t := v.scalar("s"), v.scalar("t")
+	v.elementwise("a b", 4, func(in ...Op) V {
+		r := v.mul(in[0].(V), s)
+		v.acc(r, t, in[1])
+		return r
+	}, nil)
+}
+
 func emitFma(v *vk) {
 	v.elementwise("a b c", 4, func(in ...Op) V {
 		r := in[0].(V)

@@ -39,6 +39,7 @@ var classes = map[string]class{
 	"scalar":    {"dst, a []T, s T", "", "dst", "a", "dst, a *T, s T, n int", "&dst[0], &a[0], s, n", "dst, a, s", "", false},
 	"scalar2":   {"dst, a []T, s, t T", "", "dst", "a", "dst, a *T, s, t T, n int", "&dst[0], &a[0], s, t, n", "dst, a, s, t", "", false},
 	"axpy":      {"dst []T, s T, x []T", "", "dst", "x", "dst, a *T, s T, n int", "&dst[0], &x[0], s, n", "dst, s, x", "", false},
+	"blend":     {"dst, a []T, s T, b []T, t T", "", "dst", "a,b", "dst, a, b *T, s, t T, n int", "&dst[0], &a[0], &b[0], s, t, n", "dst, a, s, b, t", "", false},
 	"ternary":   {"dst, a, b, c []T", "", "dst", "a,b,c", "dst, a, b, c *T, n int", "&dst[0], &a[0], &b[0], &c[0], n", "dst, a, b, c", "", false},
 	"compare":   {"dst []uint8, a, b []T", "", "dst", "a,b", "dst *uint8, a, b *T, n int", "&dst[0], &a[0], &b[0], n", "dst, a, b", "", true},
 	"compareS":  {"dst []uint8, a []T, s T", "", "dst", "a", "dst *uint8, a *T, s T, n int", "&dst[0], &a[0], s, n", "dst, a, s", "", true},

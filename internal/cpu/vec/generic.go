@@ -110,6 +110,12 @@ func axpyGo[T float](dst []T, s T, x []T) {
 	}
 }
 
+func blendGo[T float](dst, a []T, s T, b []T, t T) {
+	for i := range dst {
+		dst[i] = fma1(t, b[i], s*a[i])
+	}
+}
+
 func fmaGo[T float](dst, a, b, c []T) {
 	for i := range dst {
 		dst[i] = fma1(a[i], b[i], c[i])

@@ -111,6 +111,9 @@ func testArithmetic[T float](t *testing.T, f arith[T]) {
 	for _, s := range []T{0, 1, -2.5, T(math.Inf(1))} {
 		checkMap(t, fmt.Sprint("Axpy ", s), 1, func(d []T, in [][]T) { f.axpy[0](d, s, in[0]) }, func(d []T, in [][]T) { f.axpy[1](d, s, in[0]) })
 	}
+	for _, s := range [][2]T{{1, -0.125}, {0.9, 1}, {0, 2}, {T(math.Inf(1)), 1}} {
+		checkMap(t, fmt.Sprint("Blend ", s), 2, func(d []T, in [][]T) { f.blend[0](d, in[0], s[0], in[1], s[1]) }, func(d []T, in [][]T) { f.blend[1](d, in[0], s[0], in[1], s[1]) })
+	}
 	checkMap(t, "Fma", 3, func(d []T, in [][]T) { f.fma[0](d, in[0], in[1], in[2]) }, func(d []T, in [][]T) { f.fma[1](d, in[0], in[1], in[2]) })
 
 	r := rand.New(rand.NewPCG(5, 6))
@@ -178,6 +181,7 @@ type arith[T float] struct {
 	scalar   map[string][2]func(dst, a []T, s T)
 	scalar2  map[string][2]func(dst, a []T, s, u T)
 	axpy     [2]func(dst []T, s T, x []T)
+	blend    [2]func(dst, a []T, s T, b []T, t T)
 	fma      [2]func(dst, a, b, c []T)
 	compare  map[string][2]func(dst []uint8, a, b []T)
 	compareS map[string][2]func(dst []uint8, a []T, s T)
@@ -201,6 +205,7 @@ func TestArithmeticF32(t *testing.T) {
 			},
 			scalar2: map[string][2]func(dst, a []float32, s, u float32){"Clamp": {ClampF32, clampGo[float32]}, "Affine": {AffineF32, affineGo[float32]}},
 			axpy:    [2]func(dst []float32, s float32, x []float32){AxpyF32, axpyGo[float32]},
+			blend:   [2]func(dst, a []float32, s float32, b []float32, t float32){BlendF32, blendGo[float32]},
 			fma:     [2]func(dst, a, b, c []float32){FmaF32, fmaGo[float32]},
 			compare: map[string][2]func(dst []uint8, a, b []float32){
 				"Eq": {EqF32, eqGo[float32]}, "Ne": {NeF32, neGo[float32]}, "Lt": {LtF32, ltGo[float32]}, "Le": {LeF32, leGo[float32]}, "Gt": {GtF32, gtGo[float32]}, "Ge": {GeF32, geGo[float32]},
@@ -230,6 +235,7 @@ func TestArithmeticF64(t *testing.T) {
 			},
 			scalar2: map[string][2]func(dst, a []float64, s, u float64){"Clamp": {ClampF64, clampGo[float64]}, "Affine": {AffineF64, affineGo[float64]}},
 			axpy:    [2]func(dst []float64, s float64, x []float64){AxpyF64, axpyGo[float64]},
+			blend:   [2]func(dst, a []float64, s float64, b []float64, t float64){BlendF64, blendGo[float64]},
 			fma:     [2]func(dst, a, b, c []float64){FmaF64, fmaGo[float64]},
 			compare: map[string][2]func(dst []uint8, a, b []float64){
 				"Eq": {EqF64, eqGo[float64]}, "Ne": {NeF64, neGo[float64]}, "Lt": {LtF64, ltGo[float64]}, "Le": {LeF64, leGo[float64]}, "Gt": {GtF64, gtGo[float64]}, "Ge": {GeF64, geGo[float64]},
