@@ -48,9 +48,9 @@ def product(dtype, layout, m, n, k, times=1, batch=None):
     return make
 
 
-def conv(batch, cin, size, cout, kernel, pad, stride):
+def conv(batch, cin, size, cout, kernel, pad, stride, dtype=torch.float32):
     def make():
-        x, w = torch.randn(batch, cin, size, size), torch.randn(cout, cin, kernel, kernel)
+        x, w = torch.randn(batch, cin, size, size).to(dtype), torch.randn(cout, cin, kernel, kernel).to(dtype)
         return lambda: F.conv2d(x, w, padding=pad, stride=stride)
     return make
 
@@ -159,9 +159,11 @@ def index_add():
     return lambda: x.index_add(0, ids, y)
 
 
-def attention():
-    q, k, v = (torch.randn(8, 8, 256, 64) for _ in range(3))
-    return lambda: F.scaled_dot_product_attention(q, k, v)
+def attention(dtype):
+    def make():
+        q, k, v = (torch.randn(8, 8, 256, 64).to(dtype) for _ in range(3))
+        return lambda: F.scaled_dot_product_attention(q, k, v)
+    return make
 
 
 sq = lambda x: x.view(4096, 4096)
@@ -174,7 +176,7 @@ CASES = {
     "transpose_16m": unary(lambda x: sq(x).t().contiguous()),
     "matmul_100": matmul(100, 100), "matmul_1024": matmul(1024, 1), "matmul_2048": matmul(2048, 1), "matmul_norm_100": matmul_norm, "matvec_4096": matvec,
     "rand_16m": lambda: lambda: torch.rand(N), "randn_16m": lambda: lambda: torch.randn(N), "cast_u8": cast_u8,
-    "embedding": embedding(False), "embedding_grad": embedding(True), "index_add": index_add, "attention": attention,
+    "embedding": embedding(False), "embedding_grad": embedding(True), "index_add": index_add, "attention": attention(torch.float32), "attention_bf16": attention(torch.bfloat16),
     "matmul_100_nt": product(torch.float32, "nt", 100, 100, 100, 100), "matmul_100_tn": product(torch.float32, "tn", 100, 100, 100, 100),
     "matmul_100_tt": product(torch.float32, "tt", 100, 100, 100, 100), "matmul_1024_nt": product(torch.float32, "nt", 1024, 1024, 1024),
     "matmul_1024_tn": product(torch.float32, "tn", 1024, 1024, 1024), "matmul_1024_tt": product(torch.float32, "tt", 1024, 1024, 1024),
@@ -189,7 +191,7 @@ CASES = {
     "matmul_batch_64": product(torch.float32, "nn", 64, 64, 64, batch=64), "matmul_batch_64_nt": product(torch.float32, "nt", 64, 64, 64, batch=64),
     "matmul_batch_f64_64": product(torch.float64, "nn", 64, 64, 64, batch=64),
     "conv_lenet1": conv(128, 1, 28, 6, 5, 2, 1), "conv_lenet2": conv(128, 6, 14, 16, 5, 0, 1),
-    "conv_resnet_a": conv(16, 64, 24, 64, 3, 1, 1), "conv_resnet_b": conv(16, 128, 12, 128, 3, 1, 1),
+    "conv_resnet_a": conv(16, 64, 24, 64, 3, 1, 1), "conv_resnet_a_bf16": conv(16, 64, 24, 64, 3, 1, 1, torch.bfloat16), "conv_resnet_b": conv(16, 128, 12, 128, 3, 1, 1),
     "conv_resnet_c": conv(16, 3, 96, 64, 7, 3, 2), "conv_1x1": conv(16, 64, 24, 128, 1, 0, 1),
     "conv_1x1_stride2": conv(16, 64, 24, 128, 1, 0, 2), "conv_depthwise": depthwise(16, 64, 24, 3, 1, 1),
     "conv_depthwise_stride2": depthwise(16, 64, 24, 3, 1, 2), "conv_lenet1_bias": conv_bias(128, 1, 28, 6, 5, 2, 1),

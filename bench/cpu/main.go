@@ -81,18 +81,17 @@ var cases = map[string]func() func(){
 		x, ids, y := locus.Randn(32000, 256), locus.Randint(0, 32000, 8192), locus.Randn(8192, 256)
 		return func() { x.IndexAdd(0, ids, y).Free() }
 	},
-	"attention": func() func() {
-		q, k, v := locus.Randn(8, 8, 256, 64), locus.Randn(8, 8, 256, 64), locus.Randn(8, 8, 256, 64)
-		return func() { locus.Attention(q, k, v, locus.AttentionOptions{}).Free() }
-	},
-	"conv_lenet1":   conv(128, 1, 28, 6, 5, 2, 1),
-	"conv_lenet2":   conv(128, 6, 14, 16, 5, 0, 1),
-	"conv_resnet_a": conv(16, 64, 24, 64, 3, 1, 1),
-	"conv_resnet_b": conv(16, 128, 12, 128, 3, 1, 1),
-	"conv_resnet_c": conv(16, 3, 96, 64, 7, 3, 2),
-	"conv_1x1":      conv(16, 64, 24, 128, 1, 0, 1),
+	"attention":          attention(locus.Float32),
+	"attention_bf16":     attention(locus.BFloat16),
+	"conv_lenet1":        conv(locus.Float32, 128, 1, 28, 6, 5, 2, 1),
+	"conv_lenet2":        conv(locus.Float32, 128, 6, 14, 16, 5, 0, 1),
+	"conv_resnet_a":      conv(locus.Float32, 16, 64, 24, 64, 3, 1, 1),
+	"conv_resnet_a_bf16": conv(locus.BFloat16, 16, 64, 24, 64, 3, 1, 1),
+	"conv_resnet_b":      conv(locus.Float32, 16, 128, 12, 128, 3, 1, 1),
+	"conv_resnet_c":      conv(locus.Float32, 16, 3, 96, 64, 7, 3, 2),
+	"conv_1x1":           conv(locus.Float32, 16, 64, 24, 128, 1, 0, 1),
 
-	"conv_1x1_stride2":          conv(16, 64, 24, 128, 1, 0, 2),
+	"conv_1x1_stride2":          conv(locus.Float32, 16, 64, 24, 128, 1, 0, 2),
 	"conv_depthwise":            depthwise(16, 64, 24, 3, 1, 1),
 	"conv_depthwise_stride2":    depthwise(16, 64, 24, 3, 1, 2),
 	"conv_lenet1_bias":          convBias(128, 1, 28, 6, 5, 2, 1),
@@ -189,9 +188,16 @@ func product(d locus.DType, layout string, m, n, k, times, batch int) func() fun
 	}
 }
 
-func conv(batch, in, size, out, kernel, pad, stride int) func() func() {
+func attention(d locus.DType) func() func() {
 	return func() func() {
-		x, w := locus.Randn(batch, in, size, size), locus.Randn(out, in, kernel, kernel)
+		q, k, v := locus.Randn(8, 8, 256, 64).Cast(d), locus.Randn(8, 8, 256, 64).Cast(d), locus.Randn(8, 8, 256, 64).Cast(d)
+		return func() { locus.Attention(q, k, v, locus.AttentionOptions{}).Free() }
+	}
+}
+
+func conv(d locus.DType, batch, in, size, out, kernel, pad, stride int) func() func() {
+	return func() func() {
+		x, w := locus.Randn(batch, in, size, size).Cast(d), locus.Randn(out, in, kernel, kernel).Cast(d)
 		o := locus.ConvOptions{Padding: locus.Pair(pad), Stride: locus.Pair(stride)}
 		return func() { locus.Conv2D(x, w, nil, o).Free() }
 	}

@@ -13,8 +13,6 @@ import (
 func init() {
 	register(op.Attend, dtype.Float32, attend[float32])
 	register(op.Attend, dtype.Float64, attend[float64])
-	register(op.Attend, dtype.Float16, attendHalf[dtype.F16])
-	register(op.Attend, dtype.BFloat16, attendHalf[dtype.BF16])
 }
 
 // The block of scores that is in memory at a time: queries by keys.
@@ -43,30 +41,6 @@ func attend[T float](c *backend.Call) error {
 	a.run(n)
 	release(s...)
 	return nil
-}
-
-// attendHalf converts the operands, which is little against the scores.
-func attendHalf[H half](c *backend.Call) error {
-	n := c.Out.Elements()
-	if n == 0 {
-		return nil
-	}
-	up, down := conversions[H]()
-	a, s := newAttention(c.Attrs.(op.Attention), c.In, wideMatrices(up))
-	wide, dst := scratchOf[float32](n)
-	a.dst = dst
-	a.run(n)
-	narrowed(&c.Out, dst, down)
-	release(append(s, wide)...)
-	return nil
-}
-
-// wideMatrices gives operands of a half type as float32.
-func wideMatrices[H half](up func([]float32, []H)) func(*backend.View) (*batch[float32], *scratch) {
-	return func(v *backend.View) (*batch[float32], *scratch) {
-		f, s := widened(v, up)
-		return contiguousMatrices(f, v.Shape), s
-	}
 }
 
 // narrowed writes a result that was computed in float32.

@@ -13,8 +13,6 @@ import (
 func init() {
 	register(op.AttendGrad, dtype.Float32, attendGrad[float32])
 	register(op.AttendGrad, dtype.Float64, attendGrad[float64])
-	register(op.AttendGrad, dtype.Float16, attendGradHalf[dtype.F16])
-	register(op.AttendGrad, dtype.BFloat16, attendGradHalf[dtype.BF16])
 }
 
 // attentionGrad is one call of attention's gradient. Working memory is a block of
@@ -34,19 +32,6 @@ func attendGrad[T float](c *backend.Call) error {
 		return nil
 	}
 	attentionGrads(c, elements[T](&c.Out, n), matrices[T])
-	return nil
-}
-
-func attendGradHalf[H half](c *backend.Call) error {
-	n := c.Out.Elements()
-	if n == 0 {
-		return nil
-	}
-	up, down := conversions[H]()
-	s, dst := scratchOf[float32](n)
-	attentionGrads(c, dst, wideMatrices(up))
-	narrowed(&c.Out, dst, down)
-	s.free()
 	return nil
 }
 

@@ -88,13 +88,13 @@ func throughFloat32[H half](im images, f denseKernel[float32]) kernel {
 			count := min(step, batch-first)
 			for i := range c.In {
 				if im.in[i] {
-					part.In[i] = someImages(&c.In[i], first, count)
+					part.In[i] = someOf(&c.In[i], 0, first, count)
 					in[i], own[i] = widened(&part.In[i], up)
 				}
 			}
 			switch {
 			case im.out:
-				part.Out = someImages(&c.Out, first, count)
+				part.Out = someOf(&c.Out, 0, first, count)
 				dst := sum[:part.Out.Elements()]
 				f(&part, dst, in)
 				narrowed(&part.Out, dst, down)
@@ -115,11 +115,11 @@ func throughFloat32[H half](im images, f denseKernel[float32]) kernel {
 	}
 }
 
-// someImages gives count images of v from number first on.
-func someImages(v *backend.View, first, count int) backend.View {
+// someOf gives the part of v with count places of an axis, from number first on.
+func someOf(v *backend.View, axis, first, count int) backend.View {
 	part := *v
 	part.Shape = slices.Clone(v.Shape)
-	part.Shape[0] = count
-	part.Offset += first * v.Strides[0]
+	part.Shape[axis] = count
+	part.Offset += first * v.Strides[axis]
 	return part
 }

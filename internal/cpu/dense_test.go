@@ -10,9 +10,9 @@ import (
 	"github.com/locusml/locus/internal/op"
 )
 
-// Half types are computed some images at a time: what comes out is what float32
+// Half types are computed some images, or matrices, at a time: what comes out is what float32
 // gives for the same numbers, rounded once.
-func TestHalfImagesInParts(t *testing.T) {
+func TestHalvesInParts(t *testing.T) {
 	defer pool.SetThreads(pool.SetThreads(0))
 	conv := op.Conv{Stride: [2]int{1, 1}, Pad: [2]int{1, 1}, Dilation: [2]int{1, 1}, Groups: 1}
 	sized := func(size int) op.Conv { c := conv; c.Size = [2]int{size, size}; return c }
@@ -20,8 +20,9 @@ func TestHalfImagesInParts(t *testing.T) {
 	spread := halved
 	spread.Size = [2]int{170, 170}
 	images, small, weight := []int{11, 8, 170, 170}, []int{11, 8, 85, 85}, []int{8, 8, 3, 3}
-	if op.Elements(images) < 2*wideElements {
-		t.Fatalf("%v are too few for several parts", images)
+	heads := []int{3, 11, 200, 64}
+	if op.Elements(images) < 2*wideElements || op.Elements(heads) < wideElements/3 {
+		t.Fatalf("%v and %v are too few for several parts", images, heads)
 	}
 	for _, c := range []struct {
 		op    op.ID
@@ -37,6 +38,9 @@ func TestHalfImagesInParts(t *testing.T) {
 		{op.AvgPoolGrad, spread, [][]int{small}, images},
 		{op.MaxPool, halved, [][]int{images}, small},
 		{op.MaxPoolGrad, halved, [][]int{small, images}, images},
+		{op.Attend, op.Attention{Scale: 0.1}, [][]int{heads, heads, heads}, heads},
+		{op.Attend, op.Attention{Scale: 0.1, Causal: true}, [][]int{heads, heads, heads, {3, 11, 200, 200}}, heads},
+		{op.AttendGrad, op.Attention{Scale: 0.1}, [][]int{heads, heads, heads, heads, heads}, []int{3 * op.Elements(heads)}},
 	} {
 		wide := &backend.Call{Op: c.op, Attrs: c.attrs, Out: contiguous(t, dtype.Float32, c.out)}
 		half := &backend.Call{Op: c.op, Attrs: c.attrs, Out: contiguous(t, dtype.BFloat16, c.out)}
