@@ -23,7 +23,7 @@ func (l *launch) release() {
 	for i := range l.in {
 		l.in[i].Block = nil
 	}
-	l.call.Out.Block, l.call.Attrs, l.call.In = nil, nil, nil
+	l.call.Out.Block, l.call.Save.Block, l.call.Attrs, l.call.In = nil, nil, nil, nil
 	launches.Put(l)
 }
 
@@ -75,16 +75,25 @@ func applyOn(p *place, def *op.Def, attrs op.Attrs, in []*Tensor) *Tensor {
 	}
 	out := allocate(p, def.Name, spec, scopeOf(in), in)
 	l.call = backend.Call{Op: def.ID, Attrs: attrs, In: views, Out: out.view()}
+	var saved *Tensor
+	track := spec.DType.IsFloat() && tracked(in) // bools and whole numbers pass no gradient
+	if track && def.Saves != nil {
+		saved = allocate(p, def.Name, def.Saves(specs), scopeOf(in), nil)
+		l.call.Save = saved.view()
+	}
 	if out.Len() > 0 {
 		err = p.backend.Run(&l.call)
 	}
 	l.release()
 	if err != nil {
 		out.Free()
+		if saved != nil {
+			saved.Free()
+		}
 		fail(def.Name, err, in...)
 	}
-	if spec.DType.IsFloat() && tracked(in) { // bools and whole numbers pass no gradient
-		out.node = &node{def: def, attrs: attrs, inputs: slices.Clone(in), out: out}
+	if track {
+		out.node = &node{def: def, attrs: attrs, inputs: slices.Clone(in), out: out, saved: saved}
 	}
 	return out
 }

@@ -23,9 +23,9 @@ type AttentionOptions struct {
 }
 
 // Attention gives softmax(scale·q·kᵀ + mask)·v: q (…, L, D), k (…, S, D), v (…,
-// S, E), result (…, L, E); leading axes broadcast. For the gradient the operands
-// and the result are saved, not the L·S weights: those are computed again, some at a
-// time, unless the gradient of a mask is asked for or there is dropout.
+// S, E), result (…, L, E); leading axes broadcast. For the gradient the operands,
+// the result and one number a row are saved, not the L·S weights: those are computed
+// again, some at a time, unless the gradient of a mask is asked for or there is dropout.
 func Attention(q, k, v *Tensor, o AttentionOptions) *Tensor {
 	const name = "Attention"
 	in := given(3, q, k, v, o.Mask)

@@ -97,6 +97,42 @@ func TestAttentionDropout(t *testing.T) {
 	}
 }
 
+// What is saved for the gradient is the logarithm of each row's sum, only where a
+// gradient can be asked for, and it goes with the graph.
+func TestAttentionSaves(t *testing.T) {
+	for _, d := range []Device{CPU(), AddVirtualGPUs(1, 0)[0]} {
+		for _, dt := range []DType{Float64, Float32, BFloat16} {
+			q, k, v := d.As(dt).Randn(2, 70, 4), d.As(dt).Randn(2, 65, 4), d.As(dt).Randn(2, 65, 3)
+			o := AttentionOptions{Scale: 0.5, Mask: d.Arange(70).Reshape(70, 1).Ne(3)}
+			if y := Attention(q, k, v, o); y.node != nil {
+				t.Errorf("%s %s: something is recorded without a gradient in sight", d, dt)
+			}
+			leaf := k.RequireGrad()
+			y := Attention(q, leaf, v, o)
+			saved := y.node.saved
+			if want := map[bool]DType{true: Float64, false: Float32}[dt == Float64]; saved.DType() != want {
+				t.Errorf("%s: %s saves %s, want %s", d, dt, saved.DType(), want)
+			}
+			hasShape(t, saved, 2, 70)
+			want := ToSlice[float64](q.Cast(Float64).Mul(0.5).MatMul(k.Cast(Float64).T()).LogSumExp(-1))
+			want[3], want[73] = math.Inf(1), math.Inf(1) // they see nothing
+			near(t, saved, want, map[bool]float64{true: 1e-14, false: 1e-6}[dt == Float64])
+			y.Sum().Backward(FreeGraph)
+			if !saved.Freed() || leaf.Grad() == nil {
+				t.Errorf("%s %s: what was saved outlives the graph", d, dt)
+			}
+		}
+	}
+	// A result without elements computes nothing, and its gradients are zeros.
+	in := randomly([]int{2, 3, 4}, []int{2, 5, 4})
+	q, k, v := in[0].RequireGrad(), in[1].RequireGrad(), As(Float64).Zeros(2, 5, 0).RequireGrad()
+	for i, g := range Grad([]*Tensor{Attention(q, k, v, AttentionOptions{})}, []*Tensor{q, k, v}) {
+		if g.Abs().Sum().Item() != 0 {
+			t.Errorf("gradient %d of an empty result is %v", i, g)
+		}
+	}
+}
+
 // The weights of 2048 positions would be 16 MB, and a gradient needs several such
 // matrices unless it goes over them piece by piece.
 func TestAttentionGradMemory(t *testing.T) {

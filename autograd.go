@@ -16,6 +16,7 @@ type node struct {
 	attrs  op.Attrs
 	inputs []*Tensor
 	out    *Tensor
+	saved  *Tensor  // what the op saved beside them: see Saves of package op
 	back   gradient // where def is nil
 	leaf   *leaf    // where the gradient is collected; leaves have no inputs
 	skip   uint64   // bit i: no gradient is wanted for input i
@@ -233,7 +234,7 @@ func (e *engine) run(outputs, seeds []*Tensor) {
 		for _, n := range order { // let go of what was saved
 			if n.leaf == nil {
 				n.spent.Store(true)
-				n.inputs, n.out = nil, nil
+				n.inputs, n.out, n.saved = nil, nil, nil
 			}
 		}
 	}
@@ -346,6 +347,9 @@ func (e *engine) visit(n *node) {
 func (e *engine) freeResult(n *node) {
 	if n.def != nil && n.def.Family != op.ViewFamily && !e.keep[n.out.block] {
 		n.out.Free()
+		if n.saved != nil {
+			n.saved.Free()
+		}
 	}
 }
 
@@ -393,7 +397,7 @@ func (e *engine) release(g *Tensor, n *node) {
 // seen gives n as its rule sees it. Without history, computing with its tensors
 // records nothing.
 func (n *node) seen(useful map[*node]bool, history bool) *node {
-	d := &node{def: n.def, name: n.name, attrs: n.attrs, inputs: make([]*Tensor, len(n.inputs)), out: n.out, back: n.back}
+	d := &node{def: n.def, name: n.name, attrs: n.attrs, inputs: make([]*Tensor, len(n.inputs)), out: n.out, saved: n.saved, back: n.back}
 	for i, t := range n.inputs {
 		if !useful[t.node] && i < 64 {
 			d.skip |= 1 << i

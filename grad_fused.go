@@ -129,7 +129,7 @@ func init() {
 	compositions[op.AttendGrad] = func(a op.Attrs, in []*Tensor) *Tensor {
 		p := a.(op.Attention)
 		g, q, k, v, y := in[0], in[1], in[2], in[3], in[4]
-		w := attentionWeights(p, append([]*Tensor{q, k, v}, in[5:]...))
+		w := attentionWeights(p, append([]*Tensor{q, k, v}, in[6:]...)) // computed again: in[5] has no history
 		t := w.Mul(g.MatMul(v.T()).Sub(g.Mul(y).SumKeep(-1))).Mul(p.Scale)
 		return Concat(0, t.MatMul(k).Flatten(), t.T().MatMul(q).Flatten(), w.T().MatMul(g).Flatten())
 	}
@@ -176,9 +176,15 @@ func attentionGrad(n *node, g *Tensor) []*Tensor {
 	if len(n.inputs) == 4 && n.inputs[3].dtype.IsFloat() && n.needs(3) {
 		return throughComposition(n, g)
 	}
-	in := append([]*Tensor{g}, n.inputs[:3]...)
-	flat := apply(op.AttendGrad, n.attrs, append(append(in, n.out), n.inputs[3:]...)...)
 	grads := make([]*Tensor, len(n.inputs))
+	if n.out.Len() == 0 { // nothing was computed, and nothing saved
+		for i, t := range n.inputs[:3] {
+			grads[i] = t.ZerosLike()
+		}
+		return grads
+	}
+	in := append([]*Tensor{g}, n.inputs[:3]...)
+	flat := apply(op.AttendGrad, n.attrs, append(append(in, n.out, n.saved), n.inputs[3:]...)...)
 	at := 0
 	for i, t := range n.inputs[:3] {
 		grads[i] = flat.Narrow(0, at, at+t.Len()).reshape(t.shape)

@@ -155,6 +155,11 @@ type Call struct {
 	Attrs op.Attrs
 	In    []View
 	Out   View
+
+	// Save is where the op puts what it saves for its gradient: see Saves of package
+	// op. It is contiguous as a result is, and so it comes back as an operand of the
+	// gradient. Without a block nothing is saved.
+	Save View
 }
 
 // AsyncError is a failure of queued work.

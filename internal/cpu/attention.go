@@ -29,6 +29,7 @@ type attention[T float] struct {
 	mask                        *batch[T]     // nil if there is none
 	shown                       *batch[uint8] // a mask of bools
 	dst                         []T
+	lse                         []T // ln Σe^score of each query, +Inf if it sees nothing; nil if it is not wanted
 }
 
 func attend[T float](c *backend.Call) error {
@@ -37,10 +38,18 @@ func attend[T float](c *backend.Call) error {
 		return nil
 	}
 	a, s := newAttention[T](c.Attrs.(op.Attention), c.In, matrices[T])
-	a.dst = elements[T](&c.Out, n)
+	a.dst, a.lse = elements[T](&c.Out, n), savedBy[T](c)
 	a.run(n)
 	release(s...)
 	return nil
+}
+
+// savedBy is where a call puts what it saves, or nil.
+func savedBy[T float](c *backend.Call) []T {
+	if c.Save.Block == nil {
+		return nil
+	}
+	return elements[T](&c.Save, c.Save.Elements())
 }
 
 // narrowed writes a result that was computed in float32.
@@ -125,6 +134,16 @@ func (a *attention[T]) block(b, i0 int, buf []T) {
 		} else {
 			scale(row, row, 1/l[r])
 		}
+	}
+	if a.lse == nil {
+		return
+	}
+	for r := range rows {
+		lse := math.Inf(1)
+		if l[r] != 0 {
+			lse = float64(m[r]) + math.Log(float64(l[r]))
+		}
+		a.lse[b*a.queries+i0+r] = T(lse)
 	}
 }
 

@@ -1,7 +1,7 @@
 package cpu
 
 import (
-	"math"
+	"slices"
 
 	"github.com/locusml/locus/dtype"
 	"github.com/locusml/locus/internal/backend"
@@ -16,13 +16,12 @@ func init() {
 }
 
 // attentionGrad is one call of attention's gradient. Working memory is a block of
-// weights for each thread, and two numbers for each query: the logarithm of the
-// sum that its weights were divided by (infinite if nothing is seen), and Σ g·y.
+// weights for each thread, and Σ g·y of each query.
 type attentionGrad[T float] struct {
 	*attention[T]
 	g, y       *batch[T]
 	dq, dk, dv []T
-	lse, less  []T
+	less       []T
 	batches    int
 }
 
@@ -36,7 +35,7 @@ func attendGrad[T float](c *backend.Call) error {
 }
 
 func attentionGrads[T float](c *backend.Call, dst []T, read func(*backend.View) (*batch[T], *scratch)) {
-	forward, s := newAttention(c.Attrs.(op.Attention), append(append([]backend.View{}, c.In[1:4]...), c.In[5:]...), read)
+	forward, s := newAttention(c.Attrs.(op.Attention), slices.Concat(c.In[1:4], c.In[6:]), read)
 	a := &attentionGrad[T]{attention: forward, batches: op.Elements(c.In[1].Shape[:len(c.In[1].Shape)-2])}
 	var sg, sy *scratch
 	a.g, sg = read(&c.In[0])
@@ -44,11 +43,12 @@ func attentionGrads[T float](c *backend.Call, dst []T, read func(*backend.View) 
 	nq, nk := c.In[1].Elements(), c.In[2].Elements()
 	a.dq, a.dk, a.dv = dst[:nq], dst[nq:nq+nk], dst[nq+nk:]
 	rows := a.batches * a.queries
-	stats, numbers := scratchOf[T](2 * rows)
-	a.lse, a.less = numbers[:rows], numbers[rows:]
+	a.lse = elements[T](&c.In[5], rows)
+	var sums *scratch
+	sums, a.less = scratchOf[T](rows)
 	pool.For(len(dst), grainCheap, func(lo, hi int) { clear(dst[lo:hi]) })
 	a.run()
-	release(append(s, sg, sy, stats)...)
+	release(append(s, sg, sy, sums)...)
 }
 
 // manyBatches says how many matrices are enough to keep every thread busy.
@@ -72,7 +72,7 @@ func (a *attentionGrad[T]) run() {
 	if a.batches >= manyBatches {
 		each(a.batches, func(b int, buf []T) {
 			for i := range queries {
-				a.stats(b, i*queryBlock, buf)
+				a.sums(b, i*queryBlock)
 				for j := range keys {
 					a.block(b, i*queryBlock, j*keyBlock, true, true, buf)
 				}
@@ -82,7 +82,7 @@ func (a *attentionGrad[T]) run() {
 	}
 	each(a.batches*queries, func(t int, buf []T) {
 		b, i := t/queries, t%queries*queryBlock
-		a.stats(b, i, buf)
+		a.sums(b, i)
 		for j := range keys {
 			a.block(b, i, j*keyBlock, true, false, buf)
 		}
@@ -112,40 +112,15 @@ func from[T any](m gemm.Mat[T], rows int) gemm.Mat[T] {
 	return m
 }
 
-// stats computes lse and less of up to queryBlock queries from i0 on.
-func (a *attentionGrad[T]) stats(b, i0 int, buf []T) {
-	rows := min(queryBlock, a.queries-i0)
-	var top, sum [queryBlock]float64
-	for r := range rows {
-		top[r] = math.Inf(-1)
-	}
-	keys := a.keys
-	if a.Causal {
-		keys = min(keys, i0+rows) // none of the others is seen
-	}
-	for j0 := 0; j0 < keys; j0 += keyBlock {
-		n := min(keyBlock, keys-j0)
-		a.scores(b, i0, rows, j0, n, buf)
-		for r := range rows {
-			s := buf[r*n : (r+1)*n]
-			if most := max(top[r], float64(largestOf(s))); !math.IsInf(most, -1) {
-				sum[r] = sum[r]*math.Exp(top[r]-most) + sumExpSub(s, T(most))
-				top[r] = most
-			}
-		}
-	}
+// sums computes less of up to queryBlock queries from i0 on.
+func (a *attentionGrad[T]) sums(b, i0 int) {
 	g, y := from(a.g.mat(b), i0), from(a.y.mat(b), i0)
-	for r := range rows {
-		at := b*a.queries + i0 + r
-		a.lse[at] = T(math.Inf(1))
-		if sum[r] != 0 {
-			a.lse[at] = T(top[r] + math.Log(sum[r]))
-		}
+	for r := range min(queryBlock, a.queries-i0) {
 		less := 0.0
 		for e := range a.width {
 			less += float64(g.Data[r*g.RowStride+e*g.ColStride]) * float64(y.Data[r*y.RowStride+e*y.ColStride])
 		}
-		a.less[at] = T(less)
+		a.less[b*a.queries+i0+r] = T(less)
 	}
 }
 

@@ -21,12 +21,20 @@ func attendHalf[H half](c *backend.Call) error {
 		return nil
 	}
 	up, down := conversions[H]()
-	eachPart(append(slices.Clone(c.In), c.Out), 1, func(v []backend.View, _ int) {
+	stacks := append(slices.Clone(c.In), c.Out)
+	if c.Save.Block != nil {
+		stacks = append(stacks, asMatrices(c.Save))
+	}
+	eachPart(stacks, 1, func(v []backend.View, _ int) {
 		in, out := v[:len(c.In)], v[len(c.In)]
 		a, s := newAttention(c.Attrs.(op.Attention), in, wideMatrices(up))
 		n := out.Elements()
 		wide, dst := scratchOf[float32](n)
 		a.dst = dst
+		if c.Save.Block != nil {
+			saved := v[len(c.In)+1]
+			a.lse = elements[float32](&saved, saved.Elements())
+		}
 		a.run(n)
 		narrowed(&out, dst, down)
 		release(append(s, wide)...)
@@ -42,7 +50,9 @@ func attendGradHalf[H half](c *backend.Call) error {
 	}
 	up, down := conversions[H]()
 	q, k := c.In[1].Elements(), c.In[2].Elements()
-	eachPart(c.In, manyBatches, func(in []backend.View, first int) {
+	stacks := slices.Clone(c.In)
+	stacks[5] = asMatrices(stacks[5])
+	eachPart(stacks, manyBatches, func(in []backend.View, first int) {
 		sizes := [3]int{in[1].Elements(), in[2].Elements(), in[3].Elements()}
 		s, dst := scratchOf[float32](sizes[0] + sizes[1] + sizes[2])
 		attentionGrads(&backend.Call{Op: c.Op, Attrs: c.Attrs, In: in}, dst, wideMatrices(up))
@@ -58,6 +68,12 @@ func attendGradHalf[H half](c *backend.Call) error {
 		s.free()
 	})
 	return nil
+}
+
+// asMatrices makes a column of each row.
+func asMatrices(v backend.View) backend.View {
+	v.Shape, v.Strides = append(slices.Clone(v.Shape), 1), append(slices.Clone(v.Strides), 1)
+	return v
 }
 
 // wideMatrices gives operands of a half type as float32.

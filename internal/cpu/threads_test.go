@@ -104,7 +104,7 @@ func TestResultsDoNotDependOnThreads(t *testing.T) {
 		Out: view32(t, []int{2, 300, 5}, value)})
 	check("attention_grad", &backend.Call{Op: op.AttendGrad, Attrs: op.Attention{Scale: 0.3, Causal: true},
 		In: []backend.View{view32(t, []int{2, 300, 5}, value), view32(t, []int{2, 300, 8}, value), view32(t, []int{2, 300, 8}, value),
-			view32(t, []int{2, 300, 5}, value), view32(t, []int{2, 300, 5}, value)},
+			view32(t, []int{2, 300, 5}, value), view32(t, []int{2, 300, 5}, value), view32(t, []int{2, 300}, func(int) float32 { return 3 })},
 		Out: view32(t, []int{2 * 300 * (8 + 8 + 5)}, value)})
 }
 

@@ -12,30 +12,19 @@ import (
 
 func init() {
 	runners[op.Attend] = (*Device).runAttention
-	runners[op.AttendGrad] = (*Device).runAttentionGrad
 }
 
-// attentionParams and attentionGradParams are Attention and AttentionGrad of
-// kernels/attention.cuh.
-type (
-	attentionParams struct {
-		out, q, k, v, mask       uintptr
-		scale                    float64
-		rows, keys, depth, width int32
-		causal, maskKind         int32
-		batches                  uint64
-		wide, _                  int32
-		qs, ks, vs, ms           [2]int64
-		batch, maskBatch         idx
-	}
-	attentionGradParams struct {
-		a                 attentionParams
-		g, y              uintptr
-		dq, dk, dv, stats uintptr
-		gs, ys            [2]int64
-		gy                idx
-	}
-)
+// attentionParams is Attention of kernels/attention.cuh.
+type attentionParams struct {
+	out, q, k, v, mask, saved uintptr
+	scale                     float64
+	rows, keys, depth, width  int32
+	causal, maskKind          int32
+	batches                   uint64
+	wide, _                   int32
+	qs, ks, vs, ms            [2]int64
+	batch, maskBatch          idx
+}
 
 // lastStrides are those of a matrix.
 func lastStrides(x *backend.View) [2]int64 {
@@ -87,6 +76,9 @@ func (d *Device) runAttention(c *backend.Call) error {
 	t := c.Out.DType
 	p := newAttention(c.Attrs.(op.Attention), c.In)
 	p.out = c.Out.Block.Addr
+	if c.Save.Block != nil {
+		p.saved = c.Save.Block.Addr
+	}
 	suffix := p.masked() + typeName(t)
 	switch {
 	case d.canAttendWGMMA(&p, t):
@@ -108,7 +100,7 @@ func (d *Device) runAttention(c *backend.Call) error {
 	}
 	s := d.simtFor(t)
 	p.readWide(t)
-	return runKernel(d, "attention", "attention_"+s.size+typeName(t), &p, ceil(int(p.rows), s.queries), min(int(p.batches), 65535), ceil(int(p.width), s.columns), 256,
+	return runKernel(d, "attention", "attention_"+s.forward+typeName(t), &p, ceil(int(p.rows), s.queries), min(int(p.batches), 65535), ceil(int(p.width), s.columns), 256,
 		s.shared(t, s.queries, s.keys, 1, 2, 1))
 }
 
@@ -135,7 +127,7 @@ func (d *Device) canAttendWGMMA(p *attentionParams, t dtype.DType) bool {
 
 // simt says how kernels/attention.cu divides the work.
 type simt struct {
-	size          string // part of the kernels' names
+	forward, size string // parts of the kernels' names: forward, for gradients
 	queries, keys int    // of a block, forward
 	own, stream   int    // rows that a block owns, and of a step, for gradients
 	columns       int    // of the result
@@ -143,14 +135,17 @@ type simt struct {
 
 // simtFor chooses among the kernels by type, and by how much shared memory there is.
 func (d *Device) simtFor(t dtype.DType) simt {
-	big := simt{"", 128, 64, 64, 64, 64}
-	switch {
-	case t == dtype.Float64:
-		return simt{"small_", 32, 32, 32, 32, 32}
-	case t == dtype.Float32 && d.card.sharedMax >= max(big.shared(t, big.queries, big.keys, 1, 2, 1), big.shared(t, big.own, big.stream, 2, 2, 2)):
-		return big
+	if t == dtype.Float64 {
+		return simt{"small_", "small_", 32, 32, 32, 32, 32}
 	}
-	return simt{"small_", 32, 32, 32, 32, 64}
+	if t == dtype.Float32 {
+		for _, s := range []simt{{"large_", "", 128, 128, 64, 64, 64}, {"", "", 128, 64, 64, 64, 64}} {
+			if d.card.sharedMax >= max(s.shared(t, s.queries, s.keys, 1, 2, 1), s.shared(t, s.own, s.stream, 2, 2, 2)) {
+				return s
+			}
+		}
+	}
+	return simt{"small_", "small_", 32, 32, 32, 32, 64}
 }
 
 // shared is the memory of a block that owns rows of x matrices, with steps of y
@@ -171,103 +166,4 @@ func (p *attentionParams) readWide(t dtype.DType) {
 			p.wide |= 1 << i
 		}
 	}
-}
-
-// runAttentionGrad computes the statistics of the rows, then dq, then dk and dv.
-func (d *Device) runAttentionGrad(c *backend.Call) error {
-	t := c.Out.DType
-	in := append(append([]backend.View{}, c.In[1:4]...), c.In[5:]...)
-	g, y := &c.In[0], &c.In[4]
-	p := attentionGradParams{a: newAttention(c.Attrs.(op.Attention), in), g: addr(g), y: addr(y), gs: lastStrides(g), ys: lastStrides(y),
-		gy: indexAxes(rangeOf(0, len(g.Shape)-2), g, y)}
-	a, size := &p.a, uintptr(t.Size())
-	p.dq = c.Out.Block.Addr
-	p.dk = p.dq + uintptr(in[0].Elements())*size
-	p.dv = p.dk + uintptr(in[1].Elements())*size
-	rows := int(a.batches) * int(a.rows)
-	var err error
-	if p.stats, err = d.workspace(rows * 2 * max(4, t.Size())); err != nil {
-		return err
-	}
-	if rows > 0 {
-		if err := runKernel(d, "attention", "attention_sums_"+typeName(t), &p, min(ceil(rows, 8), 16*d.card.sms), 1, 1, 256, 0); err != nil {
-			return err
-		}
-	}
-	if d.canAttendMMA(a, t) && p.g%16 == 0 && p.gs[1] == 1 && p.gs[0]%8 == 0 && p.gy.together(8) {
-		if d.canAttendWGMMA(a, t) && ceil(int(a.keys), 128)*int(a.batches) < 1<<31 {
-			return d.attentionGradWGMMA(&p, t)
-		}
-		return d.attentionGradMMA(&p, t)
-	}
-	a.readWide(t)
-	if p.g%uintptr(4*t.Size()) == 0 && p.gs[1] == 1 && p.gs[0]%4 == 0 && p.gy.together(4) {
-		a.wide |= 8
-	}
-	s := d.simtFor(t)
-	columns := ceil(int(max(a.depth, a.width)), s.columns)
-	return d.attentionParts(&p, []attentionPart{
-		{"attention", "attention_stats_" + s.size + typeName(t), int(a.rows), s.queries, 1, 256, s.shared(t, s.queries, s.keys, 1, 1, 0)},
-		{"attention", "attention_dq_" + s.size + typeName(t), int(a.rows), s.own, ceil(int(a.depth), s.columns), 256, s.shared(t, s.own, s.stream, 2, 2, 1)},
-		{"attention", "attention_dkv_" + s.size + typeName(t), int(a.keys), s.own, columns, 256, s.shared(t, s.own, s.stream, 2, 2, 2)},
-	})
-}
-
-func (d *Device) attentionGradMMA(p *attentionGradParams, t dtype.DType) error {
-	a := &p.a
-	w, suffix := a.headWidth(64, 128), a.masked()+typeName(t)
-	own, stream := 128, 32 // keys of a block, queries of a stage
-	if w == 128 {
-		own, stream = 64, 64
-	}
-	return d.attentionParts(p, []attentionPart{
-		{"attention_sm80", fmt.Sprintf("attention_stats%d_%s", w, suffix), int(a.rows), 128, 1, 128, (128 + 4*64) * w * 2},
-		{"attention_grad_sm80", fmt.Sprintf("attention_dq%d_%s", w, suffix), int(a.rows), 128, 1, 128, (2*128 + 4*32) * w * 2},
-		{"attention_grad_sm80", fmt.Sprintf("attention_dkv%d_%s", w, suffix), int(a.keys), own, 1, 128, (2*own + 4*stream) * w * 2},
-	})
-}
-
-func (d *Device) attentionGradWGMMA(p *attentionGradParams, t dtype.DType) error {
-	a := &p.a
-	w, suffix := a.headWidth(64, 128), a.masked()+typeName(t)
-	groups := 4 - w/64
-	shared := 2*128*w*2 + 3*(2*64*w*2+1024) + 1024 // the owned rows, and three stages
-	for _, k := range []struct {
-		file, kernel string
-		blocks       int
-		threads      int
-		shared       int
-	}{
-		{"attention_sm90", "stats", ceil(int(a.rows), groups*64), groups*128 + 128, (groups*64+4*128)*w*2 + 1024},
-		{"attention_grad_sm90", "dq", ceil(int(a.rows), 128), 384, shared},
-		{"attention_grad_sm90", "dkv", ceil(int(a.keys), 128), 384, shared},
-	} {
-		if k.blocks == 0 {
-			continue
-		}
-		name := fmt.Sprintf("attention_wgmma_%s%d_%s", k.kernel, w, suffix)
-		if err := runKernel(d, k.file, name, p, min(k.blocks*int(a.batches), d.card.sms), 1, 1, k.threads, k.shared); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// attentionPart is a kernel that a gradient needs, with so many rows in all and of a block.
-type attentionPart struct {
-	file, kernel    string
-	rows, each, z   int
-	threads, shared int
-}
-
-func (d *Device) attentionParts(p *attentionGradParams, parts []attentionPart) error {
-	for _, k := range parts {
-		if k.rows == 0 || k.z == 0 {
-			continue
-		}
-		if err := runKernel(d, k.file, k.kernel, p, ceil(k.rows, k.each), min(int(p.a.batches), 65535), k.z, k.threads, k.shared); err != nil {
-			return err
-		}
-	}
-	return nil
 }

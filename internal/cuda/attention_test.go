@@ -5,6 +5,7 @@ package cuda
 import (
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/locusml/locus/dtype"
@@ -19,6 +20,7 @@ type attentionCase struct {
 	causal                          bool
 	mask                            dtype.DType // Invalid: none
 	scale                           float64
+	woven                           bool // the matrices of a batch lie row by row beside each other, as heads do
 }
 
 func (c attentionCase) String() string {
@@ -26,7 +28,7 @@ func (c attentionCase) String() string {
 	if c.mask != dtype.Invalid {
 		mask = c.mask.String()
 	}
-	return fmt.Sprintf("%dx%dx%dx%dx%d/causal=%v/mask=%s", c.batch, c.rows, c.keys, c.depth, c.width, c.causal, mask)
+	return fmt.Sprintf("%dx%dx%dx%dx%d/causal=%v/mask=%s/woven=%v", c.batch, c.rows, c.keys, c.depth, c.width, c.causal, mask, c.woven)
 }
 
 // Attention and its gradients at sizes that no tile divides, against sums in
@@ -46,18 +48,18 @@ func TestAttentionKernels(t *testing.T) {
 		{"older/bfloat16", dtype.BFloat16, true, 2 * 0x1p-9}, {"older/float16", dtype.Float16, true, 2 * 0x1p-12},
 	} {
 		for _, c := range []attentionCase{
-			{2, 300, 333, 64, 64, false, 0, 0.125},
-			{2, 333, 300, 64, 64, true, 0, 0.125},
-			{1, 257, 520, 128, 128, true, 0, 0.09},
-			{1, 520, 257, 128, 128, false, 0, 0.09},
-			{1, 260, 390, 80, 96, false, 0, 0.1},
-			{3, 130, 140, 32, 24, true, 0, 0.2},
-			{2, 200, 210, 64, 48, true, dtype.Bool, 0.125},
-			{2, 200, 210, 128, 72, false, k.t, 0.1},
-			{1, 150, 150, 64, 64, false, 0, -0.125},
-			{1, 70, 90, 160, 136, true, 0, 0.08},
-			{2, 100, 120, 63, 61, true, 0, 0.1},
-			{300, 40, 50, 64, 64, true, 0, 0.125}, // a block takes several
+			{2, 300, 333, 64, 64, false, 0, 0.125, false},
+			{2, 333, 300, 64, 64, true, 0, 0.125, true},
+			{1, 257, 520, 128, 128, true, 0, 0.09, false},
+			{1, 520, 257, 128, 128, false, 0, 0.09, false},
+			{1, 260, 390, 80, 96, false, 0, 0.1, false},
+			{3, 130, 140, 32, 24, true, 0, 0.2, true},
+			{2, 200, 210, 64, 48, true, dtype.Bool, 0.125, false},
+			{2, 200, 210, 128, 72, false, k.t, 0.1, false},
+			{1, 150, 150, 64, 64, false, 0, -0.125, false},
+			{1, 70, 90, 160, 136, true, 0, 0.08, false},
+			{2, 100, 120, 63, 61, true, 0, 0.1, false},
+			{300, 40, 50, 64, 64, true, 0, 0.125, false}, // a block takes several
 		} {
 			t.Run(fmt.Sprintf("%s/%v", k.name, c), func(t *testing.T) {
 				d.older = k.older
@@ -68,12 +70,18 @@ func TestAttentionKernels(t *testing.T) {
 	}
 }
 
-// operands gives g, q, k, v, y and perhaps a mask, random.
+// operands gives g, q, k, v, y, what attention saves and perhaps a mask, random.
 func (c attentionCase) operands(x *rig, dt dtype.DType) []backend.View {
 	var views []backend.View
 	for i, s := range [][]int{{c.rows, c.width}, {c.rows, c.depth}, {c.keys, c.depth}, {c.keys, c.width}, {c.rows, c.width}} {
-		views = append(views, x.random(dt, uint64(i), c.batch, s[0], s[1]))
+		v := x.random(dt, uint64(i), c.batch, s[0], s[1])
+		if c.woven && i < 4 {
+			v.Strides = []int{s[1], c.batch * s[1], 1}
+		}
+		views = append(views, v)
 	}
+	saved := op.Get(op.Attend).Saves([]op.Spec{{DType: dt, Shape: views[1].Shape}})
+	views = append(views, x.random(saved.DType, 8, saved.Shape...))
 	switch c.mask {
 	case dtype.Invalid:
 	case dtype.Bool:
@@ -104,14 +112,22 @@ func (x *rig) random(dt dtype.DType, key uint64, shape ...int) backend.View {
 // of what is compared. The gradient must repeat to the bit.
 func (c attentionCase) check(x *rig, in []backend.View, eps float64) {
 	t, attrs := in[0].DType, op.Attention{Scale: c.scale, Causal: c.causal}
-	y := in[4]
-	x.ok(x.d.Run(&backend.Call{Op: op.Attend, Attrs: attrs, In: append(append([]backend.View{}, in[1:4]...), in[5:]...), Out: y}))
+	y, saved := in[4], in[5]
+	forward := &backend.Call{Op: op.Attend, Attrs: attrs, In: slices.Concat(in[1:4], in[6:]), Out: y}
+	x.ok(x.d.Run(forward))
+	alone := x.values(y)
+	forward.Save = saved
+	x.ok(x.d.Run(forward))
+	if !slices.Equal(alone, x.values(y)) {
+		x.t.Errorf("the result is another when something is saved")
+	}
 	grads := x.random(t, 77, in[1].Elements()+in[2].Elements()+in[3].Elements())
 	call := &backend.Call{Op: op.AttendGrad, Attrs: attrs, In: in, Out: grads}
 	x.ok(x.d.Run(call))
 	first := x.values(grads)
-	wantY, wantGrads := c.reference(x, in)
+	wantY, wantSaved, wantGrads := c.reference(x, in)
 	compare(x.t, "result", x.values(y), wantY, eps)
+	compare(x.t, "saved", x.values(saved), wantSaved, max(0x1p-20, min(eps, 0x1p-18))) // at least float32
 	nq, nk := in[1].Elements(), in[2].Elements()
 	compare(x.t, "dq", first[:nq], wantGrads[:nq], 2*eps)
 	compare(x.t, "dk", first[nq:nq+nk], wantGrads[nq:nq+nk], 2*eps)
@@ -132,6 +148,10 @@ func compare(t *testing.T, what string, got, want []float64, eps float64) {
 			t.Errorf("%s: element %d of %d is NaN, want %v", what, i, len(want), w)
 			return
 		}
+		if math.IsInf(w, 0) && got[i] == w {
+			got[i], want[i] = 0, 0
+			continue
+		}
 		square += w * w
 		off += (got[i] - w) * (got[i] - w)
 		if math.Abs(got[i]-w) > math.Abs(got[worst]-want[worst]) {
@@ -145,20 +165,36 @@ func compare(t *testing.T, what string, got, want []float64, eps float64) {
 	}
 }
 
-// reference computes y and the gradients in float64 from the rounded operands.
-func (c attentionCase) reference(x *rig, in []backend.View) (y, grads []float64) {
-	g, q, k, v := x.values(in[0]), x.values(in[1]), x.values(in[2]), x.values(in[3])
+// ordered gives the elements of matrices in order, which may be woven.
+func (c attentionCase) ordered(x *rig, v backend.View) []float64 {
+	from := x.values(v)
+	if !c.woven {
+		return from
+	}
+	rows, cols := v.Shape[1], v.Shape[2]
+	to := make([]float64, 0, len(from))
+	for b := range c.batch {
+		for r := range rows {
+			to = append(to, from[(r*c.batch+b)*cols:][:cols]...)
+		}
+	}
+	return to
+}
+
+// reference computes y, what is saved and the gradients in float64 from the rounded operands.
+func (c attentionCase) reference(x *rig, in []backend.View) (y, saved, grads []float64) {
+	g, q, k, v := c.ordered(x, in[0]), c.ordered(x, in[1]), c.ordered(x, in[2]), c.ordered(x, in[3])
 	var mask []float64
 	var shown []byte
-	if len(in) == 6 && c.mask == dtype.Bool {
-		shown = make([]byte, in[5].Elements())
-		x.ok(x.d.CopyOut(shown, in[5].Block, 0))
-	} else if len(in) == 6 {
-		m := in[5]
+	if len(in) == 7 && c.mask == dtype.Bool {
+		shown = make([]byte, in[6].Elements())
+		x.ok(x.d.CopyOut(shown, in[6].Block, 0))
+	} else if len(in) == 7 {
+		m := in[6]
 		m.Shape, m.Strides = m.Shape[1:], m.Strides[1:]
 		mask = x.values(m)
 	}
-	y = make([]float64, c.batch*c.rows*c.width)
+	y, saved = make([]float64, c.batch*c.rows*c.width), make([]float64, c.batch*c.rows)
 	grads = make([]float64, len(q)+len(k)+len(v))
 	dq, dk, dv := grads[:len(q)], grads[len(q):len(q)+len(k)], grads[len(q)+len(k):]
 	w, t := make([]float64, c.keys), make([]float64, c.keys)
@@ -186,12 +222,14 @@ func (c attentionCase) reference(x *rig, in []backend.View) (y, grads []float64)
 				}
 			}
 			if math.IsInf(top, -1) {
+				saved[b*c.rows+i] = math.Inf(1)
 				continue
 			}
 			for j := range w {
 				w[j] = math.Exp(w[j] - top)
 				sum += w[j]
 			}
+			saved[b*c.rows+i] = top + math.Log(sum)
 			for j := range w {
 				w[j] /= sum
 				less += w[j] * t[j]
@@ -210,5 +248,5 @@ func (c attentionCase) reference(x *rig, in []backend.View) (y, grads []float64)
 			}
 		}
 	}
-	return y, grads
+	return y, saved, grads
 }

@@ -193,7 +193,7 @@ func BenchmarkAttention(b *testing.B) {
 						in := []backend.View{x.random(t, shape...), x.random(t, shape...), x.random(t, shape...)}
 						out, products := shape, 2
 						if id == op.AttendGrad {
-							in = append([]backend.View{x.random(t, shape...)}, append(in, x.random(t, shape...))...)
+							in = append([]backend.View{x.random(t, shape...)}, append(in, x.random(t, shape...), x.random(dtype.Float32, shape[:3]...))...)
 							out, products = []int{3 * op.Elements(shape)}, 5
 						}
 						each := 2 * float64(op.Elements(shape)) * float64(shape[2]) // of a product

@@ -74,6 +74,9 @@ func (d *Device) arrivals(c *backend.Call) error {
 			return err
 		}
 	}
+	if err := d.arrived(c.Save.Block); err != nil {
+		return err
+	}
 	return d.arrived(c.Out.Block)
 }
 

@@ -29,19 +29,19 @@ func init() {
 	define(Def{ID: NormalizeGrad, Name: "normalize_grad", Family: FusedFamily, Arity: 2, DTypes: f, Infer: pair, Doc: "normalize's transpose (a: gradient, b: normalize's operand)"})
 	define(Def{ID: Attend, Name: "attention", Family: FusedFamily, Arity: -1, DTypes: []dtype.Set{dtype.Floats, dtype.Floats, dtype.Floats, dtype.Floats | dtype.Bools},
 		Doc:   "softmax(scale·q·kᵀ + mask)·v: q (…, L, D), k (…, S, D), v (…, S, E), optional mask (…, L, S), float or bool (false: hidden); a fully hidden row gives 0",
-		Infer: func(_ Attrs, in []Spec) (Spec, error) { return attentionSpec(in) }})
+		Infer: func(_ Attrs, in []Spec) (Spec, error) { return attentionSpec(in) }, Saves: attentionSaves})
 	define(Def{ID: AttendGrad, Name: "attention_grad", Family: FusedFamily, Arity: -1,
-		DTypes: []dtype.Set{dtype.Floats, dtype.Floats, dtype.Floats, dtype.Floats, dtype.Floats, dtype.Floats | dtype.Bools},
-		Doc: "attention's gradients for q, k and v, flat, one after the other (operands: gradient, q, k, v, attention's result y, perhaps the mask): " +
+		DTypes: []dtype.Set{dtype.Floats, dtype.Floats, dtype.Floats, dtype.Floats, dtype.Floats, dtype.Floats, dtype.Floats | dtype.Bools},
+		Doc: "attention's gradients for q, k and v, flat, one after the other (operands: gradient, q, k, v, attention's result y, what it saved, perhaps the mask): " +
 			"with the weights w and t = w·(g·vᵀ - Σ g·y) they are scale·t·k, scale·tᵀ·q and wᵀ·g",
 		Infer: func(_ Attrs, in []Spec) (Spec, error) {
-			if len(in) != 5 && len(in) != 6 {
-				return Spec{}, Problemf(ErrArgument, "takes a gradient, q, k, v, a result and perhaps a mask, got %d operands", len(in))
+			if len(in) != 6 && len(in) != 7 {
+				return Spec{}, Problemf(ErrArgument, "takes a gradient, q, k, v, a result, what attention saved and perhaps a mask, got %d operands", len(in))
 			}
 			if err := sameDType(in[:5], 0); err != nil {
 				return Spec{}, err
 			}
-			y, err := attentionSpec(append(slices.Clone(in[1:4]), in[5:]...))
+			y, err := attentionSpec(append(slices.Clone(in[1:4]), in[6:]...))
 			if err != nil {
 				return Spec{}, err
 			}
@@ -50,8 +50,26 @@ func init() {
 					return Spec{}, Problemf(ErrShape, "operand %d has shape %s; attention's result has %s", i, ShapeString(in[i].Shape), ShapeString(y.Shape))
 				}
 			}
+			saved := attentionSaves(in[1:4])
+			if in[5].DType != saved.DType {
+				return Spec{}, Problemf(ErrDType, "operand 5 is %s; attention saves %s", in[5].DType, saved.DType)
+			}
+			if !slices.Equal(in[5].Shape, saved.Shape) {
+				return Spec{}, Problemf(ErrShape, "operand 5 has shape %s; attention saves %s", ShapeString(in[5].Shape), ShapeString(saved.Shape))
+			}
 			return Spec{y.DType, []int{Elements(in[1].Shape) + Elements(in[2].Shape) + Elements(in[3].Shape)}}, nil
 		}})
+}
+
+// attentionSaves is the spec of the logarithm of Σe^score of each row, +Inf where
+// nothing is seen: what the gradient needs to have the weights again. Half types
+// would lose their digits.
+func attentionSaves(in []Spec) Spec {
+	q, t := in[0].Shape, dtype.Float32
+	if in[0].DType == dtype.Float64 {
+		t = dtype.Float64
+	}
+	return Spec{t, slices.Clone(q[:len(q)-1])}
 }
 
 // attentionSpec is attention's rule: q, k, v and perhaps a mask.

@@ -67,6 +67,11 @@ type Def struct {
 	// types have been checked, and operands of the broadcast families have
 	// been expanded to one shape.
 	Infer func(a Attrs, in []Spec) (Spec, error)
+
+	// Saves is set for ops whose gradient is cheaper with something that is at hand
+	// while the result is computed: it gives the spec of that. A caller that
+	// wants no gradient does not ask for it; Infer has accepted the operands.
+	Saves func(in []Spec) Spec
 }
 
 // String gives the op's name.

@@ -64,15 +64,41 @@ func (d *oracle) Run(c *backend.Call) error {
 		in = append(in, x)
 	}
 	e, out := evaluate(s, in), mem(c.Out.Block)
-	for i := range e.len() {
-		if e.floats != nil {
-			sample.PutFloat(e.dtype, out, i, e.floats[i])
-		} else {
-			sample.PutInt(e.dtype, out, i, e.ints[i])
-		}
+	e.put(out)
+	if c.Save.Block != nil {
+		e.saved.put(mem(c.Save.Block))
 	}
 	d.fault(c, out)
 	return nil
+}
+
+func (a *array) put(out []byte) {
+	for i := range a.len() {
+		if a.floats != nil {
+			sample.PutFloat(a.dtype, out, i, a.floats[i])
+		} else {
+			sample.PutInt(a.dtype, out, i, a.ints[i])
+		}
+	}
+}
+
+// What attention saves is looked at as its result is.
+func TestFaultsInWhatIsSaved(t *testing.T) {
+	for words, f := range map[string]func(saved []byte, n int){
+		"off by": func(saved []byte, n int) {
+			sample.PutFloat(dtype.Float32, saved, n-1, sample.GetFloat(dtype.Float32, saved, n-1)+0.01)
+		},
+		"beyond": func(saved []byte, n int) { saved[4*n] = 0 },
+	} {
+		tried, noticed, msg := tries(op.Attend, dtype.Float32, func(c *backend.Call, _ []byte) {
+			if c.Save.Block != nil {
+				f(mem(c.Save.Block), c.Save.Elements())
+			}
+		})
+		if noticed != tried && everyth() == 1 || !strings.Contains(msg, words) {
+			t.Errorf("noticed in %d of %d samples: %s; want %q", noticed, tried, msg, words)
+		}
+	}
 }
 
 // tries runs all small samples of an op on a faulty device and gives how many

@@ -2,6 +2,7 @@ package backendtest
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"math"
 
@@ -33,6 +34,21 @@ func (e *expected) check(got []byte) error {
 	}
 	if wrong > 0 {
 		return fmt.Errorf("%d of %d elements of %s are wrong: %w", wrong, e.len(), op.ShapeString(e.shape), first)
+	}
+	return nil
+}
+
+// checkAll is check of memory that goes on behind the result, where nothing may
+// have been written.
+func (e *expected) checkAll(got []byte) error {
+	size := e.len() * e.dtype.Size()
+	if err := e.check(got[:size]); err != nil {
+		return err
+	}
+	for _, b := range got[size:] {
+		if b != filler {
+			return errors.New("wrote beyond the end of its result")
+		}
 	}
 	return nil
 }

@@ -61,7 +61,9 @@ func randomSample(seed uint64, i int) (sample.Sample, bool) {
 		if def.Broadcasts() {
 			layouts = append(layouts, sample.Constant, sample.BroadcastAll)
 		}
-		in[k].Layout = layouts[d.below(len(layouts))]
+		if in[k].Layout = layouts[d.below(len(layouts))]; in[k].Domain == sample.Saved {
+			in[k].Layout = sample.Contiguous
+		}
 	}
 	shape := d.shape(d.below(6))
 	rank := len(shape)

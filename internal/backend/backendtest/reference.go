@@ -30,6 +30,14 @@ func newArray(s op.Spec) *array {
 	return a
 }
 
+func arrays(tensors []sample.Tensor) []*array {
+	l := make([]*array, len(tensors))
+	for i, t := range tensors {
+		l[i] = &array{dtype: t.DType, shape: t.Shape, floats: t.Floats, ints: t.Ints}
+	}
+	return l
+}
+
 func (a *array) len() int { return op.Elements(a.shape) }
 
 // set copies element j of b, of the same type, to element i.
@@ -72,14 +80,13 @@ type expected struct {
 	before        []float64 // the size at which half types may round on the way, where it is known
 	// bits: what is compared are the bytes of this, all of them.
 	bits []byte
+	// saved is what the op saves for its gradient, if it does.
+	saved *expected
 }
 
 // evaluate computes a sample.
 func evaluate(s sample.Sample, tensors []sample.Tensor) *expected {
-	in := make([]*array, len(tensors))
-	for i, t := range tensors {
-		in[i] = &array{dtype: t.DType, shape: t.Shape, floats: t.Floats, ints: t.Ints}
-	}
+	in := arrays(tensors)
 	e := &expected{array: newArray(s.Out), units: 4, halves: 1}
 	switch f := op.Get(s.Op).Family; {
 	case f == op.CreateFamily:

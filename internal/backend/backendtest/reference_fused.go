@@ -2,8 +2,10 @@ package backendtest
 
 import (
 	"math"
+	"slices"
 
 	"github.com/locusml/locus/internal/op"
+	"github.com/locusml/locus/internal/op/sample"
 )
 
 func fused(id op.ID, a op.Attrs, e *expected, in []*array) {
@@ -176,9 +178,10 @@ func linear(act op.ID, e *expected, in []*array) {
 	}
 }
 
-// attentionRow gives the weights of row i of matrix b and the sizes of what the
-// scores are sums of; nil if all is hidden. In are q, k, v and perhaps a mask.
-func attentionRow(a op.Attention, in []*array, b, i int) (weights, sizes []float64) {
+// attentionRow gives the weights of row i of matrix b, the sizes of what the
+// scores are sums of, and the logarithm that attention saves; no weights if all is
+// hidden. In are q, k, v and perhaps a mask.
+func attentionRow(a op.Attention, in []*array, b, i int) (weights, sizes []float64, saved float64) {
 	q, k := in[0], in[1]
 	r := len(q.shape)
 	rows, depth, keys := q.shape[r-2], q.shape[r-1], k.shape[r-2]
@@ -206,12 +209,26 @@ func attentionRow(a op.Attention, in []*array, b, i int) (weights, sizes []float
 	}
 	lse, _ := logSumExp(scores, all)
 	if math.IsInf(lse, -1) {
-		return nil, nil
+		return nil, nil, math.Inf(1)
 	}
 	for j, s := range scores {
 		scores[j] = math.Exp(s - lse)
 	}
-	return scores, sizes
+	return scores, sizes, lse
+}
+
+// complete fills the operands that depend on others: what attention saved for its
+// gradient.
+func complete(c sample.Sample, tensors []sample.Tensor) {
+	if c.Op != op.AttendGrad {
+		return
+	}
+	forward := arrays(slices.Concat(tensors[1:4], tensors[6:]))
+	saved, rows := &tensors[5], c.In[5].Shape[len(c.In[5].Shape)-1]
+	for i := range saved.Floats {
+		_, _, x := attentionRow(c.Attrs.(op.Attention), forward, i/rows, i%rows)
+		saved.Floats[i] = sample.PutFloat(saved.DType, saved.Bytes, i, x)
+	}
 }
 
 func attend(a op.Attention, e *expected, in []*array) {
@@ -220,9 +237,15 @@ func attend(a op.Attention, e *expected, in []*array) {
 	rows, depth, keys, width := q.shape[r-2], q.shape[r-1], k.shape[r-2], v.shape[r-1]
 	e.units = 4 * lengthUnits(max(depth, keys))
 	e.halves = 4 // probabilities may be rounded before the second product
+	e.saved = &expected{array: newArray(op.Get(op.Attend).Saves([]op.Spec{{DType: q.dtype, Shape: q.shape}})), units: e.units}
+	e.saved.scale = make([]float64, e.saved.len())
 	for b := range op.Elements(q.shape[:r-2]) {
 		for i := range rows {
-			weights, sizes := attentionRow(a, in, b, i)
+			weights, sizes, saved := attentionRow(a, in, b, i)
+			e.saved.floats[b*rows+i] = saved
+			for _, s := range sizes {
+				e.saved.scale[b*rows+i] = max(e.saved.scale[b*rows+i], 1+s)
+			}
 			for j, w := range weights { // none if fully hidden: 0
 				for l := range width {
 					o, t := (b*rows+i)*width+l, w*v.floats[(b*keys+j)*width+l]
@@ -241,7 +264,7 @@ func attendGrad(a op.Attention, e *expected, in []*array) {
 	rows, depth, keys, width := q.shape[r-2], q.shape[r-1], k.shape[r-2], v.shape[r-1]
 	e.units = 8 * lengthUnits(max(depth, keys, rows, width))
 	e.halves = 8 // weights and t may be rounded before the last products
-	forward := append([]*array{q, k, v}, in[5:]...)
+	forward := append([]*array{q, k, v}, in[6:]...)
 	batches := op.Elements(q.shape[:r-2])
 	dk := batches * rows * depth
 	dv := dk + batches*keys*depth
@@ -251,7 +274,7 @@ func attendGrad(a op.Attention, e *expected, in []*array) {
 	}
 	for b := range batches {
 		for i := range rows {
-			weights, sizes := attentionRow(a, forward, b, i)
+			weights, sizes, _ := attentionRow(a, forward, b, i)
 			gi, yi := g[(b*rows+i)*width:][:width], y[(b*rows+i)*width:][:width]
 			less, lessSize := 0.0, 0.0
 			for l, x := range gi {

@@ -199,6 +199,7 @@ const filler, guard = 0x7B, 64
 // try runs one sample on a device and compares.
 func (s *suite) try(dev backend.Device, pool *memory.Pool, c sample.Sample) error {
 	tensors := c.Tensors()
+	complete(c, tensors)
 	call := &backend.Call{Op: c.Op, Attrs: c.Attrs, In: make([]backend.View, len(tensors))}
 	var blocks []*memory.Block
 	defer func() {
@@ -225,25 +226,40 @@ func (s *suite) try(dev backend.Device, pool *memory.Pool, c sample.Sample) erro
 		}
 		call.In[i] = v
 	}
-	size := op.Elements(c.Out.Shape) * c.Out.DType.Size()
-	out, err := put(bytes.Repeat([]byte{filler}, size+guard))
-	if err != nil {
+	want := evaluate(c, tensors)
+	result := func(e *expected) (backend.View, error) {
+		b, err := put(bytes.Repeat([]byte{filler}, e.len()*e.dtype.Size()+guard))
+		return backend.View{Block: b, Shape: e.shape, Strides: op.Strides(e.shape), DType: e.dtype}, err
+	}
+	run := func(results ...*expected) error {
+		views := []*backend.View{&call.Out, &call.Save}
+		for i, e := range results {
+			v, err := result(e)
+			if err != nil {
+				return err
+			}
+			*views[i] = v
+		}
+		if err := dev.Run(call); err != nil {
+			return fmt.Errorf("run: %w", err)
+		}
+		for i, e := range results {
+			got := make([]byte, e.len()*e.dtype.Size()+guard)
+			if err := dev.CopyOut(got, views[i].Block, 0); err != nil {
+				return fmt.Errorf("copy out: %w", err)
+			}
+			if err := e.checkAll(got); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if err := run(want); err != nil {
 		return err
 	}
-	call.Out = backend.View{Block: out, Shape: c.Out.Shape, Strides: op.Strides(c.Out.Shape), DType: c.Out.DType}
-	if err := dev.Run(call); err != nil {
-		return fmt.Errorf("run: %w", err)
-	}
-	got := make([]byte, size+guard)
-	if err := dev.CopyOut(got, out, 0); err != nil {
-		return fmt.Errorf("copy out: %w", err)
-	}
-	if err := evaluate(c, tensors).check(got[:size]); err != nil {
-		return err
-	}
-	for _, b := range got[size:] {
-		if b != filler {
-			return errors.New("wrote beyond the end of its result")
+	if want.saved != nil && want.len() > 0 {
+		if err := run(want, want.saved); err != nil {
+			return fmt.Errorf("with what is saved for the gradient: %w", err)
 		}
 	}
 	for i, x := range tensors {

@@ -10,10 +10,11 @@
 //
 //	s = x1·y1ᵀ, d = x2·y2ᵀ, p = the weights, t = p·(d - Σ g·y), dx1 = t·y1, dx2 = p·y2
 //
-// No two blocks add to one sum, so that results repeat.
+// No two blocks add to one sum, so that results repeat. Where there is room, the
+// kernel of the keys keeps t, and dq is a product with that: see Stored.
 #include "attention.cuh"
 
-enum Mode { FORWARD, STATS, QUERIES, KEYS };
+enum Mode { FORWARD, QUERIES, KEYS };
 
 extern __shared__ __align__(128) char room[];
 
@@ -27,6 +28,15 @@ template <class T> struct Matrix {
 template <class T> DEV Matrix<T> matrix(const void* p, i64 at, const i64* stride, i32 rows, i32 cols, bool wide) {
   Matrix<T> m = {(const T*)p + at, stride[0], stride[1], rows, cols, wide};
   return m;
+}
+
+// kept is where the t of a key's rows lie: of a causal attention only those from
+// the first key of its 64 on, which see one of them.
+template <class A> DEV A* kept(const AttentionGrad& g, u64 batch, i32 key) {
+  A* t = (A*)g.t + (batch - g.first) * g.size;
+  if (!g.a.causal) return t + key * g.pitch;
+  i64 from = key & ~63, block = key >> 6, rows = g.pitch - from;
+  return t + (block * g.pitch - (block - 1) * block / 2 * 64) * 64 + (key - from) * rows - from;
 }
 
 template <class T, int BO, int BS, int DC, int MODE> struct Simt {
@@ -69,16 +79,16 @@ template <class T, int BO, int BS, int DC, int MODE> struct Simt {
   METHOD void dots(A (&c)[OT][ST], const A* x, const A* y) {
 #pragma unroll 4
     for (int k = 0; k < DC; k += V) {
-      Vec<A, V> a[OT];
+      Vec<A, V> b[ST]; // of the two sides the one that is not larger
 #pragma unroll
-      for (int i = 0; i < OT; i++) a[i] = *(const Vec<A, V>*)(x + (ty + 16 * i) * PITCH + k);
+      for (int j = 0; j < ST; j++) b[j] = *(const Vec<A, V>*)(y + (tx + 16 * j) * PITCH + k);
 #pragma unroll
-      for (int j = 0; j < ST; j++) {
-        Vec<A, V> b = *(const Vec<A, V>*)(y + (tx + 16 * j) * PITCH + k);
+      for (int i = 0; i < OT; i++) {
+        Vec<A, V> a = *(const Vec<A, V>*)(x + (ty + 16 * i) * PITCH + k);
 #pragma unroll
-        for (int i = 0; i < OT; i++)
+        for (int j = 0; j < ST; j++)
 #pragma unroll
-          for (int e = 0; e < V; e++) c[i][j] += a[i].v[e] * b.v[e];
+          for (int e = 0; e < V; e++) c[i][j] += a.v[e] * b[j].v[e];
       }
     }
   }
@@ -109,16 +119,16 @@ template <class T, int BO, int BS, int DC, int MODE> struct Simt {
   METHOD void add(A (&c)[OT][CT], const A* weights, const A* y) {
 #pragma unroll 4
     for (int s = 0; s < BS; s += V) {
-      Vec<A, V> a[OT];
+      Vec<A, CT> b[V];
 #pragma unroll
-      for (int i = 0; i < OT; i++) a[i] = *(const Vec<A, V>*)(weights + (ty + 16 * i) * WEIGHTS + s);
+      for (int e = 0; e < V; e++) b[e] = *(const Vec<A, CT>*)(y + (s + e) * PITCH + tx * CT);
 #pragma unroll
-      for (int e = 0; e < V; e++) {
-        Vec<A, CT> b = *(const Vec<A, CT>*)(y + (s + e) * PITCH + tx * CT);
+      for (int i = 0; i < OT; i++) {
+        Vec<A, V> a = *(const Vec<A, V>*)(weights + (ty + 16 * i) * WEIGHTS + s);
 #pragma unroll
-        for (int i = 0; i < OT; i++)
+        for (int e = 0; e < V; e++)
 #pragma unroll
-          for (int j = 0; j < CT; j++) c[i][j] += a[i].v[e] * b.v[j];
+          for (int j = 0; j < CT; j++) c[i][j] += a.v[e] * b[e].v[j];
       }
     }
   }
@@ -144,13 +154,14 @@ template <class T, int BO, int BS, int DC, int MODE> struct Simt {
     x2 = x1 + BO * PITCH;
     y1 = GRAD ? x2 + BO * PITCH : x2;
     y2 = y1 + BS * PITCH;
-    p = y2 + (MODE == STATS ? 0 : BS * PITCH);
+    p = y2 + BS * PITCH;
     t = MODE == KEYS ? p + BO * WEIGHTS : p;
     tx = threadIdx.x & 15;
     ty = threadIdx.x >> 4;
     i32 o0 = (a.causal && MODE != KEYS ? gridDim.x - 1 - blockIdx.x : blockIdx.x) * BO, c0 = blockIdx.z * DC;
     A scale = (A)(a.scale * LOG2E);
-    for (u64 batch = blockIdx.y; batch < a.batches; batch += gridDim.y) {
+    u64 last = GRAD ? g->last : a.batches;
+    for (u64 batch = (GRAD ? g->first : 0) + blockIdx.y; batch < last; batch += gridDim.y) {
       i64 off[3], offg[2] = {0, 0};
       offsets<3>(a.batch, batch, off);
       Matrix<T> q = matrix<T>(a.q, off[0], a.qs, a.rows, a.depth, a.wide & 1), k = matrix<T>(a.k, off[1], a.ks, a.keys, a.depth, a.wide & 2),
@@ -179,32 +190,50 @@ template <class T, int BO, int BS, int DC, int MODE> struct Simt {
       for (i32 s0 = begin; s0 < end; s0 += BS) {
         __syncthreads();
         if (a.depth <= DC) fill<BS>(y1, n1, s0, 0);
-        if (MODE == FORWARD || (GRAD && a.width <= DC)) fill<BS>(y2, n2, s0, MODE == FORWARD ? c0 : 0);
+        if (!GRAD || a.width <= DC) fill<BS>(y2, n2, s0, GRAD ? 0 : c0);
         __syncthreads();
         A s[OT][ST], d[OT][ST];
         product(s, x1, m1, o0, y1, n1, s0, c0);
         if (GRAD) product(d, x2, m2, o0, y2, n2, s0, c0);
 #pragma unroll
-        for (int j = 0; j < ST; j++) {
-          i32 other = s0 + tx + 16 * j;
-          A lse = A(INF_D), less = A(0);
-          if (MODE == KEYS && other < a.rows) {
-            lse = stats[other * 2];
-            less = stats[other * 2 + 1];
-          }
+        for (int i = 0; i < OT; i++)
 #pragma unroll
-          for (int i = 0; i < OT; i++) {
-            i32 owned = o0 + ty + 16 * i, row = MODE == KEYS ? other : owned, col = MODE == KEYS ? owned : other;
-            A x = s[i][j] * scale;
-            if (a.maskKind && row < a.rows && col < a.keys) x += mask_at<T, A>(a, mask, row, col);
-            if (col >= a.keys || (a.causal && col > row)) x = A(-INF_D);
-            if (GRAD) {
-              s[i][j] = m_exp2(x - (MODE == KEYS ? lse : m[i]));
+          for (int j = 0; j < ST; j++) s[i][j] *= scale;
+        // Most blocks have no score that does not count.
+        if (a.maskKind || (MODE == KEYS ? o0 + BO : s0 + BS) > a.keys || (a.causal && (MODE == KEYS ? s0 < o0 + BO - 1 : s0 + BS - 1 > o0))) {
+#pragma unroll
+          for (int i = 0; i < OT; i++)
+#pragma unroll
+            for (int j = 0; j < ST; j++) {
+              i32 owned = o0 + ty + 16 * i, other = s0 + tx + 16 * j, row = MODE == KEYS ? other : owned, col = MODE == KEYS ? owned : other;
+              if (a.maskKind && row < a.rows && col < a.keys) s[i][j] += mask_at<T, A>(a, mask, row, col);
+              if (col >= a.keys || (a.causal && col > row)) s[i][j] = A(-INF_D);
+            }
+        }
+        if (GRAD) {
+#pragma unroll
+          for (int j = 0; j < ST; j++) {
+            i32 other = s0 + tx + 16 * j;
+            A lse = A(INF_D), less = A(0);
+            if (MODE == KEYS && other < a.rows) {
+              lse = stats[other * 2];
+              less = stats[other * 2 + 1];
+            }
+#pragma unroll
+            for (int i = 0; i < OT; i++) {
+              s[i][j] = m_exp2(s[i][j] - (MODE == KEYS ? lse : m[i]));
               d[i][j] = s[i][j] * (d[i][j] - (MODE == KEYS ? less : l[i]));
-            } else {
-              s[i][j] = x;
             }
           }
+        }
+        if (MODE == KEYS && g->t && blockIdx.z == 0) {
+#pragma unroll
+          for (int i = 0; i < OT; i++)
+#pragma unroll
+            for (int j = 0; j < ST; j++) {
+              i32 key = o0 + ty + 16 * i, row = s0 + tx + 16 * j;
+              if (key < a.keys && row < a.rows) kept<A>(*g, batch, key)[row] = d[i][j];
+            }
         }
         if (GRAD) {
           if (MODE == KEYS) keep(p, s);
@@ -231,8 +260,6 @@ template <class T, int BO, int BS, int DC, int MODE> struct Simt {
 #pragma unroll
             for (int j = 0; j < CT; j++) r1[i][j] *= shrink;
           }
-        }
-        if (MODE == FORWARD) {
           keep(p, s);
           __syncthreads();
           add(r1, p, y2);
@@ -244,7 +271,7 @@ template <class T, int BO, int BS, int DC, int MODE> struct Simt {
 #pragma unroll
           for (int w = 8; w; w >>= 1) l[i] += shuffle_xor(l[i], w);
           i32 row = o0 + ty + 16 * i;
-          if (MODE == STATS && tx == 0 && row < a.rows) stats[row * 2] = l[i] == A(0) ? A(INF_D) : m[i] + m_log2(l[i]);
+          if (a.saved && tx == 0 && blockIdx.z == 0 && row < a.rows) save(a, batch * a.rows + row, m[i], l[i]);
           A f = l[i] == A(0) ? A(0) : A(1) / l[i]; // nothing seen: 0
 #pragma unroll
           for (int j = 0; j < CT; j++) r1[i][j] *= f;
@@ -260,7 +287,88 @@ template <class T, int BO, int BS, int DC, int MODE> struct Simt {
   }
 };
 
-// Σ g·y of each row: a warp takes one after the other.
+// Stored makes dq of the t that dkv has kept: a block of 16×16 threads has 128
+// rows and 64 columns and goes over the keys, 32 at a time. What it needs next is on its
+// way while it computes.
+struct Stored {
+  enum { ROWS = 128, STEP = 32, COLS = 64 };
+  typedef Vec<f32, 4> V4;
+  V4 nextT[4], nextK[2];
+
+  METHOD void bring(const AttentionGrad& g, u64 batch, const Matrix<f32>& k, i32 r0, i32 s0, i32 c0) {
+    const Attention& a = g.a;
+    V4 zero = {{0, 0, 0, 0}};
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+      i32 key = s0 + (threadIdx.x >> 5) + i * 8, row = r0 + (threadIdx.x & 31) * 4;
+      nextT[i] = key < a.keys && row < a.rows && !(a.causal && key > row + 3) ? *(const V4*)(kept<f32>(g, batch, key) + row) : zero;
+#pragma unroll
+      for (int e = 0; e < 4; e++)
+        if (row + e >= a.rows || (a.causal && key > row + e)) nextT[i].v[e] = 0; // nothing was kept there
+    }
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+      i32 key = s0 + (threadIdx.x >> 4) + i * 16, col = c0 + (threadIdx.x & 15) * 4;
+      const f32* from = k.p + (i64)key * k.down + col * k.across;
+      nextK[i] = zero;
+      if (key >= k.rows) continue;
+      if (k.wide && col + 4 <= k.cols) nextK[i] = *(const V4*)from;
+      else
+#pragma unroll
+        for (int e = 0; e < 4; e++)
+          if (col + e < k.cols) nextK[i].v[e] = from[e * k.across];
+    }
+  }
+
+  METHOD void run(const AttentionGrad& g) {
+    __shared__ __align__(16) f32 ts[STEP][ROWS], ks[STEP][COLS];
+    const Attention& a = g.a;
+    int tx = threadIdx.x & 15, ty = threadIdx.x >> 4;
+    i32 r0 = (a.causal ? gridDim.x - 1 - blockIdx.x : blockIdx.x) * ROWS, c0 = blockIdx.z * COLS;
+    i32 end = a.causal && r0 + ROWS < a.keys ? r0 + ROWS : a.keys;
+    for (u64 batch = g.first + blockIdx.y; batch < g.last; batch += gridDim.y) {
+      i64 off[3];
+      offsets<3>(a.batch, batch, off);
+      Matrix<f32> k = matrix<f32>(a.k, off[1], a.ks, a.keys, a.depth, a.wide & 2);
+      f32 r[8][4];
+#pragma unroll
+      for (int i = 0; i < 8; i++)
+#pragma unroll
+        for (int j = 0; j < 4; j++) r[i][j] = 0;
+      bring(g, batch, k, r0, 0, c0);
+#pragma unroll 1
+      for (i32 s0 = 0; s0 < end; s0 += STEP) {
+        __syncthreads();
+#pragma unroll
+        for (int i = 0; i < 4; i++) *(V4*)&ts[(threadIdx.x >> 5) + i * 8][(threadIdx.x & 31) * 4] = nextT[i];
+#pragma unroll
+        for (int i = 0; i < 2; i++) *(V4*)&ks[(threadIdx.x >> 4) + i * 16][(threadIdx.x & 15) * 4] = nextK[i];
+        __syncthreads();
+        if (s0 + STEP < end) bring(g, batch, k, r0, s0 + STEP, c0);
+#pragma unroll 8
+        for (int s = 0; s < STEP; s++) {
+          V4 x[2] = {*(const V4*)&ts[s][ty * 4], *(const V4*)&ts[s][64 + ty * 4]}, y = *(const V4*)&ks[s][tx * 4];
+#pragma unroll
+          for (int i = 0; i < 8; i++)
+#pragma unroll
+            for (int j = 0; j < 4; j++) r[i][j] += x[i >> 2].v[i & 3] * y.v[j];
+        }
+      }
+      __syncthreads();
+#pragma unroll
+      for (int i = 0; i < 8; i++) {
+        i32 row = r0 + (i >> 2) * 64 + ty * 4 + (i & 3);
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+          i32 col = c0 + tx * 4 + j;
+          if (row < a.rows && col < a.depth) ((f32*)g.dq)[((i64)batch * a.rows + row) * a.depth + col] = r[i][j] * (f32)a.scale;
+        }
+      }
+    }
+  }
+};
+
+// The statistics of the rows: a warp takes one after the other.
 template <class T> DEV void row_sums(const AttentionGrad& g) {
   typedef typename Compute<T>::type A;
   int lane = threadIdx.x & 31;
@@ -273,16 +381,21 @@ template <class T> DEV void row_sums(const AttentionGrad& g) {
     for (i32 e = lane; e < g.a.width; e += 32)
       sum += get(((const T*)g.g)[off[0] + r * g.gs[0] + e * g.gs[1]]) * get(((const T*)g.y)[off[1] + r * g.ys[0] + e * g.ys[1]]);
     sum = warp_reduce(sum, [](A x, A y) { return x + y; });
-    if (lane == 0) ((A*)g.stats)[i * 2 + 1] = sum;
+    if (lane == 0) {
+      ((A*)g.stats)[i * 2] = ((const A*)g.a.saved)[i] * (A)LOG2E;
+      ((A*)g.stats)[i * 2 + 1] = sum;
+    }
   }
 }
 
-#define ATTEND(T, SIZE, BLOCKS, BF, BS, BO, BS2, DC)                                                                                                              \
-  KERNEL __launch_bounds__(256, BLOCKS) attention_##SIZE##T(const __grid_constant__ Attention p) { Simt<T, BF, BS, DC, FORWARD> x; x.run(p, 0); }                 \
-  KERNEL __launch_bounds__(256, BLOCKS) attention_stats_##SIZE##T(const __grid_constant__ AttentionGrad g) { Simt<T, BF, BS, DC, STATS> x; x.run(g.a, &g); }      \
-  KERNEL __launch_bounds__(256, BLOCKS) attention_dq_##SIZE##T(const __grid_constant__ AttentionGrad g) { Simt<T, BO, BS2, DC, QUERIES> x; x.run(g.a, &g); }      \
-  KERNEL __launch_bounds__(256, BLOCKS) attention_dkv_##SIZE##T(const __grid_constant__ AttentionGrad g) { Simt<T, BO, BS2, DC, KEYS> x; x.run(g.a, &g); }
+#define ATTEND(T, SIZE, BLOCKS, BO, BS, DC) \
+  KERNEL __launch_bounds__(256, BLOCKS) attention_##SIZE##T(const __grid_constant__ Attention p) { Simt<T, BO, BS, DC, FORWARD> x; x.run(p, 0); }
+#define GRAD(T, SIZE, BLOCKS, BO, BS, DC)                                                                                                                    \
+  KERNEL __launch_bounds__(256, BLOCKS) attention_dq_##SIZE##T(const __grid_constant__ AttentionGrad g) { Simt<T, BO, BS, DC, QUERIES> x; x.run(g.a, &g); }   \
+  KERNEL __launch_bounds__(256, BLOCKS) attention_dkv_##SIZE##T(const __grid_constant__ AttentionGrad g) { Simt<T, BO, BS, DC, KEYS> x; x.run(g.a, &g); }
+#define SMALL(T, DC) ATTEND(T, small_, 1, 32, 32, DC) GRAD(T, small_, 1, 32, 32, DC)
 #define SUMS(T) KERNEL attention_sums_##T(const __grid_constant__ AttentionGrad g) { row_sums<T>(g); }
-ATTEND(f16, small_, 1, 32, 32, 32, 32, 64) ATTEND(bf16, small_, 1, 32, 32, 32, 32, 64) ATTEND(f32, small_, 1, 32, 32, 32, 32, 64) ATTEND(f64, small_, 1, 32, 32, 32, 32, 32)
-ATTEND(f32, , 2, 128, 64, 64, 64, 64)
+SMALL(f16, 64) SMALL(bf16, 64) SMALL(f32, 64) SMALL(f64, 32)
+ATTEND(f32, large_, 1, 128, 128, 64) ATTEND(f32, , 2, 128, 64, 64) GRAD(f32, , 2, 64, 64, 64)
 SUMS(f16) SUMS(bf16) SUMS(f32) SUMS(f64)
+KERNEL __launch_bounds__(256, 2) attention_dq_stored_f32(const __grid_constant__ AttentionGrad g) { Stored x; x.run(g); }

@@ -5,6 +5,7 @@
 struct Attention {
   void* out;
   const void *q, *k, *v, *mask;
+  void* saved; // the logarithm of each row's Σe^score, +Inf if nothing is seen; or null
   f64 scale;
   i32 rows, keys, depth, width; // L, S, D, E
   i32 causal, maskKind;         // 0: none, 1: float, 2: bool
@@ -15,17 +16,30 @@ struct Attention {
 };
 
 // The gradients dq, dk and dv for the gradient g of the result y. Rows have
-// their statistics in stats: the logarithm (to base 2) of the sum that the weights were divided
-// by, infinite if nothing is seen, and Σ g·y.
+// their statistics in stats, which the first kernel makes: what attention saved, to
+// base 2, and Σ g·y.
 struct AttentionGrad {
-  Attention a;
+  Attention a; // saved is read
   const void *g, *y;
   void *dq, *dk, *dv, *stats;
   i64 gs[2], ys[2];
   Idx gy; // strides: g, y
+  // Only in attention.cu: the matrices of this launch, from the first to before the
+  // last, and where dkv keeps t for dq, or null: so many elements for a matrix, and as a
+  // rule so many, a multiple of 64, for a key.
+  u64 first, last;
+  void* t;
+  i64 size, pitch;
 };
 
 #define LOG2E 1.4426950408889634
+#define LN2 0.6931471805599453
+
+// save keeps what the gradient needs of a row: the largest score m and the sum l of
+// the weights relative to it, in units of the exponent of 2.
+template <class A> DEV void save(const Attention& p, u64 row, A m, A l) {
+  ((A*)p.saved)[row] = l == A(0) ? A(INF_D) : (m + m_log2(l)) * (A)LN2;
+}
 
 // 2 to the power of x by the special function unit, for weights in half precision.
 DEV f32 power2(f32 x) { f32 r; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x)); return r; }

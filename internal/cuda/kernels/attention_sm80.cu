@@ -16,7 +16,7 @@ template <int W> struct State {
 };
 
 // step adds the keys from k0 on. CHECK: some of the scores may not count.
-template <class T, int W, bool CHECK, bool MASK, bool STATS> DEV void step(const Attention& p, State<W>& s, u32 tq, u32 tk, u32 tv, i32 row, i32 k0, f32 scale, i64 mask) {
+template <class T, int W, bool CHECK, bool MASK> DEV void step(const Attention& p, State<W>& s, u32 tq, u32 tk, u32 tv, i32 row, i32 k0, f32 scale, i64 mask) {
   int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
   f32 c[2][BK / 8][4] = {};
 #pragma unroll
@@ -69,13 +69,13 @@ template <class T, int W, bool CHECK, bool MASK, bool STATS> DEV void step(const
         }
       s.l[i][h] = s.l[i][h] * shrink + sum;
 #pragma unroll
-      for (int j = 0; j < (STATS ? 0 : W / 8); j++) {
+      for (int j = 0; j < W / 8; j++) {
         s.o[i][j][h * 2] *= shrink;
         s.o[i][j][h * 2 + 1] *= shrink;
       }
     }
 #pragma unroll
-  for (int r = 0; r < (STATS ? 0 : BK / 16); r++) {
+  for (int r = 0; r < BK / 16; r++) {
     u32 a[2][4];
     as_left<T>(a[0], &c[0][2 * r]);
     as_left<T>(a[1], &c[1][2 * r]);
@@ -92,8 +92,7 @@ template <class T, int W, bool CHECK, bool MASK, bool STATS> DEV void step(const
   }
 }
 
-// attend computes the result, or if STATS the first number that AttentionGrad wants of each row.
-template <class T, int W, bool MASK, bool STATS> DEV void attend(const Attention& p, const AttentionGrad* g) {
+template <class T, int W, bool MASK> DEV void attend(const Attention& p) {
   const u32 TILE = BK * W * 2;
   u32 tq = shared_address(room), stages = tq + BQ * W * 2; // q, and two stages of k and v
   int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
@@ -118,7 +117,7 @@ template <class T, int W, bool MASK, bool STATS> DEV void attend(const Attention
       lq.load(tq, q0);
     }
     lk.load(stages, 0);
-    if (!STATS) lv.load(stages + TILE, 0);
+    lv.load(stages + TILE, 0);
     asm volatile("cp.async.commit_group;");
     State<W> s;
 #pragma unroll
@@ -146,7 +145,7 @@ template <class T, int W, bool MASK, bool STATS> DEV void attend(const Attention
       __syncthreads();
       if (k0 + BK < last) {
         lk.load(next, k0 + BK);
-        if (!STATS) lv.load(next + TILE, k0 + BK);
+        lv.load(next + TILE, k0 + BK);
       }
       asm volatile("cp.async.commit_group;");
     };
@@ -158,13 +157,13 @@ template <class T, int W, bool MASK, bool STATS> DEV void attend(const Attention
 #pragma unroll 1
     for (; !MASK && k0 < clear; k0 += BK) {
       arrive();
-      step<T, W, false, MASK, STATS>(p, s, tq, stage, stage + TILE, row, k0, scale, mask);
+      step<T, W, false, MASK>(p, s, tq, stage, stage + TILE, row, k0, scale, mask);
       turn();
     }
 #pragma unroll 1
     for (; k0 < last; k0 += BK) {
       arrive();
-      step<T, W, true, MASK, STATS>(p, s, tq, stage, stage + TILE, row, k0, scale, mask);
+      step<T, W, true, MASK>(p, s, tq, stage, stage + TILE, row, k0, scale, mask);
       turn();
     }
     asm volatile("cp.async.wait_group 0;");
@@ -177,26 +176,20 @@ template <class T, int W, bool MASK, bool STATS> DEV void attend(const Attention
       }
 #pragma unroll
     for (int i = 0; i < 2; i++) {
-      if (STATS) {
 #pragma unroll
-        for (int h = 0; h < 2; h++) {
-          i32 r = row + i * 16 + h * 8;
-          if ((lane & 3) == 0 && r < p.rows) ((f32*)g->stats)[(batch * p.rows + r) * 2] = s.l[i][h] == 0.0f ? INF_F : s.m[i][h] + log2f(s.l[i][h]);
-        }
-      } else { // nothing seen: 0
-        store<T, W>((T*)p.out + (i64)batch * p.rows * p.width, s.o[i], row + i * 16, p.rows, p.width, s.l[i][0] == 0.0f ? 0.0f : 1.0f / s.l[i][0],
-                    s.l[i][1] == 0.0f ? 0.0f : 1.0f / s.l[i][1]);
+      for (int h = 0; h < 2; h++) {
+        i32 r = row + i * 16 + h * 8;
+        if (p.saved && (lane & 3) == 0 && r < p.rows) save(p, batch * p.rows + r, s.m[i][h], s.l[i][h]);
       }
+      store<T, W>((T*)p.out + (i64)batch * p.rows * p.width, s.o[i], row + i * 16, p.rows, p.width, s.l[i][0] == 0.0f ? 0.0f : 1.0f / s.l[i][0],
+                  s.l[i][1] == 0.0f ? 0.0f : 1.0f / s.l[i][1]); // nothing seen: 0
     }
   }
 }
 
 #define ATTEND(T, W) \
-  KERNEL __launch_bounds__(128, 2) attention_mma##W##_##T(const __grid_constant__ Attention p) { attend<T, W, false, false>(p, 0); }
+  KERNEL __launch_bounds__(128, 2) attention_mma##W##_##T(const __grid_constant__ Attention p) { attend<T, W, false>(p); }
 #define MASKED(T, W) \
-  KERNEL __launch_bounds__(128, 2) attention_mma##W##_masked_##T(const __grid_constant__ Attention p) { attend<T, W, true, false>(p, 0); }
-#define STATS(T, W)                                                                                                                                           \
-  KERNEL __launch_bounds__(128, 2) attention_stats##W##_##T(const __grid_constant__ AttentionGrad g) { attend<T, W, false, true>(g.a, &g); }                  \
-  KERNEL __launch_bounds__(128, 2) attention_stats##W##_masked_##T(const __grid_constant__ AttentionGrad g) { attend<T, W, true, true>(g.a, &g); }
-#define TYPE(T) ATTEND(T, 32) ATTEND(T, 64) ATTEND(T, 96) ATTEND(T, 128) MASKED(T, 64) MASKED(T, 128) STATS(T, 64) STATS(T, 128)
+  KERNEL __launch_bounds__(128, 2) attention_mma##W##_masked_##T(const __grid_constant__ Attention p) { attend<T, W, true>(p); }
+#define TYPE(T) ATTEND(T, 32) ATTEND(T, 64) ATTEND(T, 96) ATTEND(T, 128) MASKED(T, 64) MASKED(T, 128)
 TYPE(f16) TYPE(bf16)

@@ -185,6 +185,7 @@ template <class T, int W, int GROUPS, int BK, bool TURNS, bool MASK> struct Atte
         l[h] += __shfl_xor_sync(~0u, l[h], 2);
         f32 f = l[h] == 0.0f ? 0.0f : 1.0f / l[h]; // nothing seen: 0
         if (row + h * 8 >= p.rows) continue;
+        if (p.saved && (lane & 3) == 0) save(p, work.batch * p.rows + row + h * 8, m[h] * scale, l[h]);
         T* to = out + (i64)(row + h * 8) * p.width;
 #pragma unroll
         for (int j = 0; j < W / 8; j++) {
@@ -200,63 +201,7 @@ template <class T, int W, int GROUPS, int BK, bool TURNS, bool MASK> struct Atte
     }
   }
 
-  // The same without values: for the gradient only the logarithm of the sum of each
-  // row is wanted (see AttentionGrad).
-  static METHOD void produce_keys(const Attention& p, u32 tq, u32 bars) {
-    u32 tk = tq + QTILE, n = 0, turn = 0;
-#pragma unroll 1
-    for (u32 i = blockIdx.x; i < Work::count(p); i += gridDim.x, turn ^= 1) {
-      Work work(p, i);
-      i64 off[3];
-      offsets<3>(p.batch, work.batch, off);
-      barrier_wait(bar(bars, 4, 1), turn ^ 1);
-      load<T, BQ, W>(tq, (const T*)p.q + off[0], p.qs[0], work.q0, p.rows, p.depth);
-#pragma unroll 1
-      for (i32 j = 0; j < work.tiles; j++, n++) {
-        barrier_wait(bar(bars, 1, n & 1), (n >> 1 & 1) ^ 1);
-        load<T, BK, W>(tk + (n & 1) * TILE, (const T*)p.k + off[1], p.ks[0], j * BK, p.keys, p.depth);
-        asm volatile("cp.async.commit_group;");
-        asm volatile("cp.async.wait_group 0;");
-        copies_arrived(bar(bars, 0, n & 1));
-        if (j == 0) barrier_arrive(bar(bars, 4, 0));
-      }
-    }
-  }
-  static METHOD void consume_keys(const AttentionGrad& g, u32 tq, u32 bars) {
-    const Attention& p = g.a;
-    u32 tk = tq + QTILE, n = 0, turn = 0;
-    int group = threadIdx.x >> 7, lane = threadIdx.x & 31;
-    bool one = (threadIdx.x & 127) == 0;
-    f32 scale = (f32)(p.scale * LOG2E);
-#pragma unroll 1
-    for (u32 i = blockIdx.x; i < Work::count(p); i += gridDim.x, turn ^= 1) {
-      Work work(p, i);
-      i64 mask = MASK ? offset(p.maskBatch, work.batch) : 0;
-      i32 first = work.q0 + group * 64, row = first + (threadIdx.x >> 5 & 3) * 16 + (lane >> 2);
-      f32 c[BK / 2], m[2] = {-INF_F, -INF_F}, l[2] = {0, 0}, shrink[2];
-      barrier_wait(bar(bars, 4, 0), turn);
-#pragma unroll 1
-      for (i32 j = 0; j < work.tiles; j++, n++) {
-        barrier_wait(bar(bars, 0, n & 1), n >> 1 & 1);
-        scores(c, tq + group * 64 * 128, tk + (n & 1) * TILE);
-        wgmma_wait<0>();
-        settle(c);
-        if (one) barrier_arrive(bar(bars, 1, n & 1));
-        if (one && j == work.tiles - 1) barrier_arrive(bar(bars, 4, 1));
-        weigh(p, c, m, l, shrink, row, first, j * BK, scale, mask);
-      }
-#pragma unroll
-      for (int h = 0; h < 2; h++) {
-        l[h] += __shfl_xor_sync(~0u, l[h], 1);
-        l[h] += __shfl_xor_sync(~0u, l[h], 2);
-        if ((lane & 3) == 0 && row + h * 8 < p.rows)
-          ((f32*)g.stats)[(work.batch * p.rows + row + h * 8) * 2] = l[h] == 0.0f ? INF_F : m[h] * scale + log2f(l[h]);
-      }
-    }
-  }
-
-  // run computes the result, or if there is a g the statistics for it.
-  static METHOD void run(const Attention& p, const AttentionGrad* g) {
+  static METHOD void run(const Attention& p) {
     __shared__ u64 barriers[10];
     u32 tq = ((u32)__cvta_generic_to_shared(room) + 1023) & ~1023u, bars = (u32)__cvta_generic_to_shared(barriers);
     if (threadIdx.x < 10) barrier_init(bars + threadIdx.x * 8, threadIdx.x == 9 || (threadIdx.x < 8 && threadIdx.x & 2) ? GROUPS : 128);
@@ -265,23 +210,18 @@ template <class T, int W, int GROUPS, int BK, bool TURNS, bool MASK> struct Atte
     if (threadIdx.x >= GROUPS * 128) {
       if (GROUPS == 2) asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
       if (GROUPS == 3) asm volatile("setmaxnreg.dec.sync.aligned.u32 32;");
-      if (g) produce_keys(p, tq, bars);
-      else produce(p, tq, bars);
+      produce(p, tq, bars);
     } else {
       if (GROUPS == 2) asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
       if (GROUPS == 3) asm volatile("setmaxnreg.inc.sync.aligned.u32 160;");
-      if (g) consume_keys(*g, tq, bars);
-      else consume(p, tq, bars);
+      consume(p, tq, bars);
     }
   }
 };
 
 #define ATTEND(T, W, G, TURNS, NAME, MASK) \
-  KERNEL __launch_bounds__(G * 128 + 128, 1) attention_wgmma##W##_##G##_##NAME##T(const __grid_constant__ Attention p) { Attend<T, W, G, 128, TURNS, MASK>::run(p, 0); }
-#define STATS(T, W, G, NAME, MASK) \
-  KERNEL __launch_bounds__(G * 128 + 128, 1) attention_wgmma_stats##W##_##NAME##T(const __grid_constant__ AttentionGrad g) { Attend<T, W, G, 128, false, MASK>::run(g.a, &g); }
+  KERNEL __launch_bounds__(G * 128 + 128, 1) attention_wgmma##W##_##G##_##NAME##T(const __grid_constant__ Attention p) { Attend<T, W, G, 128, TURNS, MASK>::run(p); }
 #define TYPE(T)                                                                                                                        \
   ATTEND(T, 64, 2, false, , false) ATTEND(T, 64, 3, false, , false) ATTEND(T, 128, 2, true, , false)                                   \
-  ATTEND(T, 64, 2, false, masked_, true) ATTEND(T, 128, 2, true, masked_, true)                                                        \
-  STATS(T, 64, 3, , false) STATS(T, 128, 2, , false) STATS(T, 64, 3, masked_, true) STATS(T, 128, 2, masked_, true)
+  ATTEND(T, 64, 2, false, masked_, true) ATTEND(T, 128, 2, true, masked_, true)
 TYPE(f16) TYPE(bf16)

@@ -249,11 +249,12 @@ func badShapes(id op.ID) []badShape {
 		a := op.Attention{Scale: 1}
 		q := []int{2, 3, 4}
 		return []badShape{
-			{"four operands", op.ErrArgument, a, specs(q, q, q, q)},
-			{"queries and keys differ in size", op.ErrShape, a, specs(q, q, []int{2, 3, 5}, q, q)},
-			{"a gradient of the wrong size", op.ErrShape, a, specs([]int{2, 3, 5}, q, q, q, q)},
-			{"a result of the wrong size", op.ErrShape, a, specs(q, q, q, q, []int{2, 2, 4})},
-			{"a mask of the wrong size", op.ErrShape, a, specs(q, q, q, q, q, q)},
+			{"five operands", op.ErrArgument, a, specs(q, q, q, q, q)},
+			{"queries and keys differ in size", op.ErrShape, a, specs(q, q, []int{2, 3, 5}, q, q, q[:2])},
+			{"a gradient of the wrong size", op.ErrShape, a, specs([]int{2, 3, 5}, q, q, q, q, q[:2])},
+			{"a result of the wrong size", op.ErrShape, a, specs(q, q, q, q, []int{2, 2, 4}, q[:2])},
+			{"statistics of the wrong size", op.ErrShape, a, specs(q, q, q, q, q, q)},
+			{"a mask of the wrong size", op.ErrShape, a, specs(q, q, q, q, q, q[:2], q)},
 		}
 	}
 	return nil

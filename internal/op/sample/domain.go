@@ -32,14 +32,15 @@ const (
 	SpecialRow               // the same, each repeated: with Special all pairs
 	Extremes                 // the edge cases without the infinities
 	Index                    // integers from 0 below the operand's limit
+	Saved                    // zeros, for whoever can compute what the op belonging to this gradient saves
 )
 
 var domainNames = [...]string{"ordinary", "positive", "nonzero", "unit", "above one", "fraction", "gentle", "off grid", "distinct",
-	"halves", "few", "wide", "gaps", "masked", "special", "special rows", "extremes", "index"}
+	"halves", "few", "wide", "gaps", "masked", "special", "special rows", "extremes", "index", "saved"}
 
 func (v Domain) String() string { return domainNames[v] }
 
-func (v Domain) smooth() bool { return v <= Distinct || v == Index }
+func (v Domain) smooth() bool { return v <= Distinct || v == Index || v == Saved }
 
 // specials are the edge cases of a type: what is not a number, what is
 // infinite, both zeros, the ends of the range, and where elementary functions
