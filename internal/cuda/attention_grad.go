@@ -42,6 +42,8 @@ func (d *Device) runAttentionGrad(c *backend.Call) error {
 	p.dv = p.dk + uintptr(in[1].Elements())*size
 	p.last = a.batches
 	switch {
+	case d.dnnAttendGrad(c, &p):
+		return nil
 	case !d.canAttendMMA(a, t) || p.g%16 != 0 || p.gs[1] != 1 || p.gs[0]%8 != 0 || !p.gy.together(8):
 		return d.attentionGradSIMT(&p, t)
 	case d.canAttendWGMMA(a, t) && ceil(int(a.keys), 128)*int(a.batches) < 1<<31:

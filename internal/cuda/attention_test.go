@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"testing"
+	"unsafe"
 
 	"github.com/locusml/locus/dtype"
 	"github.com/locusml/locus/internal/backend"
@@ -67,6 +68,82 @@ func TestAttentionKernels(t *testing.T) {
 				c.check(x, c.operands(x, k.t), k.eps)
 			})
 		}
+	}
+}
+
+// The same by cuDNN, at lengths at which it is not worth its while. Gradients of
+// narrow heads are our own, from what cuDNN has saved.
+func TestAttentionByDNN(t *testing.T) {
+	d := newDevice(gpu(t).card, 0, "test")
+	d.shortDNN = true
+	pool := memory.NewPool(d)
+	defer pool.Trim()
+	if err := d.begin(); err != nil {
+		t.Fatal(err)
+	}
+	n := d.cudnn()
+	d.end()
+	if n == nil || !n.lib.hasGraphs(d.card.drv) || d.card.major != 9 {
+		t.Skip("cuDNN does no attention here: it takes version 9.10.2 and a card of compute capability 9.0")
+	}
+	for dt, eps := range map[dtype.DType]float64{dtype.BFloat16: 2 * 0x1p-9, dtype.Float16: 2 * 0x1p-12} {
+		for _, c := range []attentionCase{
+			{2, 256, 384, 64, 64, false, 0, 0.125, false},
+			{2, 384, 256, 64, 64, true, 0, 0.125, true},
+			{1, 256, 512, 128, 128, true, 0, 0.09, false},
+			{3, 512, 256, 128, 128, false, 0, 0.09, true},
+			{2, 640, 640, 128, 128, true, 0, 0.09, true},
+			{1, 256, 128, 80, 80, true, 0, 0.1, false},
+			{2, 128, 128, 32, 32, false, 0, 0.2, false},
+		} {
+			t.Run(fmt.Sprintf("%s/%v", dt, c), func(t *testing.T) {
+				x := &rig{t, d, pool}
+				clear(n.attentions)
+				c.check(x, c.operands(x, dt), eps)
+				plans := 0
+				for k, p := range n.attentions {
+					if plans++; !p.ok {
+						t.Errorf("cuDNN refused %+v", k)
+					}
+				}
+				if want := map[bool]int{false: 1, true: 2}[c.depth > dnnWide]; plans != want {
+					t.Errorf("%d plans, want %d", plans, want)
+				}
+			})
+		}
+	}
+}
+
+// What is not a number stays where it belongs, by whichever kernels: a NaN in a
+// query spoils its row, in a key the rows that see it.
+func TestAttentionKeepsNaNInItsRows(t *testing.T) {
+	d := newDevice(gpu(t).card, 0, "test")
+	pool := memory.NewPool(d)
+	defer pool.Trim()
+	for _, short := range []bool{false, true} {
+		d.shortDNN = short
+		t.Run(fmt.Sprintf("shortDNN=%v", short), func(t *testing.T) {
+			x := &rig{t, d, pool}
+			const rows, w = 256, 128
+			views := []backend.View{x.random(dtype.BFloat16, 1, 1, rows, w), x.random(dtype.BFloat16, 2, 1, rows, w), x.random(dtype.BFloat16, 3, 1, rows, w)}
+			y, saved := x.random(dtype.BFloat16, 4, 1, rows, w), x.random(dtype.Float32, 5, 1, rows)
+			nan := dtype.ToBF16(float32(math.NaN()))
+			for i, row := range []int{17, 200} { // of q, of k
+				host := make([]dtype.BF16, rows*w)
+				raw := unsafe.Slice((*byte)(unsafe.Pointer(&host[0])), len(host)*2)
+				x.ok(d.CopyOut(raw, views[i].Block, 0))
+				host[row*w+5] = nan
+				x.ok(d.CopyIn(views[i].Block, raw, nil))
+			}
+			x.ok(d.Run(&backend.Call{Op: op.Attend, Attrs: op.Attention{Scale: 0.09, Causal: true}, In: views, Out: y, Save: saved}))
+			values, lse := x.values(y), x.values(saved)
+			for r := range rows {
+				spoilt := r == 17 || r >= 200
+				if math.IsNaN(values[r*w]) != spoilt || math.IsNaN(lse[r]) != spoilt {
+					t.Errorf("row %d: result %v, saved %v; want NaN: %v", r, values[r*w], lse[r], spoilt)
+				}
+			}
+		})
 	}
 }
 

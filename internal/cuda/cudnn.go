@@ -9,6 +9,8 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/ebitengine/purego"
+
 	"github.com/locusml/locus/dtype"
 	"github.com/locusml/locus/internal/backend"
 	"github.com/locusml/locus/internal/op"
@@ -23,6 +25,23 @@ type dnnLibrary struct {
 	forward, backwardData, backwardFilter      uintptr
 	timeForward, timeData, timeFilter          uintptr
 	adviseForward, adviseData, adviseFilter    uintptr
+
+	version uintptr
+	graph   struct { // the backend interface
+		create, set, get, finish, execute, destroy uintptr
+	}
+	graphs sync.Once // what it needs is loaded
+}
+
+// hasGraphs reports whether the library can be asked for attention. Its kernels for
+// that are compiled when they are first used; the compiler is loaded here, because we
+// may find it where cuDNN does not look.
+func (l *dnnLibrary) hasGraphs(drv *driver) bool {
+	l.graphs.Do(func() {
+		_, _, _ = libNVRTC.open(drv.version / 1000) // cuDNN says no if it finds none
+	})
+	g := &l.graph
+	return l.version >= dnnAttention && g.create != 0 && g.set != 0 && g.get != 0 && g.finish != 0 && g.execute != 0 && g.destroy != 0
 }
 
 var dnnOnce struct {
@@ -54,11 +73,22 @@ func loadDNN(drv *driver) (*dnnLibrary, error) {
 			"cudnnGetConvolutionForwardAlgorithm_v7":        &l.adviseForward,
 			"cudnnGetConvolutionBackwardDataAlgorithm_v7":   &l.adviseData,
 			"cudnnGetConvolutionBackwardFilterAlgorithm_v7": &l.adviseFilter,
-		}, nil); o.err == nil {
+		}, l.backend()); o.err == nil {
 			o.lib = l
+			if version, err := purego.Dlsym(h, "cudnnGetVersion"); err == nil {
+				l.version, _, _ = purego.SyscallN(version)
+			}
 		}
 	})
 	return o.lib, o.err
+}
+
+// backend says which function of the backend interface is which.
+func (l *dnnLibrary) backend() map[string]*uintptr {
+	g := &l.graph
+	return map[string]*uintptr{"cudnnBackendCreateDescriptor": &g.create, "cudnnBackendSetAttribute": &g.set,
+		"cudnnBackendGetAttribute": &g.get, "cudnnBackendFinalize": &g.finish, "cudnnBackendExecute": &g.execute,
+		"cudnnBackendDestroyDescriptor": &g.destroy}
 }
 
 // dnn is a device's handle of cuDNN and the plans it has made.
@@ -67,6 +97,7 @@ type dnn struct {
 	handle      uintptr
 	unavailable bool
 	plans       map[convKey]*convPlan
+	attentions  map[attentionKey]*attentionPlan
 
 	// What calls point to.
 	one32, zero32 float32
@@ -129,7 +160,7 @@ func (d *Device) cudnn() *dnn {
 }
 
 func (d *Device) newDNN() *dnn {
-	n := &dnn{one32: 1, one64: 1, plans: map[convKey]*convPlan{}}
+	n := &dnn{one32: 1, one64: 1, plans: map[convKey]*convPlan{}, attentions: map[attentionKey]*attentionPlan{}}
 	lib, err := loadDNN(d.card.drv)
 	if err != nil {
 		n.unavailable = true

@@ -84,14 +84,15 @@ type Device struct {
 	flights        []flight // host memory that the device still reads, in that order
 	landing        bool     // somebody waits for them
 
-	table   kernelTable    // of elementwise ops
-	reduces [3]kernelTable // by rowKernel, colKernel and tileKernel
-	tiny    [6][16]*kernel // of small products, by layout (the last two: with bias and activation) and element type
-	counts  uintptr        // the counters of kernels/reduce.cu, all 0 between launches
-	blas    *blas
-	lt      *lt
-	dnn     *dnn
-	older   bool // attention as on cards before Hopper: for tests
+	table    kernelTable    // of elementwise ops
+	reduces  [3]kernelTable // by rowKernel, colKernel and tileKernel
+	tiny     [6][16]*kernel // of small products, by layout (the last two: with bias and activation) and element type
+	counts   uintptr        // the counters of kernels/reduce.cu, all 0 between launches
+	blas     *blas
+	lt       *lt
+	dnn      *dnn
+	older    bool // attention as on cards before Hopper: for tests
+	shortDNN bool // short attention by cuDNN as well: for tests
 }
 
 const paramWords = 256 // a kernel's parameters, 2 KB

@@ -6,7 +6,7 @@
 //	library   serves                         switch off or choose a file
 //	cuBLAS    matrix products                LOCUS_CUBLAS=off or a path; off is cuBLASLt too
 //	cuBLASLt  single ones, with bias too     LOCUS_CUBLASLT=off or a path
-//	cuDNN     convolutions                   LOCUS_CUDNN=off or a path
+//	cuDNN     convolutions, long attention   LOCUS_CUDNN=off or a path
 //	NVML      load, heat and power           LOCUS_NVML=off or a path
 //	libcuda   everything                     LOCUS_CUDA=off or a path
 //

@@ -35,6 +35,7 @@ var (
 	libNVML   = library{"NVML", "LOCUS_NVML", []string{"libnvidia-ml.so.1"}, nil}
 	libBLASLt = library{"cuBLASLt", "LOCUS_CUBLASLT", []string{"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so.11"}, []string{"cu13/lib", "cublas/lib"}}
 	libBLAS   = library{"cuBLAS", "LOCUS_CUBLAS", []string{"libcublas.so.13", "libcublas.so.12", "libcublas.so.11"}, []string{"cu13/lib", "cublas/lib"}}
+	libNVRTC  = library{"NVRTC", "", []string{"libnvrtc.so.13", "libnvrtc.so.12"}, []string{"cu13/lib", "cuda_nvrtc/lib"}}
 	libDNN    = library{"cuDNN", "LOCUS_CUDNN", []string{"libcudnn.so.9"}, []string{"cudnn/lib"}}
 )
 

@@ -112,7 +112,7 @@ func libraries(drv *driver) []Library {
 		l = append(l, Library{libBLASLt.name, b.path, "single matrix products, with bias and activation"})
 	}
 	if n, err := loadDNN(drv); err == nil {
-		l = append(l, Library{libDNN.name, n.path, "convolutions"})
+		l = append(l, Library{libDNN.name, n.path, "convolutions, long attention"})
 	}
 	if n, err := loadNVML(); err == nil {
 		l = append(l, Library{libNVML.name, n.path, "utilisation, temperature and power"})

@@ -202,7 +202,7 @@ func gpu(i locus.DeviceInfo) []Check {
 	}
 	for _, want := range []struct{ name, serves, fix string }{
 		{"cuBLAS", "fast matrix products", "install libcublas (part of the CUDA toolkit, or pip install nvidia-cublas), or point LOCUS_CUBLAS to it"},
-		{"cuDNN", "fast convolutions", "install libcudnn9 (or pip install nvidia-cudnn-cu13), or point LOCUS_CUDNN to it"},
+		{"cuDNN", "fast convolutions and long attention", "install libcudnn9 (or pip install nvidia-cudnn-cu13), or point LOCUS_CUDNN to it"},
 		{"NVML", "load, temperature and power", "it comes with the driver; point LOCUS_NVML to libnvidia-ml.so.1"},
 	} {
 		at := slices.IndexFunc(details.Libraries, func(l locus.Library) bool { return l.Name == want.name })
