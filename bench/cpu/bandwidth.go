@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"unsafe"
 
@@ -20,9 +21,9 @@ var moved = []struct {
 	{"sum_16m", 4}, {"max_16m", 4}, {"row_sum_16m", 4}, {"col_sum_16m", 4}, {"softmax_16m", 8}, {"layernorm_16m", 8}, {"transpose_16m", 8},
 }
 
-// bandwidth prints what each case moves in a second beside a plain copy, the
-// two taking turns.
-func bandwidth(threads string, seconds float64) {
+// bandwidth prints what each case (of those named, if any) moves in a second
+// beside a plain copy, the two taking turns.
+func bandwidth(names, threads string, seconds float64) {
 	const n, rounds = 16 << 20, 3
 	src, dst := hostMemory(4*n), hostMemory(4*n)
 	plainCopy := func() {
@@ -31,6 +32,9 @@ func bandwidth(threads string, seconds float64) {
 	fmt.Println("| case | threads | time | bandwidth | plain copy | share |")
 	fmt.Println("|---|---|---|---|---|---|")
 	for _, m := range moved {
+		if names != "" && !slices.Contains(strings.Split(names, ","), m.name) {
+			continue
+		}
 		f := cases[m.name]()
 		for t := range strings.SplitSeq(threads, ",") {
 			setThreads(t)

@@ -298,14 +298,14 @@ func step(batch int, shape []int, build func() nn.Module) func() func() {
 }
 
 func main() {
-	name := flag.String("case", "", "which case; without it, all are listed")
+	name := flag.String("case", "", "which case; without it, all are listed; with -bandwidth several, as in sum_16m,add_16m, or all")
 	threads := flag.String("threads", "0", "number of threads; 0 means all; with -bandwidth several, as in 1,2")
 	seconds := flag.Float64("seconds", 1, "how long to repeat")
 	profile := flag.String("profile", "", "write a CPU profile to this file, for go tool pprof")
 	compare := flag.Bool("bandwidth", false, "compare the cases of 16M elements with a plain copy")
 	flag.Parse()
 	if *compare {
-		bandwidth(*threads, *seconds)
+		bandwidth(*name, *threads, *seconds)
 		return
 	}
 	prepare, ok := cases[*name]

@@ -51,6 +51,8 @@ func init() {
 	registerCompare(op.LessEqual, vec.LeF32, vec.LeF64, lessEqual, lessEqual, lessEqual)
 	registerCompare(op.Greater, vec.GtF32, vec.GtF64, swapped(less[uint8]), swapped(less[int32]), swapped(less[int64]))
 	registerCompare(op.GreaterEqual, vec.GeF32, vec.GeF64, swapped(lessEqual[uint8]), swapped(lessEqual[int32]), swapped(lessEqual[int64]))
+
+	registerNumbers()
 }
 
 func registerCompare(id op.ID, f32 loop2[uint8, float32], f64 loop2[uint8, float64], u8 loop2[uint8, uint8], i32 loop2[uint8, int32], i64 loop2[uint8, int64]) {

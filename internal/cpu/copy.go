@@ -5,6 +5,7 @@ import (
 
 	"github.com/locusml/locus/internal/backend"
 	"github.com/locusml/locus/internal/cpu/pool"
+	"github.com/locusml/locus/internal/cpu/vec"
 	"github.com/locusml/locus/internal/op"
 )
 
@@ -80,57 +81,92 @@ func copyTransposed[W word](dst []W, it *iterator) bool {
 		}
 	}
 	rows, columns := it.shape[axis], it.shape[last]
-	from, rowTo := o.strides[last], to[axis]
-	rowTiles, matrices := (rows+tileSide-1)/tileSide, len(dst)/(rows*columns)
-	pool.For(matrices*rowTiles, max(1, grainCheap/(tileSide*columns)), func(lo, hi int) {
+	t := turned[W]{dst, src, o.strides[last], to[axis], rows, columns}
+	each := func(m int) (from, to int) { // the places of matrix m
 		var index [op.MaxRank]int
-		for t := lo; t < hi; t++ {
-			rest.at(t/rowTiles, &index)
-			r := t % rowTiles * tileSide
-			f, d := o.first+dot(&index, &restFrom, rest.rank), dot(&index, &restTo, rest.rank)
-			transpose(dst[d+r*rowTo:], rowTo, src, f+r, from, min(tileSide, rows-r), columns)
+		rest.at(m, &index)
+		return o.first + dot(&index, &restFrom, rest.rank), dot(&index, &restTo, rest.rank)
+	}
+	matrices := len(dst) / (rows * columns)
+	if t.streams(&restTo, rest.rank) {
+		t.stream(matrices, each)
+		return true
+	}
+	strip := 64 / int(unsafe.Sizeof(dst[0])) // a cache line of the source
+	strips := (rows-1)/strip + 1
+	pool.For(matrices*strips, max(1, grainCheap/(min(rows, strip)*columns)), func(lo, hi int) {
+		for i := lo; i < hi; i++ {
+			from, to := each(i / strips)
+			r := i % strips * strip
+			transpose(dst[to+r*t.pitch:], t.pitch, src, from+r, t.from, min(strip, rows-r), columns)
 		}
 	})
 	return true
 }
 
-// Transposing goes in square tiles: of float32, a row of a tile is a cache
-// line, and so is a column.
-const tileSide = 16
+// turned is a stack of matrices whose columns lie `from` apart in src and whose
+// rows lie pitch apart in dst.
+type turned[W word] struct {
+	dst, src      []W
+	from, pitch   int
+	rows, columns int
+}
 
-// transpose sets dst[r·pitch + c] to src[at + r + c·from] for up to tileSide rows. A
-// tile is read into a buffer by whole cache lines of the source and written from
-// there by whole ones of the result: where strides are powers of two, lines of
-// either side fight for the same places in the cache and do not last.
-func transpose[W any](dst []W, pitch int, src []W, at, from, rows, columns int) {
-	var buf [tileSide * tileSide]W
-	c0 := 0
-	if rows == tileSide {
-		for ; c0+tileSide <= columns; c0 += tileSide {
-			for c := range tileSide {
-				f := at + (c0+c)*from
-				*(*[tileSide]W)(buf[c*tileSide:]) = *(*[tileSide]W)(src[f : f+tileSide])
-			}
-			for r := range tileSide {
-				to := (*[tileSide]W)(dst[r*pitch+c0:])
-				to[0], to[1], to[2], to[3] = buf[r], buf[tileSide+r], buf[2*tileSide+r], buf[3*tileSide+r]
-				to[4], to[5], to[6], to[7] = buf[4*tileSide+r], buf[5*tileSide+r], buf[6*tileSide+r], buf[7*tileSide+r]
-				to[8], to[9], to[10], to[11] = buf[8*tileSide+r], buf[9*tileSide+r], buf[10*tileSide+r], buf[11*tileSide+r]
-				to[12], to[13], to[14], to[15] = buf[12*tileSide+r], buf[13*tileSide+r], buf[14*tileSide+r], buf[15*tileSide+r]
-			}
+// streams reports whether the result is large enough to be written past the
+// caches, and all its rows begin at a cache line, which that takes.
+func (t *turned[W]) streams(strides *[op.MaxRank]int, rank int) bool {
+	high, wide := vec.StreamTile[W]()
+	line := 64 / int(unsafe.Sizeof(t.dst[0]))
+	if high == 0 || len(t.dst) < vec.StreamBytes/64*line || t.rows < high || t.columns < wide || t.pitch%line != 0 {
+		return false
+	}
+	for _, n := range strides[:rank] {
+		if n%line != 0 {
+			return false
 		}
 	}
-	for ; c0 < columns; c0 += tileSide { // at the edges
-		n := min(tileSide, columns-c0)
-		for c := range n {
-			copy(buf[c*tileSide:][:rows], src[at+(c0+c)*from:])
-		}
-		for r := range rows {
-			to := dst[r*pitch+c0:][:n]
-			for c := range to {
-				to[c] = buf[c*tileSide+r]
+	return uintptr(unsafe.Pointer(unsafe.SliceData(t.dst)))%64 == 0
+}
+
+// stream transposes in columns of tiles, which read a few columns of a matrix
+// from one end to the other. They are cut where that is more than a task.
+func (t *turned[W]) stream(matrices int, each func(m int) (from, to int)) {
+	const task = 64 << 10 // elements
+	high, wide := vec.StreamTile[W]()
+	tall := max(1, task/(high*wide)) * high // rows of a task
+	across, down := (t.columns-1)/wide+1, (t.rows-1)/tall+1
+	pool.For(matrices*across*down, 1, func(lo, hi int) {
+		for i := lo; i < hi; i++ {
+			from, to := each(i / (across * down))
+			c, r := i/down%across*wide, i%down*tall
+			from, to = from+c*t.from+r, to+r*t.pitch+c
+			width, rows := min(wide, t.columns-c), min(tall, t.rows-r)
+			whole := rows &^ (high - 1)
+			if width < wide {
+				whole = 0
+			}
+			if whole > 0 {
+				vec.TransposeStream(t.dst[to:], t.pitch, t.src, from, t.from, whole/high)
+			}
+			if whole < rows {
+				vec.Transpose(t.dst[to+whole*t.pitch:], t.pitch, t.src, from+whole, t.from, rows-whole, width)
 			}
 		}
+	})
+}
+
+// transpose is vec.Transpose for elements of any type.
+func transpose[T any](dst []T, pitch int, src []T, at, from, rows, columns int) {
+	var z T
+	switch unsafe.Sizeof(z) {
+	case 1:
+		vec.Transpose(convert[uint8](dst), pitch, convert[uint8](src), at, from, rows, columns)
+	case 2:
+		vec.Transpose(convert[uint16](dst), pitch, convert[uint16](src), at, from, rows, columns)
+	case 4:
+		vec.Transpose(convert[uint32](dst), pitch, convert[uint32](src), at, from, rows, columns)
+	default:
+		vec.Transpose(convert[uint64](dst), pitch, convert[uint64](src), at, from, rows, columns)
 	}
 }
 

@@ -131,14 +131,17 @@ func (it *iterator) reset(shape []int, in []backend.View) {
 	}
 }
 
-// panelColumns is the width of panels: tileSide rows of so many columns.
-const panelColumns = 512
+// Panels are of so many rows and columns. Of float32, a column is a cache line.
+const (
+	panelRows    = 16
+	panelColumns = 512
+)
 
 // transposed reports whether an operand's columns are contiguous where its rows
 // are not, so that going through the result row by row would use a cache line
 // for each of its elements.
 func (it *iterator) transposed() bool {
-	if it.rank < 2 || it.shape[it.rank-1] < tileSide || it.shape[it.rank-2] < 4 {
+	if it.rank < 2 || it.shape[it.rank-1] < panelRows || it.shape[it.rank-2] < 4 {
 		return false
 	}
 	for k := range it.count {
@@ -158,21 +161,21 @@ func (it *iterator) turned(o *operand) bool {
 func (it *iterator) runPanels(grain int, body func(at, n int, p pieces)) {
 	last := it.rank - 1
 	rows, inner := it.shape[last-1], it.shape[last]
-	panels := (rows-1)/tileSide + 1
-	pool.For(it.n/(rows*inner)*panels, max(1, grain/(tileSide*inner)), func(lo, hi int) {
-		s := borrow(maxOperands * tileSide * panelColumns * 8)
+	panels := (rows-1)/panelRows + 1
+	pool.For(it.n/(rows*inner)*panels, max(1, grain/(panelRows*inner)), func(lo, hi int) {
+		s := borrow(maxOperands * panelRows * panelColumns * 8)
 		var index [op.MaxRank]int
 		var p pieces
 		for t := lo; t < hi; t++ {
-			r0 := t % panels * tileSide
-			height := min(tileSide, rows-r0)
+			r0 := t % panels * panelRows
+			height := min(panelRows, rows-r0)
 			first := (t/panels*rows + r0) * inner
 			it.at(first, &index)
 			for c0 := 0; c0 < inner; c0 += panelColumns {
 				n := min(panelColumns, inner-c0)
 				for k := range it.count {
 					if o := &it.operands[k]; it.turned(o) {
-						p[k] = unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.mem)), k*tileSide*panelColumns*8)
+						p[k] = unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.mem)), k*panelRows*panelColumns*8)
 						it.transpose(p[k], o, o.first+dot(&index, &o.strides, it.rank)+c0*o.strides[last], height, n)
 					}
 				}
@@ -184,7 +187,7 @@ func (it *iterator) runPanels(grain int, body func(at, n int, p pieces)) {
 							q[k] = unsafe.Add(p[k], r*panelColumns*o.width)
 							continue
 						}
-						buffer := unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.mem)), k*tileSide*panelColumns*8)
+						buffer := unsafe.Add(unsafe.Pointer(unsafe.SliceData(s.mem)), k*panelRows*panelColumns*8)
 						at, stride := o.first+dot(&index, &o.strides, it.rank)+r*o.strides[last-1]+c0*o.strides[last], o.strides[last]
 						switch stride {
 						case 1:
@@ -207,7 +210,7 @@ func (it *iterator) runPanels(grain int, body func(at, n int, p pieces)) {
 
 // transpose fills a panel from place at of the operand on.
 func (it *iterator) transpose(dst unsafe.Pointer, o *operand, at, height, n int) {
-	const room = tileSide * panelColumns
+	const room = panelRows * panelColumns
 	from := o.strides[it.rank-1]
 	switch o.width {
 	case 1:

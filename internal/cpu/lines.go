@@ -195,9 +195,7 @@ func (l *lineView[S]) gather(dst []S, s *lineSpace, at, w int) {
 		}
 		step := l.neighbour(s)
 		if step == 1 {
-			for j := 0; j < w; j += tileSide {
-				transpose(dst[j*s.pitch+i:], s.pitch, l.data, from+j, stride, min(tileSide, w-j), n)
-			}
+			transpose(dst[i:], s.pitch, l.data, from, stride, w, n)
 			return
 		}
 		for k := range n {
@@ -218,9 +216,7 @@ func (l *lineView[S]) scatter(src []S, s *lineSpace, at, w int) {
 		}
 		step := l.neighbour(s)
 		if step == 1 && stride > 0 {
-			for k := 0; k < n; k += tileSide {
-				transpose(l.data[to+k*stride:], stride, src, i+k, s.pitch, min(tileSide, n-k), w)
-			}
+			transpose(l.data[to:], stride, src, i, s.pitch, n, w)
 			return
 		}
 		for k := range n {

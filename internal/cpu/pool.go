@@ -155,8 +155,16 @@ func maxPoolPlanes[T number](c *backend.Call, dst, x []T, lowest T) {
 	for j1 > j0 && !inside(j1-1) {
 		j1--
 	}
+	pairs := a.Kernel == [2]int{2, 2} && wy.tiled(oh) && wx.tiled(ow)
 	planes(c.Out.Shape, oh*ow*a.Kernel[0]*a.Kernel[1], func(p int) {
 		in, out := x[p*h*w:][:h*w], dst[p*oh*ow:][:oh*ow]
+		if to, ok := any(out).([]float32); ok && pairs {
+			for i := range oh {
+				rows := any(in[2*i*w:][:2*w]).([]float32)
+				vec.LargestPairsF32(to[i*ow:][:ow], rows[:2*ow], rows[w:][:2*ow])
+			}
+			return
+		}
 		for i := range oh {
 			y, ny := wy.span(i)
 			row := out[i*ow:][:ow]

@@ -17,10 +17,11 @@ import (
 // reduced space, which only the arg reductions look at.
 type reducer[T, A, R any] struct {
 	start  A
-	row    func(x []T, base int) A        // of 1 to segment elements
+	row    func(x []T, base int) A        // of 1 to piece elements, or to segment from a buffer
 	column func(acc []A, x []T, base int) // acc[i] takes in x[i]
 	merge  func(a, b A) A                 // a comes first
 	finish func(A) R
+	piece  int // 0 means segment
 
 	// fold, if not nil, takes x into dst element by element in T itself, which
 	// is faster than column but fit only for a few pieces.
@@ -28,8 +29,11 @@ type reducer[T, A, R any] struct {
 }
 
 const (
-	// segment is the longest piece that row sees, and the length of buffers.
+	// segment is the length of buffers, and of what most rows see at a time.
 	segment = 2048
+	// longPiece is for rows that read their elements once, at the speed of memory:
+	// each call of them costs as much as some hundred elements.
+	longPiece = 16 << 10
 	// part is the number of elements of the reduced space that are reduced as
 	// one when there are too few results to keep all threads busy. Neither
 	// depends on the number of threads, so neither do the results.
@@ -180,12 +184,13 @@ func reduceContiguous[T, A, R any](r *reducer[T, A, R], x []T, dst []R, each int
 }
 
 func reduceEach[T, A, R any](r *reducer[T, A, R], x []T, dst []R, each int) {
+	piece := max(r.piece, segment)
 	for i := range dst {
 		row := x[i*each : (i+1)*each]
-		n := min(each, segment)
+		n := min(each, piece)
 		acc := r.row(row[:n], 0)
 		for n < each {
-			m := min(n+segment, each)
+			m := min(n+piece, each)
 			acc = r.merge(acc, r.row(row[n:m], n))
 			n = m
 		}
@@ -287,11 +292,15 @@ func reduceRange[S, T, A, R any](w *rowWalk[S, T], s *space, r *reducer[T, A, R]
 	}
 	column := index[last]
 	index[last] = 0
+	piece := segment
+	if w.raw == nil && w.buf == nil {
+		piece = max(piece, r.piece)
+	}
 	acc, began := r.start, false
 	for lo < hi {
 		row := at + dot(&index, &s.red, s.reduced.rank)
 		for column < inner && lo < hi {
-			n := min(segment, inner-column, hi-lo)
+			n := min(piece, inner-column, hi-lo)
 			a := r.row(x.read(row+column*stride, stride, n, w.raw, w.buf), lo)
 			if began {
 				a = r.merge(acc, a)
@@ -424,10 +433,11 @@ func finishBlock[T, A, R any](s *space, r *reducer[T, A, R], dst []R, to int, ac
 	}
 }
 
-// withRow gives the reducer a vectorized row function, for rows that are long
-// enough for it.
+// withRow gives the reducer a vectorized row function that reads its elements
+// once, for rows that are long enough for it.
 func (r *reducer[T, A, R]) withRow(row func(x []T) A) *reducer[T, A, R] {
 	short := r.row
+	r.piece = longPiece
 	r.row = func(x []T, base int) A {
 		if len(x) < 16 {
 			return short(x, base)

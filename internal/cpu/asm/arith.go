@@ -26,6 +26,17 @@ func unary(unroll int, f func(v *vk, x V) V) func(*vk) {
 	}
 }
 
+// unaryWide is unary for functions that need more than half of AVX2's registers.
+func unaryWide(f func(v *vk, x V) V) func(*vk) {
+	return func(v *vk) {
+		if v.wide() {
+			unary(2, f)(v)
+		} else {
+			unary(1, f)(v)
+		}
+	}
+}
+
 func opAdd(v *vk, x V, y Op) V  { return v.add(x, y) }
 func opSub(v *vk, x V, y Op) V  { return v.sub(x, y) }
 func opRSub(v *vk, x V, y Op) V { return v.sub(y, x) }

@@ -339,12 +339,6 @@ func (v *vk) shr(x V, n uint64) V {
 	v.ins(v.iname("VPSRL"), Imm(n), x, d)
 	return d
 }
-func (v *vk) sar32(x V, n uint64) V {
-	d := v.reg()
-	v.ctx.VPSRAD(Imm(n), x, d)
-	return d
-}
-
 func (v *vk) toInt32(x V) V {
 	d := v.reg()
 	v.ctx.VCVTPS2DQ(x, d)

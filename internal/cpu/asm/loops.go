@@ -164,7 +164,7 @@ func (v *vk) elementwise(inputs string, unroll int, body func(in ...Op) V, after
 		return Mem{Base: p, Index: i, Scale: uint8(es), Disp: u * v.bits / 8}
 	}
 	if v.stream {
-		v.streaming(src, at, dst, i, n, body)
+		v.streaming(src, at, dst, i, n, unroll > 1, body)
 		return
 	}
 	turn := func(u int) {
@@ -182,9 +182,7 @@ func (v *vk) elementwise(inputs string, unroll int, body func(in ...Op) V, after
 			ins = append(ins, in)
 		}
 		var out []V
-		for j := range u {
-			out = append(out, body(ins[j]...))
-		}
+		woven(ctx, u, func(j int) { out = append(out, body(ins[j]...)) })
 		for j := range u {
 			if store {
 				ctx.VMOVUPS(out[j], at(dst, j))
@@ -233,12 +231,12 @@ func (v *vk) elementwise(inputs string, unroll int, body func(in ...Op) V, after
 
 // streaming is elementwise's loop with stores that bypass the caches, a cache
 // line a turn. dst is aligned to a line and n a multiple of 16 float32.
-func (v *vk) streaming(src []reg.GPVirtual, at func(reg.GPVirtual, int) Mem, dst, i, n reg.GPVirtual, body func(in ...Op) V) {
+func (v *vk) streaming(src []reg.GPVirtual, at func(reg.GPVirtual, int) Mem, dst, i, n reg.GPVirtual, weave bool, body func(in ...Op) V) {
 	ctx := v.ctx
 	u := 512 / v.bits
 	ctx.Label("line")
 	var out []V
-	for j := range u {
+	line := func(j int) {
 		var in []Op
 		for q, p := range src {
 			if q == len(src)-1 && q > 0 {
@@ -248,6 +246,13 @@ func (v *vk) streaming(src []reg.GPVirtual, at func(reg.GPVirtual, int) Mem, dst
 			}
 		}
 		out = append(out, body(in...))
+	}
+	if weave {
+		woven(ctx, u, line)
+	} else {
+		for j := range u {
+			line(j)
+		}
 	}
 	for j := range u {
 		v.ins("VMOVNTPS", out[j], at(dst, j))

@@ -17,10 +17,13 @@ import (
 	"os"
 	"path/filepath"
 	"sort"
+	"strings"
 
 	"github.com/mmcloughlin/avo/build"
+	"github.com/mmcloughlin/avo/ir"
 	"github.com/mmcloughlin/avo/pass"
 	"github.com/mmcloughlin/avo/printer"
+	"github.com/mmcloughlin/avo/reg"
 )
 
 func main() {
@@ -51,8 +54,12 @@ func main() {
 		if len(f.Functions()) == 0 {
 			continue
 		}
+		weave(ctx, f)
 		if err := pass.Compile.Execute(f); err != nil {
 			log.Fatalf("%s/%s: %v", g.pkg, g.file, err)
+		}
+		if strings.HasSuffix(g.file, "avx2") {
+			sixteen(f)
 		}
 		cfg := printer.Config{Pkg: g.pkg, Argv: []string{"asm"}}
 		s, err := printer.NewGoAsm(cfg).Print(f)
@@ -72,6 +79,21 @@ func main() {
 	d := vecDispatch()
 	write("vec", "dispatch.go", hash, d)
 	write("vec", "asm_other.go", hash, vecOther())
+}
+
+// sixteen makes sure that AVX2 code does not use the vector registers that came
+// with AVX-512: they are given out, and most instructions assembled with them,
+// without a word.
+func sixteen(f *ir.File) {
+	for _, fn := range f.Functions() {
+		for _, i := range fn.Instructions() {
+			for _, r := range i.Registers() {
+				if p := reg.ToPhysical(r); p != nil && p.Kind() == reg.KindVector && p.PhysicalIndex() >= 16 {
+					log.Fatalf("%s has too many vectors at a time for AVX2", fn.Name)
+				}
+			}
+		}
+	}
 }
 
 // write puts the source hash under the "Code generated" line avo begins with.

@@ -29,21 +29,21 @@ var (
 	geluErf  = []float64{0.000101046740225, -0.00117926504118, 0.0099716880229, -0.066490227538, 0.398942278402}
 )
 
-// expReduce splits x = n*ln2 + r and returns r and n, as integer and float
-// lanes. lo, if any, is a correction to x.
-func (v *vk) expReduce(x V, lo Op) (r, j, n V) {
-	sum := x
-	if lo != nil {
-		sum = v.add(x, lo)
-	}
-	j = v.toInt32(v.mul(sum, v.c(log2e)))
-	n = v.fromInt32(j)
+// nearest is 1.5·2²³: a number of less than 2²² added to it is rounded to an
+// integer, which is found in the sum's low bits, and again by subtracting.
+const nearest = 0x1.8p23
+
+// expReduce splits x = n*ln2 + r and returns r and t = n + nearest. lo, if any,
+// is a small correction to x.
+func (v *vk) expReduce(x V, lo Op) (r, t V) {
+	t = v.fma(x, v.c(log2e), v.c(nearest))
+	n := v.sub(t, v.c(nearest))
 	r = v.fnma(n, v.c(ln2Hi), x)
-	if lo != nil {
-		r = v.add(r, lo)
+	if lo != nil { // rounds once, like the other
+		return v.add(r, v.fnma(n, v.c(ln2Lo), lo)), t
 	}
 	v.ins("VFNMADD231PS", v.c(ln2Lo), n, r)
-	return r, j, n
+	return r, t
 }
 
 // expm1Poly is e^r - 1 for |r| <= ln2/2.
@@ -57,44 +57,44 @@ func (v *vk) expPoly(r V) V {
 	return v.poly(r, 1.37805939e-3, 8.37312452e-3, 4.16695364e-2, 1.66664720e-1, 4.99999851e-1, 1, 1)
 }
 
-// pow2 is 2^j for integer lanes -126 <= j <= 127, and beyond if a multiple of
-// 1<<23 added to the result brings the exponent back into range.
-func (v *vk) pow2(j V) V { return v.shl(v.iadd(j, v.ci(127)), 23) }
+// pow2 is 2^(n+k) for the n in the low bits of t, -126 <= n+k <= 127. What it
+// gives for a NaN is no NaN: whatever it is multiplied with must be one.
+func (v *vk) pow2(t V, k int64) V { return v.iadd(v.shl(t, 23), v.ci(one(k))) }
 
-// expScale returns the reduced argument r and powers of two s and t with
-// e^x = e^r*s*t, such that a product with s is exact and one with t rounds
-// once, to a denormal, zero or infinity where need be.
-func (v *vk) expScale(x V, lo Op) (r, s, t V) {
-	return v.expScaleBounded(v.clampLo(v.clampHi(x, 89.5), -120), lo)
-}
-
-// expScaleBounded is expScale for x (and x+lo) from -125 to 90.
-func (v *vk) expScaleBounded(x V, lo Op) (r, s, t V) {
-	r, j, _ := v.expReduce(x, lo)
-	h := v.sar32(j, 1)
-	return r, v.pow2(h), v.pow2(v.isub(j, h))
-}
+// one is the bits of 2^k.
+func one(k int64) int64 { return (127 + k) << 23 }
 
 func (v *vk) exp(x V) V {
-	r, s, t := v.expScale(x, nil)
-	return v.mul(v.mul(v.expPoly(r), s), t)
+	x = v.clampLo(v.clampHi(x, 89.5), -120)
+	r, t := v.expReduce(x, nil)
+	// 2^n in two factors of about the same size. The product with the first is
+	// exact, that with the second rounds once, to a denormal, zero or infinity
+	// where need be.
+	h := v.fma(x, v.c(log2e/2), v.c(nearest))
+	return v.mul(v.mul(v.expPoly(r), v.pow2(v.isub(t, h), 0)), v.pow2(h, 0))
+}
+
+// expDown is exp for x <= 40: all its factors 2^n are too small in the same way.
+func (v *vk) expDown(x V) V {
+	r, t := v.expReduce(v.clampLo(x, -120), nil)
+	return v.mul(v.mul(v.expPoly(r), v.pow2(t, 64)), v.c(0x1p-64))
 }
 
 // expNear is exp for |x| < 87.
 func (v *vk) expNear(x V) V {
-	r, j, _ := v.expReduce(x, nil)
-	return v.mul(v.expPoly(r), v.pow2(j))
+	r, t := v.expReduce(x, nil)
+	return v.mul(v.expPoly(r), v.pow2(t, 0))
 }
 
 func opExp(v *vk, x V) V { return v.exp(x) }
 
 func opExpm1(v *vk, x V) V {
 	y := v.clampLo(v.clampHi(x, 89), -18)
-	r, j, _ := v.expReduce(y, nil)
+	r, t := v.expReduce(y, nil)
 	q := v.poly(r, 0.0001989098271, 0.001393364269, 0.008333310933, 0.04166646499, 0.1666666668, 0.5)
 	p := v.fma(v.mul(r, r), q, r) // e^r - 1
 	// 2^n*p + 2^n - 1, halved so that 2^n does not overflow.
-	h := v.pow2(v.isub(j, v.ci(1)))
+	h := v.pow2(t, -1)
 	e := v.fma(h, p, v.sub(h, v.c(0.5)))
 	e = v.add(e, e)
 	// Where x is tiny it is the result; this also keeps -0 and denormals.
@@ -156,44 +156,36 @@ func opTanh(v *vk, x V) V {
 	return v.or(v.blend(v.cmp(lt, t, v.c(0.65)), small, big), v.sign(x))
 }
 
-// logistic is num/(1 + e^(z+lo)), num 1 if nil, computed as num*e/(1 + e) with e = e^-|z|
-// where z > 0, so that it does not overflow. num is multiplied into e before
-// that is rounded, and before the last scaling by a power of two, which keeps
-// the precision all the way down to the denormals.
+// logistic is num/(1 + e^(z+lo)), num 1 if nil.
 func (v *vk) logistic(num, z V, lo V) V {
-	pos := v.cmp(gt, z, v.zero())
-	if lo != nil { // the correction changes its sign with z
-		lo = v.xor(lo, v.keep(pos, v.copy(v.signMask())))
-	}
+	z = v.clampLo(v.clampHi(z, 112), -40) // beyond, the result is num or 0
 	var l Op
 	if lo != nil {
 		l = lo
 	}
-	r, s, t := v.expScaleBounded(v.clampLo(v.or(z, v.signMask()), -120), l)
+	r, t := v.expReduce(z, l)
 	m := v.expm1Poly(r)
-	one := v.add(m, v.c(1))
-	es := v.mul(one, s)
-	e := v.mul(es, t)
-	d := v.add(e, v.c(1))
-	// What the sums lose to rounding: one and d by themselves, and d what e has
-	// lost with one.
-	ol := v.add(m, v.sub(v.c(1), one))
-	dl := v.sub(e, v.sub(d, v.c(1)))
-	dl = v.fma(v.mul(ol, s), t, dl)
-	n, f, fl := v.c(1), one, ol
-	if num != nil {
-		n, f = num, v.fma(num, m, num)
-		fl = v.fma(num, m, v.sub(num, f))
+	// The denominator is 1 + s + s*m, s = 2^n. If that is large, everything is
+	// divided by 2^64, and so is the result in the end: it rounds only there if
+	// it is denormal.
+	far := v.keep(v.cmp(gt, t, v.c(nearest+63)), v.copy(v.ci(64<<23)))
+	unit := v.isub(v.ci(one(0)), far)
+	s := v.iadd(v.shl(t, 23), unit)
+	// Rounding is what counts here, so there is only one: sum + lost is exactly
+	// unit + s, and m is small.
+	sum := v.add(s, unit)
+	lost := v.sub(unit, v.sub(sum, s))
+	rest := v.fma(s, m, lost)
+	d := v.add(sum, rest)
+	if num == nil {
+		return v.mul(v.div(v.c(1), d), unit)
 	}
-	q := v.div(v.blend(pos, v.mul(f, s), n), d)
-	// Where z > 0 it is put back: the remainder of the division, the
-	// numerator's loss and the denominator's, all over d, roughly.
-	// (On the other side it matters less, and num may be infinite.)
-	rest := v.fnma(q, d, v.mul(f, s))
-	rest = v.fma(fl, s, rest)
-	rest = v.fnma(q, dl, rest)
-	q = v.blend(pos, v.fma(rest, v.roughRecip(d), q), q)
-	return v.mul(q, v.blend(pos, t, v.c(1)))
+	// A numerator makes that rounding count up to twice as much, so it is put
+	// back: the denominator's loss over the denominator, roughly. (An infinite
+	// quotient stays.)
+	q := v.div(num, d)
+	off := v.mul(v.sub(rest, v.sub(d, sum)), v.roughRecip(d))
+	return v.mul(v.fnma(off, v.clampHi(q, math.MaxFloat32), q), unit)
 }
 
 // roughRecip is 1/x to some 11 bits.
@@ -258,14 +250,14 @@ func opGelu(v *vk, x V) V {
 	p := v.mul(y, f)
 	pl := v.fma(yl, v.fnma(y, b, f), v.fms(y, f, p))
 	pl = v.fma(y, fl, pl)
-	// -t²/2 = j*ln2 - r/2, with what t² lost to rounding added to r.
-	j := v.toInt32(v.mul(q, v.c(-0.5*log2e)))
-	n := v.fromInt32(j)
+	// -t²/2 = n*ln2 - r/2, with what t² lost to rounding added to r.
+	k := v.fma(q, v.c(-0.5*log2e), v.c(nearest))
+	n := v.sub(k, v.c(nearest))
 	r := v.add(v.fma(n, v.c(2*ln2Hi), q), v.fma(n, v.c(2*ln2Lo), v.fms(t, t, q)))
 	m := v.expm1Poly(v.mul(r, v.c(-0.5)))
 	g := v.add(p, v.fma(p, m, pl))
-	h := v.sar32(j, 1) // in two steps, the last of which may end below the normal numbers
-	g = v.mul(v.mul(g, v.pow2(h)), v.pow2(v.isub(j, h)))
+	h := v.fma(q, v.c(-0.25*log2e), v.c(nearest)) // in two steps, the last of which may end below the normal numbers
+	g = v.mul(v.mul(g, v.pow2(v.isub(k, h), 0)), v.pow2(h, 0))
 	big := v.sub(opRelu(v, x), g)
 	// x/2 + x²*(erf(x/√2)/(2x))
 	small := v.fma(v.poly(q, geluErf...), q, v.mul(x, v.c(0.5)))

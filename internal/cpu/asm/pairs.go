@@ -68,32 +68,53 @@ func emitSpreadPairs(v *vk) {
 	})
 }
 
-// emitLargestPairsGrad splits 16 elements of both rows into the first and the second
-// of each pair, in the order 0 1 4 5 | 2 3 6 7, which unpacking undoes.
+// pairs splits 16 elements of the rows a and b into the first and the second of
+// each pair, in the order 0 1 4 5 | 2 3 6 7, which unpacking undoes.
+func (v *vk) pairs(a, b, i reg.Register) (x [4]V) {
+	ctx := v.ctx
+	for r, p := range []reg.Register{a, b} {
+		lo := ctx.YMM()
+		ctx.VMOVUPS(Mem{Base: p, Index: i, Scale: 8}, lo)
+		hi := Mem{Base: p, Index: i, Scale: 8, Disp: 32}
+		x[2*r], x[2*r+1] = ctx.YMM(), ctx.YMM()
+		ctx.VSHUFPS(Imm(0x88), hi, lo, x[2*r])
+		ctx.VSHUFPS(Imm(0xdd), hi, lo, x[2*r+1])
+	}
+	return x
+}
+
+// largest finds the largest of a window's elements, and where element k is larger
+// than those before it, or the first NaN.
+func (v *vk) largest(x [4]V) (best V, later [4]V) {
+	ctx := v.ctx
+	best = ctx.YMM()
+	ctx.VMOVUPS(x[0], best)
+	for k := 1; k < 4; k++ {
+		later[k] = ctx.YMM()
+		number := ctx.YMM()
+		ctx.VCMPPS(Imm(7), best, best, number)   // ordered
+		ctx.VCMPPS(Imm(6), best, x[k], later[k]) // not less or equal
+		ctx.VANDPS(number, later[k], later[k])
+		ctx.VBLENDVPS(later[k], x[k], best, best)
+	}
+	return best, later
+}
+
+func emitLargestPairs(v *vk) {
+	dst, a, b := v.ptr("dst"), v.ptr("a"), v.ptr("b")
+	v.ends(func(i reg.Register) {
+		best, _ := v.largest(v.pairs(a, b, i))
+		v.ctx.VPERMPD(Imm(0xd8), best, best)
+		v.ctx.VMOVUPS(best, Mem{Base: dst, Index: i, Scale: 4})
+	})
+}
+
 func emitLargestPairsGrad(v *vk) {
 	ctx := v.ctx
 	dst, also, a, b, g := v.ptr("dst"), v.ptr("also"), v.ptr("a"), v.ptr("b"), v.ptr("grad")
 	v.ends(func(i reg.Register) {
-		var x [4]V // of the windows: first row, second row
-		for r, p := range []reg.Register{a, b} {
-			lo := ctx.YMM()
-			ctx.VMOVUPS(Mem{Base: p, Index: i, Scale: 8}, lo)
-			hi := Mem{Base: p, Index: i, Scale: 8, Disp: 32}
-			x[2*r], x[2*r+1] = ctx.YMM(), ctx.YMM()
-			ctx.VSHUFPS(Imm(0x88), hi, lo, x[2*r])
-			ctx.VSHUFPS(Imm(0xdd), hi, lo, x[2*r+1])
-		}
-		best := ctx.YMM()
-		ctx.VMOVUPS(x[0], best)
-		var later [4]V // where element k is larger than those before it, or the first NaN
-		for k := 1; k < 4; k++ {
-			later[k] = ctx.YMM()
-			number := ctx.YMM()
-			ctx.VCMPPS(Imm(7), best, best, number)   // ordered
-			ctx.VCMPPS(Imm(6), best, x[k], later[k]) // not less or equal
-			ctx.VANDPS(number, later[k], later[k])
-			ctx.VBLENDVPS(later[k], x[k], best, best)
-		}
+		x := v.pairs(a, b, i)
+		_, later := v.largest(x)
 		rest := ctx.YMM()
 		ctx.VPERMPD(Imm(0xd8), Mem{Base: g, Index: i, Scale: 4}, rest)
 		for k := 3; k > 0; k-- { // the last one that is larger is the largest

@@ -181,3 +181,29 @@ func TestPow(t *testing.T) {
 		}
 	})
 }
+
+// NaNs of every kind stay NaN, whatever bits they carry.
+func TestNaNPayloads(t *testing.T) {
+	eachLevel(t, func(t *testing.T) {
+		var x []float32
+		for _, b := range []uint32{0x7fc00000, 0x7fc00001, 0x7fc001ff, 0x7f800001, 0x7fffffff, 0xffc00000, 0xffc00001, 0xffffffff, 0xff800123} {
+			x = append(x, math.Float32frombits(b))
+		}
+		for len(x) < 40 {
+			x = append(x, x...)
+		}
+		for name, f := range map[string]func(dst, a []float32){
+			"Exp": ExpF32, "Expm1": Expm1F32, "Log": LogF32, "Log1p": Log1pF32, "Tanh": TanhF32, "Sigmoid": SigmoidF32, "Silu": SiluF32,
+			"Erf": ErfF32, "Gelu": GeluF32, "GeluTanh": GeluTanhF32, "Sin": SinF32, "Cos": CosF32,
+			"ExpSub": func(dst, a []float32) { ExpSubF32(dst, a, 1) },
+		} {
+			y := make([]float32, len(x))
+			f(y, x)
+			for i, v := range y {
+				if v == v {
+					t.Errorf("%s of NaN %#x is %v", name, math.Float32bits(x[i]), v)
+				}
+			}
+		}
+	})
+}

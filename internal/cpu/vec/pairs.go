@@ -63,15 +63,42 @@ func LargestPairsGradF32(dst, also, a, b, g []float32) {
 		}
 	}
 	for i, d := range g {
-		at, best := 0, a[2*i]
-		for k, x := range [4]float32{best, a[2*i+1], b[2*i], b[2*i+1]} {
-			if x > best || x != x && best == best {
-				at, best = k, x
-			}
-		}
+		at, _ := largestPair(a, b, i)
 		var share [4]float32
 		share[at] = d
 		*(*[2]float32)(dst[2*i:]) = [2]float32(share[:2])
 		*(*[2]float32)(also[2*i:]) = [2]float32(share[2:])
 	}
+}
+
+// LargestPairsF32 stores the largest of the 2×2 elements 2i and 2i+1 of two rows a and
+// b. Of several largest the first counts, and a NaN is larger than any number. dst must
+// not overlap a or b.
+func LargestPairsF32(dst, a, b []float32) {
+	n := len(dst)
+	a, b = a[:2*n], b[:2*n]
+	if n >= 8 {
+		switch level {
+		case AVX512:
+			largestPairsF32AVX512(&dst[0], &a[0], &b[0], n)
+			return
+		case AVX2:
+			largestPairsF32AVX2(&dst[0], &a[0], &b[0], n)
+			return
+		}
+	}
+	for i := range dst {
+		_, dst[i] = largestPair(a, b, i)
+	}
+}
+
+// largestPair finds the largest element of window i.
+func largestPair(a, b []float32, i int) (at int, best float32) {
+	best = a[2*i]
+	for k, x := range [4]float32{best, a[2*i+1], b[2*i], b[2*i+1]} {
+		if x > best || x != x && best == best {
+			at, best = k, x
+		}
+	}
+	return at, best
 }

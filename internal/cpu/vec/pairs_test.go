@@ -2,6 +2,7 @@ package vec
 
 import (
 	"math"
+	"math/rand/v2"
 	"testing"
 )
 
@@ -86,6 +87,52 @@ func TestLargestPairsGrad(t *testing.T) {
 				}
 			}
 			if x[2*n] != 99 || y[2*n] != 99 {
+				t.Fatalf("%d windows: wrote past the end", n)
+			}
+		}
+	})
+}
+
+// Windows of all kinds: ties, zeros of both signs, infinities, NaN.
+func TestLargestPairs(t *testing.T) {
+	inf, nan := float32(math.Inf(1)), float32(math.NaN())
+	values := []float32{0, 0, 1, 1, 2, float32(math.Copysign(0, -1)), -1, inf, -inf, nan, math.SmallestNonzeroFloat32, math.MaxFloat32}
+	eachLevel(t, func(t *testing.T) {
+		r := rand.New(rand.NewPCG(51, 52))
+		for n := range 60 {
+			a, b, g := make([]float32, 2*n), make([]float32, 2*n), make([]float32, n)
+			for i := range a {
+				a[i], b[i] = values[r.IntN(len(values))], values[r.IntN(len(values))]
+			}
+			for i := range g {
+				g[i] = float32(i + 1)
+			}
+			dst := make([]float32, n+1)
+			x, y := make([]float32, 2*n+1), make([]float32, 2*n+1)
+			for i := range x {
+				x[i], y[i] = 99, 99
+			}
+			dst[n] = 99
+			LargestPairsF32(dst[:n], a, b)
+			LargestPairsGradF32(x[:2*n], y[:2*n], a, b, g)
+			for i := range n {
+				window := [4]float32{a[2*i], a[2*i+1], b[2*i], b[2*i+1]}
+				at := 0
+				for k, v := range window {
+					if v > window[at] || math.IsNaN(float64(v)) && !math.IsNaN(float64(window[at])) {
+						at = k
+					}
+				}
+				if math.Float32bits(dst[i]) != math.Float32bits(window[at]) {
+					t.Fatalf("%d windows: the largest of %v is %v, want number %d", n, window, dst[i], at)
+				}
+				var want [4]float32
+				want[at] = g[i]
+				if got := [4]float32{x[2*i], x[2*i+1], y[2*i], y[2*i+1]}; got != want {
+					t.Fatalf("%d windows: %v gets %v, want %v", n, window, got, want)
+				}
+			}
+			if dst[n] != 99 || x[2*n] != 99 || y[2*n] != 99 {
 				t.Fatalf("%d windows: wrote past the end", n)
 			}
 		}

@@ -100,6 +100,47 @@ func TestReductions(t *testing.T) {
 	})
 }
 
+// Four elements are added in float32, but sums that are too large for that come
+// out right, and what is infinite or NaN stays so.
+func TestSumFours(t *testing.T) {
+	eachLevel(t, func(t *testing.T) {
+		r := rand.New(rand.NewPCG(33, 34))
+		for _, n := range append(lengths(), 127, 128, 255, 256, 257, 5000) {
+			a := make([]float32, n+8)[3 : n+3]
+			var s, size float64
+			for i := range a {
+				a[i] = float32(r.NormFloat64() + 0.5)
+				s += float64(a[i])
+				size += math.Abs(float64(a[i]))
+			}
+			if got := SumFoursF32(a); math.Abs(got-s) > 0x1p-23*size {
+				t.Fatalf("n=%d: %v, want %v", n, got, s)
+			}
+			if n == 0 {
+				continue
+			}
+			for i := range a { // in places that are added to each other
+				a[i] = math.MaxFloat32
+				if i/64%2 == 1 {
+					a[i] = -math.MaxFloat32
+				}
+			}
+			if got, want := SumFoursF32(a), SumF32(a); got != want || math.IsInf(got, 0) {
+				t.Fatalf("n=%d: the sum of large numbers is %v, want %v", n, got, want)
+			}
+			clear(a)
+			a[r.IntN(n)] = float32(math.Inf(-1))
+			if got := SumFoursF32(a); !math.IsInf(got, -1) {
+				t.Fatalf("n=%d: the sum with -Inf is %v", n, got)
+			}
+			a[r.IntN(n)] = float32(math.NaN())
+			if got := SumFoursF32(a); got == got {
+				t.Fatalf("n=%d: the sum lost a NaN", n)
+			}
+		}
+	})
+}
+
 func TestExpSub(t *testing.T) {
 	eachLevel(t, func(t *testing.T) {
 		r := rand.New(rand.NewPCG(41, 42))
