@@ -24,6 +24,8 @@ func (v *convolution) byRows(b *convolution, columns int) bool {
 		k0, k1, _ := b.rowTaps(y)
 		rows += (k1 - k0) * whole(b.ow)
 	}
+	// A kernel with fewer than 8 sums waits for them.
+	rows = rows * 8 / min(8, b.og*min(2, whole(b.ow)/columns))
 	atOnce := v.kh * whole(b.oh*(b.ow+v.Pad[1]))
 	scattered := v.kh * v.oh * (v.ow + dx) * (v.og + scatterCost) / v.og
 	return 10*rows <= 9*min(atOnce, scattered)
