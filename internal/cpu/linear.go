@@ -4,7 +4,6 @@ import (
 	"github.com/locusml/locus/dtype"
 	"github.com/locusml/locus/internal/backend"
 	"github.com/locusml/locus/internal/cpu/gemm"
-	"github.com/locusml/locus/internal/cpu/pool"
 	"github.com/locusml/locus/internal/op"
 )
 
@@ -20,7 +19,7 @@ var activations = map[op.ID]gemm.Activation{op.Relu: gemm.ReLU, op.Gelu: gemm.GE
 	op.Silu: gemm.SiLU, op.Sigmoid: gemm.Sigmoid, op.Tanh: gemm.Tanh}
 
 // gemmOf is a product of matrices of E that sums in T.
-type gemmOf[E any, T gemm.Float] func(m, n, k int, a, b gemm.Mat[E], c []T, ldc int, ep *gemm.Epilogue[T])
+type gemmOf[E any, T gemm.Float] func(m, n, k int, a, b gemm.Mat[E], c []E, ldc int, ep *gemm.Epilogue[T])
 
 // linear makes a kernel: bias and activation are part of the product's one pass over
 // the result.
@@ -40,10 +39,7 @@ func linear[T gemm.Float](multiply gemmOf[T, T]) kernel {
 
 // linearHalf makes a kernel that computes in float32 and rounds once.
 func linearHalf[H half](multiply gemmOf[uint16, float32]) kernel {
-	up, down := conversions[H]()
-	bits := func(m gemm.Mat[H]) gemm.Mat[uint16] {
-		return gemm.Mat[uint16]{Data: convert[uint16](m.Data), RowStride: m.RowStride, ColStride: m.ColStride}
-	}
+	up, _ := conversions[H]()
 	return func(c *backend.Call) error {
 		size := c.Out.Elements()
 		if size == 0 {
@@ -51,17 +47,14 @@ func linearHalf[H half](multiply gemmOf[uint16, float32]) kernel {
 		}
 		l := newLinear[H](c)
 		defer l.free()
-		room, f := scratchOf[float32](size + l.n)
-		defer room.free()
 		ep := gemm.Epilogue[float32]{Act: l.act}
 		if l.bias != nil {
-			ep.Bias = f[size:]
-			up(ep.Bias, l.bias)
+			room, bias := scratchOf[float32](l.n)
+			defer room.free()
+			up(bias, l.bias)
+			ep.Bias = bias
 		}
-		f = f[:size]
-		multiply(l.m, l.n, l.k, bits(l.x), bits(l.w), f, l.n, &ep)
-		dst := elements[H](&c.Out, size)
-		pool.For(size, grainCheap, func(lo, hi int) { down(dst[lo:hi], f[lo:hi]) })
+		multiply(l.m, l.n, l.k, bitsOf(l.x), bitsOf(l.w), convert[uint16](elements[H](&c.Out, size)), l.n, &ep)
 		return nil
 	}
 }

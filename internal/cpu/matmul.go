@@ -172,17 +172,15 @@ func multiply64(bt gemm.Batch, m, n, k int, a, b gemm.Mat[float64], c []float64)
 }
 
 // multiplyHalf sums in float32 and rounds once.
-func multiplyHalf[H half](product func(bt gemm.Batch, m, n, k int, a, b gemm.Mat[uint16], c []float32, ldc int, ep *gemm.Epilogue[float32])) multiplier[H] {
-	_, down := conversions[H]()
-	bits := func(m gemm.Mat[H]) gemm.Mat[uint16] {
-		return gemm.Mat[uint16]{Data: convert[uint16](m.Data), RowStride: m.RowStride, ColStride: m.ColStride}
-	}
+func multiplyHalf[H half](product func(bt gemm.Batch, m, n, k int, a, b gemm.Mat[uint16], c []uint16, ldc int, ep *gemm.Epilogue[float32])) multiplier[H] {
 	return func(bt gemm.Batch, m, n, k int, a, b gemm.Mat[H], c []H) {
-		s, f := scratchOf[float32](bt.Count * m * n)
-		product(bt, m, n, k, bits(a), bits(b), f, n, nil)
-		pool.For(len(f), grainCheap, func(lo, hi int) { down(c[lo:hi], f[lo:hi]) })
-		s.free()
+		product(bt, m, n, k, bitsOf(a), bitsOf(b), convert[uint16](c), n, nil)
 	}
+}
+
+// bitsOf gives a matrix's elements as their bits.
+func bitsOf[H half](m gemm.Mat[H]) gemm.Mat[uint16] {
+	return gemm.Mat[uint16]{Data: convert[uint16](m.Data), RowStride: m.RowStride, ColStride: m.ColStride}
 }
 
 // multiplyInts is a plain product; integers wrap.

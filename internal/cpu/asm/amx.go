@@ -12,7 +12,8 @@ import (
 // amxKernels writes the kernels that multiply bfloat16 with AMX tiles: 1 or 2
 // tiles of 16 rows by 1 or 2 of 16 columns. A's panels hold, for each 16 words
 // of k, 64 bytes of each of 32 rows; B's hold 32 words for each word of k.
-// t.k is a multiple of 16. The sums are stored as they are, or with flagBeta
+// A passes through the L1 cache, in which B's panel stays. t.k is a multiple of
+// 16. The sums are stored as they are, or with flagBeta
 // added to C.
 func amxKernels(ctx *build.Context) {
 	// Palette 1; every tile has 16 rows of 64 bytes.
@@ -71,7 +72,7 @@ func amxKernel(ctx *build.Context, config Mem, rows, cols int) {
 	ctx.MOVQ(field(tK), n)
 	ctx.MOVQ(a, p)
 	ctx.Label("loop")
-	raw(ctx, tileLoad(4, p, strideA, 0))
+	raw(ctx, tileLoadOnce(4, p, strideA, 0))
 	raw(ctx, tileLoad(6, b, strideB, 0))
 	raw(ctx, tileDot(0, 4, 6))
 	if cols == 2 {
@@ -80,7 +81,7 @@ func amxKernel(ctx *build.Context, config Mem, rows, cols int) {
 	}
 	if rows == 2 {
 		ctx.LEAQ(Mem{Base: p, Disp: 1024}, q)
-		raw(ctx, tileLoad(5, q, strideA, 0))
+		raw(ctx, tileLoadOnce(5, q, strideA, 0))
 		raw(ctx, tileDot(2, 5, 6))
 		if cols == 2 {
 			raw(ctx, tileDot(3, 5, 7))

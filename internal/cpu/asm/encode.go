@@ -61,6 +61,11 @@ func tileLoad(tile int, base, index reg.GPPhysical, disp int) []byte {
 	return tileMemory(0x7b, tile, base, index, disp)
 }
 
+// tileLoadOnce is tileLoad for what is not needed again soon: VEX.128.66.0F38.W0 4B.
+func tileLoadOnce(tile int, base, index reg.GPPhysical, disp int) []byte {
+	return tileMemory(0x79, tile, base, index, disp)
+}
+
 // tileStore writes a tile: VEX.128.F3.0F38.W0 4B.
 func tileStore(tile int, base, index reg.GPPhysical, disp int) []byte {
 	return tileMemory(0x7a, tile, base, index, disp)

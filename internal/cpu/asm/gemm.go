@@ -335,9 +335,9 @@ func (k *kernel) emit() {
 			}
 		}
 	}
-	// The tile of C is needed only at the end: fetch it meanwhile. Packed panels
-	// come from caches too, so that there it is fetched row by row.
-	if !k.sums && !k.packed {
+	// The tile of C is needed only at the end: fetch it meanwhile. The long rows
+	// of AVX-512 would hold up the panels, so that there packedLoop does it.
+	if !k.sums && !(k.packed && k.bits == 512) {
 		p := ctx.GP64()
 		ctx.MOVQ(c, p)
 		for i := range k.acc {
@@ -392,10 +392,12 @@ func (k *kernel) loadMask() {
 	ctx.VMOVUPS(Mem{Base: p, Disp: 32}, k.mask)
 }
 
+// unroll is how many columns of A and rows of B a round of the loops takes.
+const unroll = 4
+
 func (k *kernel) packedLoop(a, b, n, c, ldc reg.GPVirtual) {
 	ctx := k.ctx
 	es, vb := k.esize(), k.bits/8
-	const unroll = 4
 	step := func(u int) {
 		for j := range k.b {
 			k.load(Mem{Base: b, Disp: (u*k.nv + j) * vb}, k.b[j], j)
@@ -424,22 +426,9 @@ func (k *kernel) packedLoop(a, b, n, c, ldc reg.GPVirtual) {
 	ctx.MOVQ(n, rest)
 	ctx.SHRQ(Imm(2), n)
 	ctx.JZ(LabelRef("rest"))
-	// The first rounds of the loop fetch a row of C each.
-	row, first := ctx.GP64(), ctx.GP64()
-	ctx.MOVQ(c, row)
-	ctx.MOVQ(U32(uint32(k.h)), first)
-	ctx.CMPQ(n, first)
-	ctx.CMOVQLT(n, first)
-	ctx.SUBQ(first, n)
-	ctx.Label("fetch")
-	ctx.PREFETCHT0(Mem{Base: row})
-	ctx.PREFETCHT0(Mem{Base: row, Disp: k.nv*vb - 1})
-	ctx.ADDQ(ldc, row)
-	steps(unroll)
-	ctx.DECQ(first)
-	ctx.JNZ(LabelRef("fetch"))
-	ctx.TESTQ(n, n)
-	ctx.JZ(LabelRef("rest"))
+	if k.bits == 512 {
+		k.fetchRows(c, ldc, n, steps)
+	}
 	ctx.Label("loop")
 	steps(unroll)
 	ctx.DECQ(n)
@@ -452,6 +441,27 @@ func (k *kernel) packedLoop(a, b, n, c, ldc reg.GPVirtual) {
 	ctx.DECQ(rest)
 	ctx.JNZ(LabelRef("single"))
 	ctx.Label("sum")
+}
+
+// fetchRows runs the first rounds of a loop of n; each fetches a row of C.
+func (k *kernel) fetchRows(c, ldc, n reg.GPVirtual, steps func(int)) {
+	ctx := k.ctx
+	row, first := ctx.GP64(), ctx.GP64()
+	ctx.MOVQ(c, row)
+	ctx.MOVQ(U32(uint32(k.h)), first)
+	ctx.CMPQ(n, first)
+	ctx.CMOVQLT(n, first)
+	ctx.SUBQ(first, n)
+	ctx.Label("fetch")
+	for o := 0; o < k.nv*k.bits/8; o += 64 {
+		ctx.PREFETCHT0(Mem{Base: row, Disp: o})
+	}
+	ctx.ADDQ(ldc, row)
+	steps(unroll)
+	ctx.DECQ(first)
+	ctx.JNZ(LabelRef("fetch"))
+	ctx.TESTQ(n, n)
+	ctx.JZ(LabelRef("rest"))
 }
 
 func (k *kernel) rowsLoop(a, b, n reg.GPVirtual) {
@@ -490,7 +500,6 @@ func (k *kernel) pixelsLoop(a, b, n reg.GPVirtual) {
 // so many steps.
 func (k *kernel) startsLoop(n reg.GPVirtual, step func(u int, at reg.GPVirtual), next func(steps int)) {
 	ctx := k.ctx
-	const unroll = 4
 	starts := ctx.GP64()
 	ctx.MOVQ(k.field(tStarts), starts)
 	one := func(u int) {
@@ -565,7 +574,6 @@ func (k *kernel) stridedLoop(a, b, n, rowA, colA, rowB reg.GPVirtual) {
 			}
 		}
 	}
-	const unroll = 4
 	rest := ctx.GP64()
 	ctx.MOVQ(n, rest)
 	ctx.SHRQ(Imm(2), n)

@@ -22,19 +22,30 @@ func packKernels(ctx *build.Context) {
 	packTranspose2x64(ctx)
 }
 
-// packCopy packs lines that lie side by side: n bytes from each column.
+// packCopy packs lines that lie side by side, several panels of them at a
+// time, so that what is read of a column of the matrix is not too short for
+// the prefetchers.
 func packCopy(ctx *build.Context, n int) {
 	ctx.Function(fmt.Sprintf("packCopy%d", n))
 	ctx.Attributes(build.NOSPLIT)
 	ctx.Pragma("noescape")
-	ctx.Doc(fmt.Sprintf("packCopy%d copies %d bytes from each of k places stride bytes apart to adjacent places.", n, n))
-	ctx.SignatureExpr("func(dst, src *byte, stride, k int)")
-	d, s, st, k := ctx.GP64(), ctx.GP64(), ctx.GP64(), ctx.GP64()
+	ctx.Doc(fmt.Sprintf("packCopy%d copies runs of %d bytes, so many as there are panels, from each of k places stride bytes apart: run i to adjacent places from i·step on. What lies ahead bytes after them is fetched.", n, n))
+	ctx.SignatureExpr("func(dst, src *byte, stride, k, panels, step, ahead int)")
+	d, s, st, k, panels, step := ctx.GP64(), ctx.GP64(), ctx.GP64(), ctx.GP64(), ctx.GP64(), ctx.GP64()
 	ctx.Load(ctx.Param("dst"), d)
 	ctx.Load(ctx.Param("src"), s)
 	ctx.Load(ctx.Param("stride"), st)
 	ctx.Load(ctx.Param("k"), k)
+	ctx.Load(ctx.Param("panels"), panels)
+	ctx.Load(ctx.Param("step"), step)
+	ahead := ctx.GP64()
+	ctx.Load(ctx.Param("ahead"), ahead)
+	from, to, left := ctx.GP64(), ctx.GP64(), ctx.GP64()
 	ctx.Label("loop")
+	ctx.MOVQ(s, from)
+	ctx.MOVQ(d, to)
+	ctx.MOVQ(panels, left)
+	ctx.Label("run")
 	type part struct {
 		off int
 		v   reg.VecVirtual
@@ -46,27 +57,32 @@ func packCopy(ctx *build.Context, n int) {
 		switch {
 		case n-o >= 32:
 			p.v, p.n = ctx.YMM(), 32
-			ctx.VMOVUPS(Mem{Base: s, Disp: o}, p.v)
+			ctx.VMOVUPS(Mem{Base: from, Disp: o}, p.v)
 		case n-o >= 16:
 			p.v, p.n = ctx.XMM(), 16
-			ctx.VMOVUPS(Mem{Base: s, Disp: o}, p.v)
+			ctx.VMOVUPS(Mem{Base: from, Disp: o}, p.v)
 		default:
 			p.v, p.n = ctx.XMM(), 8
-			ctx.VMOVSD(Mem{Base: s, Disp: o}, p.v)
+			ctx.VMOVSD(Mem{Base: from, Disp: o}, p.v)
 		}
 		parts = append(parts, p)
 		o += p.n
 	}
-	// The next panel begins where this one's columns end: fetch it ahead, since
-	// the jump from column to column hides the pattern from the prefetcher.
-	ctx.PREFETCHT0(Mem{Base: s, Disp: n})
+	// The jump from column to column hides the pattern from the prefetcher.
+	for o := 0; o < n; o += 64 {
+		ctx.PREFETCHT0(Mem{Base: from, Index: ahead, Scale: 1, Disp: o})
+	}
 	for _, p := range parts {
 		if p.n == 8 {
-			ctx.VMOVSD(p.v, Mem{Base: d, Disp: p.off})
+			ctx.VMOVSD(p.v, Mem{Base: to, Disp: p.off})
 		} else {
-			ctx.VMOVUPS(p.v, Mem{Base: d, Disp: p.off})
+			ctx.VMOVUPS(p.v, Mem{Base: to, Disp: p.off})
 		}
 	}
+	ctx.ADDQ(U32(uint32(n)), from)
+	ctx.ADDQ(step, to)
+	ctx.DECQ(left)
+	ctx.JNZ(LabelRef("run"))
 	ctx.ADDQ(st, s)
 	ctx.ADDQ(U32(uint32(n)), d)
 	ctx.DECQ(k)
@@ -188,6 +204,13 @@ func storeColumns(ctx *build.Context, c []reg.VecVirtual, d, st reg.GPVirtual) {
 func packTranspose8(ctx *build.Context) {
 	d, st, k, off, row := transposeHead(ctx, "packTranspose8", "packTranspose8 writes the columns of 8 rows of k 32-bit words, k a multiple of 4, stride bytes apart.", 8)
 	ctx.Label("loop")
+	// Lines are so short that the prefetchers hardly begin before they end.
+	ctx.TESTQ(U32(63), off)
+	ctx.JNZ(LabelRef("fetched"))
+	for _, r := range row {
+		ctx.PREFETCHT0(Mem{Base: r, Index: off, Scale: 1, Disp: 512})
+	}
+	ctx.Label("fetched")
 	var y []reg.VecVirtual
 	for i := range 4 {
 		v := ctx.YMM()

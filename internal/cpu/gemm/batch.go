@@ -17,22 +17,22 @@ type Batch struct {
 // BatchF32 computes Count products C[i] = A[i]*B[i] of the same shape. The
 // Epilogue, biases included, is applied to each.
 func BatchF32(bt Batch, m, n, k int, a, b Mat[float32], c []float32, ldc int, ep *Epilogue[float32]) {
-	batch(kernelsF32, bt, m, n, k, nativeSource(a), nativeSource(b), c, ldc, ep)
+	batch(run, kernelsF32, bt, m, n, k, nativeSource(a), nativeSource(b), c, ldc, ep)
 }
 
 // BatchF64 is BatchF32 for float64.
 func BatchF64(bt Batch, m, n, k int, a, b Mat[float64], c []float64, ldc int, ep *Epilogue[float64]) {
-	batch(kernelsF64, bt, m, n, k, nativeSource(a), nativeSource(b), c, ldc, ep)
+	batch(run, kernelsF64, bt, m, n, k, nativeSource(a), nativeSource(b), c, ldc, ep)
 }
 
-// BatchBF16 is BatchF32 for bfloat16 inputs.
-func BatchBF16(bt Batch, m, n, k int, a, b Mat[uint16], c []float32, ldc int, ep *Epilogue[float32]) {
-	batch(bf16Kernels(), bt, m, n, k, halfSource(a, bfloat16), halfSource(b, bfloat16), c, ldc, ep)
+// BatchBF16 is BatchF32 for bfloat16; see BF16.
+func BatchBF16(bt Batch, m, n, k int, a, b Mat[uint16], c []uint16, ldc int, ep *Epilogue[float32]) {
+	batch(runHalf, bf16Kernels(), bt, m, n, k, halfSource(a, bfloat16), halfSource(b, bfloat16), c, ldc, ep)
 }
 
-// BatchF16 is BatchF32 for half-precision inputs.
-func BatchF16(bt Batch, m, n, k int, a, b Mat[uint16], c []float32, ldc int, ep *Epilogue[float32]) {
-	batch(kernelsF32, bt, m, n, k, halfSource(a, float16), halfSource(b, float16), c, ldc, ep)
+// BatchF16 is BatchF32 for half precision; see F16.
+func BatchF16(bt Batch, m, n, k int, a, b Mat[uint16], c []uint16, ldc int, ep *Epilogue[float32]) {
+	batch(runHalf, kernelsF32, bt, m, n, k, halfSource(a, float16), halfSource(b, float16), c, ldc, ep)
 }
 
 func (s source[T]) from(off int) source[T] {
@@ -44,7 +44,10 @@ func (s source[T]) from(off int) source[T] {
 	return s
 }
 
-func batch[T Float](ks *kernels[T], bt Batch, m, n, k int, a, b source[T], c []T, ldc int, ep *Epilogue[T]) {
+// runner is run or runHalf.
+type runner[T Float, E any] func(ks *kernels[T], m, n, k int, a, b source[T], c []E, ldc int, ep *Epilogue[T], threads int)
+
+func batch[T Float, E any](run runner[T, E], ks *kernels[T], bt Batch, m, n, k int, a, b source[T], c []E, ldc int, ep *Epilogue[T]) {
 	if bt.Count < 0 || bt.A < 0 || bt.B < 0 || bt.C < 0 {
 		panic(fmt.Sprintf("gemm: bad batch %+v", bt))
 	}

@@ -3,32 +3,25 @@ package gemm
 import "unsafe"
 
 // blocked packs A and B and runs the kernels on the packed panels. A span of k
-// is packed at a time, as several blocks of the depth kc; then blocks of C are
-// computed, each for the whole span, so that it stays in a core's L2 cache
-// while the products of one depth after the other are added to it, a panel of
-// B (kc×nr, in L1) at a time. That takes two loops over all threads for each
-// span, and nobody waits in between.
+// is taken at a time, as several blocks of the depth kc. Blocks of C are
+// computed for the whole span, so that they stay in a core's L2 cache while the
+// products of one depth after the other are added to them, a panel of B (kc×nr,
+// in L1) at a time. Panels are packed by the first to need them, so that there
+// is one loop over the threads for each span.
 func (p *problem[T]) blocked() {
 	ks := p.ks
-	nr, mr := ks.nr(), ks.mr
 	depth := p.depth()
 	passes := p.passes(depth)
-	a := newPanels(p.a, mr, mr*depth+packSlack, min(p.rowsAtOnce(), p.m), passes)
-	b := newPanels(p.b.transposed(), nr, nr*depth, min(ks.nc, p.n), passes)
+	rows := p.rowsAtOnce()
+	a := newPanels(p.a, ks.mr, depth, min(rows, p.m), passes)
+	b := newPanels(p.b.transposed(), ks.nr(), depth, min(ks.nc, p.n), passes)
 	for jc := 0; jc < p.n; jc += ks.nc {
 		for pc := 0; pc < p.k; pc += passes * depth {
-			b.move(jc, min(ks.nc, p.n-jc), pc, min(passes*depth, p.k-pc), depth)
-			for ic := 0; ic < p.m; ic += p.rowsAtOnce() {
-				a.move(ic, min(p.rowsAtOnce(), p.m-ic), pc, b.k, depth)
-				fresh := b.items()
-				if ic > 0 {
-					fresh = 0
-				}
-				p.loop(a.items()+fresh, max(1, 8192/(nr*depth)), func(lo, hi int) {
-					a.pack(lo, min(hi, a.items()))
-					b.pack(max(lo-a.items(), 0), hi-a.items())
-				})
-				p.tasks(&a, &b)
+			k := min(passes*depth, p.k-pc)
+			b.move(jc, min(ks.nc, p.n-jc), pc, k)
+			for ic := 0; ic < p.m; ic += rows {
+				a.move(ic, min(rows, p.m-ic), pc, k)
+				p.tasks(a, b)
 			}
 		}
 	}
@@ -53,6 +46,12 @@ func (p *problem[T]) passes(depth int) int {
 	return (blocks + spans - 1) / spans
 }
 
+// oneSpan reports whether all of k is packed at a time.
+func (p *problem[T]) oneSpan() bool {
+	depth := p.depth()
+	return p.passes(depth)*depth >= p.k
+}
+
 // tasks multiplies packed panels of A and B. The tiles of C are divided into a
 // rectangle for each thread, and that into tasks, the last of which others
 // take that have finished their own.
@@ -62,72 +61,43 @@ func (p *problem[T]) tasks(a, b *panels[T]) {
 		s := scratches[T]().Get().(*scratch[T])
 		for q := lo; q < hi; q++ {
 			i0, i1, j0, j1 := d.task(q)
-			p.block(&s.t, a, b, i0, i1, j0, j1)
+			if i0 < i1 && j0 < j1 {
+				// Those that need the same panels at the same time begin with different ones.
+				a.need(i0, i1, float32(j0)/float32(d.cols))
+				b.need(j0, j1, float32(i0)/float32(d.rows))
+				p.block(s, a, b, i0, i1, j0, j1)
+			}
 		}
 		s.release()
 	})
 }
 
 // block multiplies panels [i0, i1) of A with panels [j0, j1) of B.
-func (p *problem[T]) block(t *tile, a, b *panels[T], i0, i1, j0, j1 int) {
+func (p *problem[T]) block(s *scratch[T], a, b *panels[T], i0, i1, j0, j1 int) {
+	if p.c == nil {
+		p.roundedBlock(s, a, b, i0, i1, j0, j1)
+		return
+	}
+	r0, r1 := a.first+i0*a.width, a.first+min(i1*a.width, a.lines)
+	c0, c1 := b.first+j0*b.width, b.first+min(j1*b.width, b.lines)
+	p.multiply(&s.t, a, b, i0, j0, j1, r0, r1, c0, c1)
+	if b.from+b.k == p.k {
+		p.done(r0, r1, c0, c1)
+	}
+}
+
+// multiply adds the products of panels from i0 on of A and [j0, j1) of B to
+// rows [r0, r1) and columns [c0, c1) of C.
+func (p *problem[T]) multiply(t *tile, a, b *panels[T], i0, j0, j1, r0, r1, c0, c1 int) {
 	es := int(unsafe.Sizeof(T(0)))
 	nr, mr := p.ks.nr(), p.ks.mr
-	r0, r1 := a.first+i0*mr, min(a.first+i1*mr, a.first+a.lines)
-	end := b.first + b.lines
 	for d := range b.blocks() {
 		pc := b.from + d*b.depth
 		kc := min(b.depth, b.from+b.k-pc)
 		p.begin(t, pc, kc)
 		for q := j0; q < j1; q++ {
-			j := b.first + q*nr
-			p.column(t, a.at(d, i0), b.at(d, q), es, mr*es, a.step*es, nr*es, true, r0, r1, j, min(nr, end-j), pc, kc)
+			j := c0 + (q-j0)*nr
+			p.column(t, a.at(d, i0), b.at(d, q), es, mr*es, a.step*es, nr*es, true, r0, r1, j, min(nr, c1-j), pc, kc)
 		}
-	}
-	if b.from+b.k == p.k {
-		p.activate(r0, r1, b.first+j0*nr, min(b.first+j1*nr, end))
-	}
-}
-
-// panels are lines of a matrix, packed for some blocks of k.
-type panels[T Float] struct {
-	source[T]
-	width    int // lines of a panel
-	step     int // elements from one panel to the next
-	first    int // line
-	lines    int
-	from     int // column
-	k, depth int // columns, and how many of them a block has
-	buf      *[]T
-	data     []T
-}
-
-// newPanels makes room for lines and blocks of k.
-func newPanels[T Float](s source[T], width, step, lines, blocks int) panels[T] {
-	x := panels[T]{source: s, width: width, step: step, buf: buffers[T]().Get().(*[]T)}
-	x.data = grow(x.buf, (lines+width-1)/width*step*blocks+packSlack)
-	return x
-}
-
-func (x *panels[T]) free() { buffers[T]().Put(x.buf) }
-
-// move says which lines and columns are next.
-func (x *panels[T]) move(first, lines, from, k, depth int) {
-	x.first, x.lines, x.from, x.k, x.depth = first, lines, from, k, depth
-}
-
-func (x *panels[T]) count() int  { return (x.lines + x.width - 1) / x.width }
-func (x *panels[T]) blocks() int { return (x.k + x.depth - 1) / x.depth }
-func (x *panels[T]) items() int  { return x.count() * x.blocks() }
-
-func (x *panels[T]) at(block, panel int) unsafe.Pointer {
-	return unsafe.Pointer(&x.data[(block*x.count()+panel)*x.step])
-}
-
-// pack packs items lo to hi: panel after panel of one block after the other.
-func (x *panels[T]) pack(lo, hi int) {
-	for ; lo < hi; lo++ {
-		block, panel := lo/x.count(), lo%x.count()
-		pc, l := block*x.depth, panel*x.width
-		pack(x.data[lo*x.step:], x.source, x.first+l, min(x.width, x.lines-l), x.from+pc, min(x.depth, x.k-pc), x.width)
 	}
 }

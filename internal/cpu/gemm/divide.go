@@ -50,7 +50,7 @@ func (p *problem[T]) divide(rows, cols, k int) division {
 }
 
 // columnsAtOnce is the width of C's blocks where there is one thread.
-const columnsAtOnce = 128
+const columnsAtOnce = 256
 
 // readCost is the time to read an element of A or B from the cache that cores
 // share, in products.

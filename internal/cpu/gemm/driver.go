@@ -18,6 +18,10 @@ type problem[T Float] struct {
 	ep      Epilogue[T]
 	threads int
 	slice   bool // of a flat product, along k
+
+	out    []uint16 // C in half precision; c is then nil, or has the sums
+	ldo    int
+	format half
 }
 
 // scratch is what one worker needs; it lives on the heap because kernels are
@@ -73,15 +77,15 @@ func grow[T any](p *[]T, n int) []T {
 	return (*p)[:n]
 }
 
-func check[T Float](m, n, k int, a, b source[T], c []T, ldc int, ep *Epilogue[T]) {
+func check[T Float](m, n, k int, a, b source[T], size, ldc int, ep *Epilogue[T]) {
 	if m < 0 || n < 0 || k < 0 {
 		panic(fmt.Sprintf("gemm: negative size %d×%d×%d", m, n, k))
 	}
 	if m == 0 || n == 0 {
 		return
 	}
-	if m > 1 && ldc < n || len(c) < (m-1)*ldc+n {
-		panic(fmt.Sprintf("gemm: C of %d elements with row stride %d cannot hold %d×%d", len(c), ldc, m, n))
+	if m > 1 && ldc < n || size < (m-1)*ldc+n {
+		panic(fmt.Sprintf("gemm: C of %d elements with row stride %d cannot hold %d×%d", size, ldc, m, n))
 	}
 	if k > 0 {
 		a.check("A", m, k)
@@ -113,6 +117,19 @@ func (s source[T]) check(name string, rows, cols int) {
 }
 
 func run[T Float](ks *kernels[T], m, n, k int, a, b source[T], c []T, ldc int, ep *Epilogue[T], threads int) {
+	p := newProblem(ks, m, n, k, a, b, len(c), ldc, ep, threads)
+	if p == nil {
+		return
+	}
+	p.c, p.ldc = c, ldc
+	if x := external.Load(); x == nil || k == 0 || !x.takes(m, n, k) || !p.external(x) {
+		p.compute()
+	}
+	p.release()
+}
+
+// newProblem checks the operands; nil means that C has no elements. size is C's.
+func newProblem[T Float](ks *kernels[T], m, n, k int, a, b source[T], size, ldc int, ep *Epilogue[T], threads int) *problem[T] {
 	var e Epilogue[T]
 	if ep != nil {
 		e = *ep
@@ -120,18 +137,19 @@ func run[T Float](ks *kernels[T], m, n, k int, a, b source[T], c []T, ldc int, e
 	if e.Alpha == 0 {
 		e.Alpha = 1
 	}
-	check(m, n, k, a, b, c, ldc, &e)
+	check(m, n, k, a, b, size, ldc, &e)
 	if m == 0 || n == 0 {
-		return
+		return nil
 	}
 	if ks.pairs != noPairs && k > 0 {
 		a, b, k = ks.paired(a, b, k)
 	}
 	p := problems[T]().Get().(*problem[T])
-	*p = problem[T]{ks: ks, m: m, n: n, k: k, a: a, b: b, c: c, ldc: ldc, ep: e, threads: threads}
-	if x := external.Load(); x == nil || k == 0 || !x.takes(m, n, k) || !p.external(x) {
-		p.compute()
-	}
+	*p = problem[T]{ks: ks, m: m, n: n, k: k, a: a, b: b, ep: e, threads: threads}
+	return p
+}
+
+func (p *problem[T]) release() {
 	*p = problem[T]{} // let go of the matrices
 	problems[T]().Put(p)
 }
@@ -215,7 +233,7 @@ func (p *problem[T]) empty() {
 			row[j] = v
 		}
 	}
-	p.activate(0, p.m, 0, p.n)
+	p.done(0, p.m, 0, p.n)
 }
 
 // activate applies the activations that are not part of the kernels.

@@ -38,8 +38,7 @@ func (p *problem[T]) sliced() {
 				q.direct()
 			}
 		}
-		*q = problem[T]{}
-		problems[T]().Put(q)
+		q.release()
 	})
 	p.loop(size, 512, func(lo, hi int) {
 		for i := 1; i < parts; i++ {

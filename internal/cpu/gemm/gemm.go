@@ -62,16 +62,16 @@ func F64(m, n, k int, a, b Mat[float64], c []float64, ldc int, ep *Epilogue[floa
 	run(kernelsF64, m, n, k, nativeSource(a), nativeSource(b), c, ldc, ep, pool.Threads())
 }
 
-// BF16 multiplies bfloat16 matrices, given as their bits, summing in float32.
+// BF16 multiplies bfloat16 matrices, given as their bits, summing in float32;
+// each element of C is rounded once, at the end, and Beta must be 0.
 // Where the CPU has instructions for such products (AVX512-BF16, AMX) they are
 // used: these treat subnormal numbers, below 1.2e-38, as zeros, in the inputs
 // and in the sums.
-func BF16(m, n, k int, a, b Mat[uint16], c []float32, ldc int, ep *Epilogue[float32]) {
-	run(bf16Kernels(), m, n, k, halfSource(a, bfloat16), halfSource(b, bfloat16), c, ldc, ep, pool.Threads())
+func BF16(m, n, k int, a, b Mat[uint16], c []uint16, ldc int, ep *Epilogue[float32]) {
+	runHalf(bf16Kernels(), m, n, k, halfSource(a, bfloat16), halfSource(b, bfloat16), c, ldc, ep, pool.Threads())
 }
 
-// F16 multiplies IEEE half-precision matrices, given as their bits, summing in
-// float32.
-func F16(m, n, k int, a, b Mat[uint16], c []float32, ldc int, ep *Epilogue[float32]) {
-	run(kernelsF32, m, n, k, halfSource(a, float16), halfSource(b, float16), c, ldc, ep, pool.Threads())
+// F16 is BF16 for IEEE half precision.
+func F16(m, n, k int, a, b Mat[uint16], c []uint16, ldc int, ep *Epilogue[float32]) {
+	runHalf(kernelsF32, m, n, k, halfSource(a, float16), halfSource(b, float16), c, ldc, ep, pool.Threads())
 }

@@ -14,8 +14,7 @@ func (p *problem[T]) turned() {
 	q := problems[T]().Get().(*problem[T])
 	*q = problem[T]{ks: p.ks, m: p.n, n: p.m, k: p.k, a: p.b.transposed(), b: p.a.transposed(), c: sums, ldc: p.m, ep: Epilogue[T]{Alpha: 1}, threads: p.threads}
 	q.compute()
-	*q = problem[T]{}
-	problems[T]().Put(q)
+	q.release()
 	p.loop(p.m, max(64, (1<<14)/p.n), func(lo, hi int) {
 		for i := lo; i < hi; i++ {
 			for j := range p.n {

@@ -12,32 +12,46 @@ func packFast[T Float](d []T, s source[T], l0, h, p0, k, width int) bool {
 	if vec.CPU() < vec.AVX2 {
 		return false
 	}
-	es := int(unsafe.Sizeof(d[0]))
 	switch {
 	case s.row == 1 && s.starts == nil && h == width:
-		var f func(dst, src *byte, stride, k int)
-		switch width * es {
-		case 24:
-			f = packCopy24
-		case 48:
-			f = packCopy48
-		case 64:
-			f = packCopy64
-		case 96:
-			f = packCopy96
-		case 128:
-			f = packCopy128
-		default:
-			return false
-		}
-		_ = d[width*k-1]
-		f(bytePtr(d), (*byte)(unsafe.Pointer(&s.data[l0+p0*s.col])), s.col*es, k)
-		return true
+		return packSide(d, s, l0, 1, p0, k, width, 0)
 	case s.col == 1 && k >= 4:
 		packTransposed(d, s, l0, h, p0, k, width)
 		return true
 	}
 	return false
+}
+
+// packSide packs several panels of lines that lie side by side, step elements
+// apart, if there is vector code for their width.
+func packSide[T Float](d []T, s source[T], l0, panels, p0, k, width, step int) bool {
+	var f func(dst, src *byte, stride, k, panels, step, ahead int)
+	es := int(unsafe.Sizeof(d[0]))
+	switch width * es {
+	case 24:
+		f = packCopy24
+	case 48:
+		f = packCopy48
+	case 64:
+		f = packCopy64
+	case 96:
+		f = packCopy96
+	case 128:
+		f = packCopy128
+	default:
+		return false
+	}
+	if vec.CPU() < vec.AVX2 {
+		return false
+	}
+	o := l0 + p0*s.col
+	_, _ = d[(panels-1)*step+width*k-1], s.data[o+(k-1)*s.col+panels*width-1]
+	ahead := 8 * s.col // columns
+	if panels == 1 {
+		ahead = width // the next panel
+	}
+	f(bytePtr(d), (*byte)(unsafe.Pointer(&s.data[o])), s.col*es, k, panels, step*es, ahead*es)
+	return true
 }
 
 // packTransposed packs lines that each lie adjacent in memory, a group of

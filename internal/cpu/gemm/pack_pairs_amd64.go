@@ -12,7 +12,7 @@ func packLinesFast(block []uint32, s source[float32], l0, h, p int) bool {
 	case s.col == 1:
 		o := l0*s.row + 2*p
 		_, _ = block[16*h-1], s.bits[o+(h-1)*s.row+31]
-		packCopy64((*byte)(unsafe.Pointer(&block[0])), (*byte)(unsafe.Pointer(&s.bits[o])), 2*s.row, h)
+		packCopy64((*byte)(unsafe.Pointer(&block[0])), (*byte)(unsafe.Pointer(&s.bits[o])), 2*s.row, h, 1, 0, 64)
 	case s.row == 1 && h == 32:
 		packTurned(block, s, l0, p)
 	default:

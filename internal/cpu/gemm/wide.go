@@ -43,7 +43,7 @@ func (p *problem[T]) wideBlocked() {
 					true, 0, p.m, j, w, pc, kc)
 			}
 			if pc+kc == p.k {
-				p.activate(0, p.m, lo*nr, min(hi*nr, p.n))
+				p.done(0, p.m, lo*nr, min(hi*nr, p.n))
 			}
 			s.release()
 		})

@@ -53,10 +53,11 @@ func For(n, grain int, f func(lo, hi int)) {
 // its caller and every helper it was handed to have let go of it.
 //
 // Chunks are claimed in units, each a run of as many chunks as it takes to
-// have no more units than todo has bits. Each participant has a share of them,
-// in the order of the participants, and begins with that: so a loop that is
-// run again over the same data finds in each core's cache what was there
-// before. What others have not begun it takes from their ends.
+// have no more units than todo has bits. Each participant has a share of them
+// and begins with that: a helper always with the same one, whoever else takes
+// part, so that a loop that is run again over the same data finds in each
+// core's cache what was there before. What others have not begun it takes from
+// their ends.
 //
 // What all helpers write lies apart from what they read.
 type job struct {
@@ -65,7 +66,7 @@ type job struct {
 	per      int // chunks a unit
 	units    int
 	parties  int       // participants that have shares
-	crew     []*worker // helpers hired at the start; number i has seat i+1
+	crew     []*worker // helpers hired at the start; number i has place i+1
 	places   int       // for helpers that come later; guarded by mu while the job is open
 	done     chan struct{}
 
@@ -76,7 +77,6 @@ type job struct {
 	waiting atomic.Bool  // the caller parks on done
 	_       [48]byte
 	refs    atomic.Int32 // caller + helpers that may still touch the job
-	seats   atomic.Int32 // participants so far, of those that joined later
 
 	failed  atomic.Bool
 	mu      sync.Mutex
@@ -142,23 +142,23 @@ func fanOut(n, grain, chunks, want int, f func(lo, hi int)) bool {
 // hired takes note of the helpers that will get the job.
 func (j *job) hired(ws []*worker) {
 	j.refs.Store(int32(len(ws)) + 1)
-	j.seats.Store(int32(len(ws)) + 1)
 	j.crew = append(j.crew[:0], ws...)
 }
 
-// call hands the job to the helpers that wait for participant number seat:
+// call hands the job to the helpers that wait for the participant at a place:
 // to hand it to one takes a fraction of a microsecond, so each passes it on.
-func (j *job) call(seat int) {
-	for i := fanout * seat; i < min(fanout*(seat+1), len(j.crew)); i++ {
+func (j *job) call(place int) {
+	for i := fanout * place; i < min(fanout*(place+1), len(j.crew)); i++ {
 		w := j.crew[i]
-		w.seat = i + 1
+		w.place = i + 1
 		w.give(j)
 	}
 }
 
 const fanout = 3
 
-// work runs units until none is left to begin: first its own, then others'.
+// work runs units until none is left to begin: first those of a seat, then
+// others'.
 func (j *job) work(seat int) {
 	seat %= j.parties
 	for u := seat * j.units / j.parties; u < (seat+1)*j.units/j.parties; u++ {
@@ -255,6 +255,17 @@ func (j *job) wait() {
 		// The last helper has already decided to signal.
 	}
 	<-j.done
+}
+
+// Await returns when done reports true. It is for what another goroutine, which
+// is running, is about to do: it spins.
+func Await(done func() bool) {
+	for i := 0; !done(); i++ {
+		pause(1)
+		if i%coldSpins == coldSpins-1 {
+			runtime.Gosched()
+		}
+	}
 }
 
 func (j *job) release() {

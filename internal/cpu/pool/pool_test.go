@@ -253,3 +253,14 @@ func TestAFreedHelperJoinsARunningLoop(t *testing.T) {
 		t.Errorf("%d loops are still open", len(open))
 	}
 }
+
+func TestAwait(t *testing.T) {
+	var n atomic.Int32
+	go func() {
+		for range 1000 {
+			n.Add(1)
+			runtime.Gosched()
+		}
+	}()
+	Await(func() bool { return n.Load() == 1000 })
+}

@@ -31,7 +31,7 @@ type worker struct {
 	parked atomic.Bool
 	quit   atomic.Bool
 	slot   int
-	seat   int // its share of the job
+	place  int // in the job's crew
 	spun   int // since it last yielded
 	wake   chan struct{}
 	_      [80]byte // nobody else's polling disturbs the line
@@ -190,13 +190,12 @@ func (w *worker) loop() {
 		if j == nil {
 			return
 		}
-		j.call(w.seat)
+		j.call(w.place)
 		for j != nil {
-			j.work(w.seat)
+			j.work(w.slot + 1) // the caller has seat 0
 			w.job.Store(nil)
 			j.release()
 			if j = w.rest(); j != nil {
-				w.seat = int(j.seats.Add(1)) - 1
 				w.job.Store(j)
 			}
 		}

@@ -1,0 +1,124 @@
+package gemm
+
+import (
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/locusml/locus/internal/cpu/pool"
+)
+
+// panels are lines of a matrix, packed for some blocks of k when they are first
+// needed.
+//
+// A unit is what one thread packs at a time. Where lines lie along k it is a
+// panel, with all blocks; where they lie side by side it is several panels of
+// one block. In both cases what is read lies together.
+type panels[T Float] struct {
+	source[T]
+	width int // lines of a panel
+	depth int // columns of a block
+	step  int // elements from one panel to the next
+	run   int // panels of a unit; 0 means one, with all blocks
+
+	first, lines int
+	from, k      int // columns
+
+	buf   *[]T
+	data  []T
+	units []atomic.Uint32 // untouched, taken or packed
+}
+
+const (
+	untouched = iota
+	taken
+	packed
+)
+
+// runBytes is how much is read at a time of a column of lines that lie side by
+// side.
+const runBytes = 512
+
+// newPanels makes room for lines and blocks of k. The slack between panels also
+// keeps them from competing for the same places of a cache.
+func newPanels[T Float](s source[T], width, depth, lines, blocks int) *panels[T] {
+	x := &panels[T]{source: s, width: width, depth: depth, step: width*depth + packSlack, buf: buffers[T]().Get().(*[]T)}
+	count := (lines + width - 1) / width
+	x.data = grow(x.buf, count*blocks*x.step)
+	units := count
+	if s.row == 1 && s.col != 1 && s.starts == nil && s.format == 0 {
+		x.run = max(1, runBytes/(width*int(unsafe.Sizeof(T(0)))))
+		units = (count + x.run - 1) / x.run * blocks
+	}
+	x.units = make([]atomic.Uint32, units)
+	return x
+}
+
+func (x *panels[T]) free() { buffers[T]().Put(x.buf) }
+
+// move says which lines and columns are next.
+func (x *panels[T]) move(first, lines, from, k int) {
+	x.first, x.lines, x.from, x.k = first, lines, from, k
+	for i := range x.units {
+		x.units[i].Store(untouched)
+	}
+}
+
+func (x *panels[T]) count() int  { return (x.lines + x.width - 1) / x.width }
+func (x *panels[T]) blocks() int { return (x.k + x.depth - 1) / x.depth }
+
+// at is where a panel of a block begins.
+func (x *panels[T]) at(block, panel int) unsafe.Pointer {
+	return unsafe.Pointer(&x.data[(block*x.count()+panel)*x.step])
+}
+
+// need returns once panels [lo, hi) are packed. It begins at the given part of
+// the way through them.
+func (x *panels[T]) need(lo, hi int, part float32) {
+	// The units are n in each of some groups, group g from g·stride + lo on.
+	groups, stride := 1, 0
+	if x.run > 0 {
+		groups, stride = x.blocks(), (x.count()+x.run-1)/x.run
+		lo, hi = lo/x.run, (hi-1)/x.run+1
+	}
+	n := hi - lo
+	for i, u := 0, int(part*float32(groups*n)); i < groups*n; i, u = i+1, u+1 {
+		if u >= groups*n {
+			u = 0
+		}
+		if at := u/n*stride + lo + u%n; x.units[at].Load() == untouched && x.units[at].CompareAndSwap(untouched, taken) {
+			x.pack(at)
+		}
+	}
+	for u := range groups * n {
+		if unit := &x.units[u/n*stride+lo+u%n]; unit.Load() != packed {
+			pool.Await(func() bool { return unit.Load() == packed })
+		}
+	}
+}
+
+// pack packs a unit.
+func (x *panels[T]) pack(unit int) {
+	defer x.units[unit].Store(packed) // also after a panic, or others would wait forever
+	count := x.count()
+	if x.run == 0 {
+		for block := range x.blocks() {
+			x.packOne(block, unit)
+		}
+		return
+	}
+	runs := (count + x.run - 1) / x.run
+	block, lo := unit/runs, unit%runs*x.run
+	pc := block * x.depth
+	whole := min(x.lines/x.width-lo, x.run) // panels
+	if whole > 0 && packSide(x.data[(block*count+lo)*x.step:], x.source, x.first+lo*x.width, whole, x.from+pc, min(x.depth, x.k-pc), x.width, x.step) {
+		lo += whole
+	}
+	for ; lo < min(unit%runs*x.run+x.run, count); lo++ {
+		x.packOne(block, lo)
+	}
+}
+
+func (x *panels[T]) packOne(block, panel int) {
+	pc, l := block*x.depth, panel*x.width
+	pack(x.data[(block*x.count()+panel)*x.step:], x.source, x.first+l, min(x.width, x.lines-l), x.from+pc, min(x.depth, x.k-pc), x.width)
+}
