@@ -45,19 +45,23 @@ func create(p *place, id op.ID, attrs op.Attrs) *Tensor {
 
 func applyOn(p *place, def *op.Def, attrs op.Attrs, in []*Tensor) *Tensor {
 	l := launches.Get().(*launch)
-	views, specs := l.in[:0], l.specs[:0]
+	views, specs := l.in[:], l.specs[:]
+	if len(in) > len(views) {
+		views, specs = make([]backend.View, len(in)), make([]op.Spec, len(in))
+	}
+	views, specs = views[:len(in)], specs[:len(in)]
 	var shape []int
 	if def.Broadcasts() {
 		shape = broadcastShape(def, in)
 	}
-	for _, t := range in {
-		v := t.view()
+	for i, t := range in {
+		v := &views[i]
+		*v = t.view()
 		if shape != nil && !sameShape(v.Shape, shape) {
 			v.Strides = expandStrides(v.Shape, v.Strides, shape)
 			v.Shape = shape
 		}
-		views = append(views, v)
-		specs = append(specs, op.Spec{DType: v.DType, Shape: v.Shape})
+		specs[i] = op.Spec{DType: v.DType, Shape: v.Shape}
 	}
 	spec, err := op.Check(def.ID, attrs, specs)
 	if err != nil {

@@ -66,13 +66,18 @@ func Stack(axis int, ts ...*Tensor) *Tensor {
 	if len(ts) == 0 {
 		failf("stack", ErrArgument, nil, "needs at least one tensor")
 	}
-	l := make([]*Tensor, len(ts))
+	first := ts[0].Unsqueeze(axis)
+	l, views := make([]*Tensor, len(ts)), make([]Tensor, len(ts))
 	for i, t := range ts {
 		t.check("stack")
 		if !sameShape(t.shape, ts[0].shape) {
 			failf("stack", ErrShape, []*Tensor{ts[0], t}, "tensors have different shapes")
 		}
-		l[i] = t.Unsqueeze(axis)
+		if t.node == nil && first.node == nil && slices.Equal(t.strides, ts[0].strides) { // what the views of many have in common is made once
+			l[i] = t.laidAs(&views[i], first.shape, first.strides, t.offset)
+		} else {
+			l[i] = t.Unsqueeze(axis)
+		}
 	}
 	a, _ := op.ResolveAxis(axis, len(ts[0].shape)+1)
 	return Concat(a, l...)

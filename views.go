@@ -18,8 +18,13 @@ func (t *Tensor) alias() *Tensor {
 
 // laid gives another view of t's memory.
 func (t *Tensor) laid(shape, strides []int, offset int) *Tensor {
-	v := t.alias()
-	v.shape, v.strides, v.offset, v.node = shape, strides, offset, nil
+	return t.laidAs(new(Tensor), shape, strides, offset)
+}
+
+// laidAs makes v, which is new, that view.
+func (t *Tensor) laidAs(v *Tensor, shape, strides []int, offset int) *Tensor {
+	v.shape, v.strides, v.offset, v.dtype, v.place, v.block = shape, strides, offset, t.dtype, t.place, t.block
+	v.scope.Store(t.scope.Load())
 	return v
 }
 

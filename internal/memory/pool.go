@@ -55,7 +55,7 @@ type Pool struct {
 	pinned bool
 
 	mu      sync.Mutex
-	free    map[int][]Region         // by class size
+	free    map[int]*[]Region        // by class size
 	small   [smallMax/align + 1][]sm // freed small blocks by size
 	slab    *slab
 	handles []Block // made for the slab's next blocks, eight at a time
@@ -85,7 +85,7 @@ type Label struct {
 
 // NewPool makes a pool that draws from source.
 func NewPool(source Source) *Pool {
-	return &Pool{source: source, drain: func() {}, free: map[int][]Region{}, live: map[*record]struct{}{}}
+	return &Pool{source: source, drain: func() {}, free: map[int]*[]Region{}, live: map[*record]struct{}{}}
 }
 
 // Drain sets what waits for queued work, which holds on to what it uses, before
@@ -121,15 +121,21 @@ func (p *Pool) Allocate(size int, label func() Label) (*Block, error) {
 	if want <= smallMax {
 		return p.allocateSmall(want, label)
 	}
-	r, err := p.region(want, label)
-	if err != nil {
-		return nil, err
-	}
-	b := &Block{Region: r, pool: p}
+	b := &Block{pool: p}
 	if want >= recordMin {
 		b.record = &record{label(), want, callsite.Here(1)}
 	}
 	p.mu.Lock()
+	r, ok := p.cached(want)
+	if !ok {
+		p.mu.Unlock()
+		var err error
+		if r, err = p.region(want, label); err != nil {
+			return nil, err
+		}
+		p.mu.Lock()
+	}
+	b.Region = r
 	if b.record != nil {
 		p.live[b.record] = struct{}{}
 	}
@@ -197,12 +203,17 @@ func (p *Pool) handle() *Block {
 // source. When the source has no more it tries, in this order: giving back
 // what is cached, and collecting garbage.
 func (p *Pool) region(want int, label func() Label) (Region, error) {
-	if r, ok := p.cached(want); ok {
+	take := func() (Region, bool) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return p.cached(want)
+	}
+	if r, ok := take(); ok {
 		return r, nil
 	}
 	if p.garbageDue() {
 		p.Collect()
-		if r, ok := p.cached(want); ok {
+		if r, ok := take(); ok {
 			return r, nil
 		}
 	}
@@ -226,17 +237,28 @@ func (p *Pool) region(want int, label func() Label) (Region, error) {
 	}
 }
 
+// cached takes a region from the cache; p.mu is held.
 func (p *Pool) cached(want int) (Region, bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	l := p.free[want]
-	if len(l) == 0 {
+	if l == nil || len(*l) == 0 {
 		return Region{}, false
 	}
-	r := l[len(l)-1]
-	p.free[want] = l[:len(l)-1]
+	last := len(*l) - 1
+	r := (*l)[last]
+	*l = (*l)[:last]
 	p.stats.Cached -= int64(want)
 	return r, true
+}
+
+// cache keeps a region for reuse; p.mu is held.
+func (p *Pool) cache(r Region) {
+	l := p.free[r.Size]
+	if l == nil {
+		l = new([]Region)
+		p.free[r.Size] = l
+	}
+	*l = append(*l, r)
+	p.stats.Cached += int64(r.Size)
 }
 
 // release takes back a block that was freed or collected, and reports whether
@@ -247,8 +269,8 @@ func (p *Pool) release(b *Block) (managed bool) {
 	n := int64(b.Size)
 	p.stats.Frees++
 	p.stats.InUse -= n
-	p.stats.Cached += n
 	if s := b.slab; s != nil {
+		p.stats.Cached += n
 		s.live -= n
 		s.blocks--
 		p.small[b.Size/align] = append(p.small[b.Size/align], sm{b.Region, s})
@@ -260,7 +282,7 @@ func (p *Pool) release(b *Block) (managed bool) {
 	if b.record != nil {
 		delete(p.live, b.record)
 	}
-	p.free[b.Size] = append(p.free[b.Size], b.Region)
+	p.cache(b.Region)
 	return b.managed
 }
 
@@ -272,8 +294,7 @@ func (p *Pool) releaseSlab(s *slab) {
 	p.managed -= slabSize
 	p.stats.InUse -= s.live
 	p.stats.Frees += s.blocks
-	p.stats.Cached += slabSize
-	p.free[slabSize] = append(p.free[slabSize], s.region)
+	p.cache(s.region)
 }
 
 // manage notes whether the collector decides the end of b.
@@ -336,8 +357,8 @@ func (p *Pool) Trim() {
 	p.mu.Lock()
 	var regions []Region
 	for size, l := range p.free {
-		regions = append(regions, l...)
-		p.stats.Cached -= int64(size * len(l))
+		regions = append(regions, *l...)
+		p.stats.Cached -= int64(size * len(*l))
 	}
 	clear(p.free)
 	for i, l := range p.small { // forgetting them lets their slabs be collected
