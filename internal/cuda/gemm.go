@@ -18,7 +18,7 @@ type productParams struct {
 }
 
 // activations are Act of kernels/product.cuh.
-var activations = map[op.ID]int32{op.Relu: 1, op.Gelu: 2, op.GeluTanh: 3, op.Silu: 4, op.Sigmoid: 5, op.Tanh: 6}
+var activations = [op.NumOps]int32{op.Relu: 1, op.Gelu: 2, op.GeluTanh: 3, op.Silu: 4, op.Sigmoid: 5, op.Tanh: 6}
 
 func (g *product) params() productParams {
 	return productParams{a: g.a.addr, b: g.b.addr, bias: g.bias, c: g.c, m: int64(g.m), n: int64(g.n), k: int64(g.k),
@@ -40,8 +40,14 @@ func (d *Device) ownGemm(t dtype.DType, g *product) error {
 		return d.hopperGemm(t, g)
 	case d.canMMA(t, g):
 		file, kernel, tileM, tileN, shared = "gemm_sm80", "gemm_mma_", 128, 256, mmaShared(t, g)
-		if t == dtype.Float32 {
+		switch t {
+		case dtype.Float32:
 			name = "tf32"
+		case dtype.Float64:
+			file, tileN = "gemm_f64_sm80", 64
+			if d.hopper() {
+				file, kernel = "gemm_f64_sm90", "gemm_mma16_"
+			}
 		}
 	case t.IsFloat() && t != dtype.Float64 && ceil(g.m, 128)*ceil(g.n, 128)*g.batch >= d.card.sms:
 		kernel, tileM, tileN = "gemm128_", 128, 128
@@ -99,18 +105,24 @@ func (d *Device) smallGemm(t dtype.DType, g *product, p *productParams) error {
 // canMMA reports whether the matrix units can do a product: they read 16 bytes
 // at a time.
 func (d *Device) canMMA(t dtype.DType, g *product) bool {
-	if d.card.major < 8 || t == dtype.Float64 || !t.IsFloat() || t == dtype.Float32 && !tf32.Load() {
+	if d.card.major < 8 || !t.IsFloat() || t == dtype.Float32 && !tf32.Load() {
 		return false
 	}
 	v := 16 / t.Size()
 	return g.a.aligned(v, t.Size(), g.batch) == 1 && g.b.aligned(v, t.Size(), g.batch) == 1 && mmaShared(t, g) <= d.card.sharedMax
 }
 
+// hopper reports whether the card runs the files named …_sm90, and the driver
+// knows their language.
+func (d *Device) hopper() bool {
+	return d.card.major == 9 && d.card.minor == 0 && d.card.drv.version >= 12000
+}
+
 // canWGMMA reports whether Hopper's matrix units should do a product: there
 // are enough results to keep them busy, and float32 lies along k or can be laid so.
 func (d *Device) canWGMMA(t dtype.DType, g *product) bool {
 	along := !g.a.trans && g.b.trans
-	return d.card.major == 9 && d.card.minor == 0 && d.card.drv.version >= 12000 && d.canMMA(t, g) &&
+	return t != dtype.Float64 && d.hopper() && d.canMMA(t, g) &&
 		(t != dtype.Float32 || g.k%4 == 0 && (along || g.batch == 1)) && ceil(g.m, 128)*ceil(g.n, 256)*g.batch >= d.card.sms/2
 }
 
@@ -166,8 +178,18 @@ func (g *product) layout() int {
 	return n
 }
 
-// mmaShared is the shared memory of a block of kernels/gemm_sm80.cu.
+// mmaShared is the shared memory of a block of kernels/gemm_sm80.cu, or for
+// float64 of kernels/gemm_f64.cuh.
 func mmaShared(t dtype.DType, g *product) int {
+	if t == dtype.Float64 {
+		tile := func(rows int, alongK bool) int { // padded
+			if alongK {
+				return rows * (16 + 4) * 8
+			}
+			return 16 * (rows + 4) * 8
+		}
+		return 3 * (tile(128, !g.a.trans) + tile(64, g.b.trans))
+	}
 	const stages = 4
 	size := 128*64 + 256*64
 	if t == dtype.Float32 { // padded rows
