@@ -73,6 +73,7 @@ type Device struct {
 	scratch [2]buffer
 	small   stage
 	large   stage
+	glances glances
 	events  events
 	untimed events
 	quiet   events
