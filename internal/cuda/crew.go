@@ -25,7 +25,7 @@ type piece struct {
 }
 
 const (
-	crewMin   = 4 << 20   // the size from which a copy is worth more than one thread
+	crewMin   = 1 << 20   // the size from which a copy is worth more than one thread
 	crewChunk = 128 << 10 // what a member copies at a time
 )
 
@@ -34,8 +34,11 @@ var crewSize = min(10, runtime.GOMAXPROCS(0))
 
 // newCrew makes a crew for a copy of total bytes in pieces of at most size, a
 // number of chunks. Nothing is on the bus before the first piece is filled, or after
-// the last has arrived, so one end has small ones.
+// the last has arrived, so one end has small ones; and the largest are at most an
+// eighth of the whole, since at the other end the crew has nothing to do.
 func newCrew(total, size int, smallLast bool) *crew {
+	const eight = 8 * crewChunk
+	size = min(size, max(1, ceil(total, 8*eight))*eight)
 	c := &crew{pieces: cut(total, size, smallLast)}
 	if total >= crewMin {
 		for range crewSize - 1 {
