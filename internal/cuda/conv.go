@@ -18,7 +18,7 @@ func init() {
 	}
 }
 
-// divisor is Div of kernels/conv.cu.
+// divisor is Div of kernels/conv.cuh.
 type divisor struct{ d, mul, shr uint32 }
 
 func divideBy(d int) divisor {
@@ -26,7 +26,7 @@ func divideBy(d int) divisor {
 	return divisor{uint32(d), uint32((1<<32)*((1<<s)-uint64(d))/uint64(d) + 1), uint32(s)}
 }
 
-// convParams is Conv of kernels/conv.cu.
+// convParams is Conv of kernels/conv.cuh.
 type convParams struct {
 	x, w, g, out, partial         uintptr
 	xs, gs                        [4]int64
@@ -34,9 +34,10 @@ type convParams struct {
 	cin, cout                     int32
 	channels, outputs             int32
 	h, wd, oh, ow                 int32
-	stride, pad, dilation         [2]int32
+	stride, pad, dilation, phases [2]int32
 	taps, kw, pixels, row         divisor
 	strideY, strideX              divisor
+	wide, _                       int32
 }
 
 func (d *Device) runConv(c *backend.Call) error {
@@ -48,33 +49,19 @@ func (d *Device) runConv(c *backend.Call) error {
 
 // ownConv queues a convolution by this package's kernels.
 func (d *Device) ownConv(c *backend.Call) error {
-	a, t := c.Attrs.(op.Conv), c.Out.DType
+	a := c.Attrs.(op.Conv)
 	var x, w, y []int // the forward op's shapes
-	p := convParams{out: c.Out.Block.Addr, splits: 1}
-	weight := c.In[1]
+	p := convParams{out: c.Out.Block.Addr, splits: 1, phases: [2]int32{1, 1}}
 	switch c.Op {
 	case op.Conv2D:
-		x, w, y = c.In[0].Shape, weight.Shape, c.Out.Shape
+		x, w, y = c.In[0].Shape, c.In[1].Shape, c.Out.Shape
 		p.x, p.xs = addr(&c.In[0]), strides4(&c.In[0])
 	case op.ConvGradInput:
-		y, w, x = c.In[0].Shape, weight.Shape, c.Out.Shape
+		y, w, x = c.In[0].Shape, c.In[1].Shape, c.Out.Shape
 		p.g, p.gs = addr(&c.In[0]), strides4(&c.In[0])
 	case op.ConvGradWeight:
 		y, x, w = c.In[0].Shape, c.In[1].Shape, c.Out.Shape
 		p.g, p.gs = addr(&c.In[0]), strides4(&c.In[0])
-		p.x, p.xs = addr(&c.In[1]), strides4(&c.In[1])
-	}
-	if c.Op != op.ConvGradWeight {
-		if !weight.Contiguous() {
-			work, err := d.copyspace(weight.Elements() * t.Size())
-			if err != nil {
-				return err
-			}
-			if weight, err = d.contiguous(&weight, work); err != nil {
-				return err
-			}
-		}
-		p.w = addr(&weight)
 	}
 	taps := w[2] * w[3]
 	p.cin, p.cout = int32(w[1]), int32(w[0]/a.Groups)
@@ -84,12 +71,10 @@ func (d *Device) ownConv(c *backend.Call) error {
 		p.stride[i], p.pad[i], p.dilation[i] = int32(a.Stride[i]), int32(a.Pad[i]), int32(a.Dilation[i])
 	}
 	p.taps, p.kw, p.strideY, p.strideX = divideBy(taps), divideBy(w[3]), divideBy(a.Stride[0]), divideBy(a.Stride[1])
-	p.pixels, p.row = divideBy(y[2]*y[3]), divideBy(y[3])
 	m, n, k := int(p.cout), y[0]*y[2]*y[3], w[1]*taps
 	switch c.Op {
 	case op.ConvGradInput:
 		m, n, k = w[1], x[0]*x[2]*x[3], int(p.cout)*taps
-		p.pixels, p.row = divideBy(x[2]*x[3]), divideBy(x[3])
 	case op.ConvGradWeight:
 		n, k = k, n
 	}
@@ -97,39 +82,149 @@ func (d *Device) ownConv(c *backend.Call) error {
 		return fmt.Errorf("%s: more than 2³¹ places in one call: %w", c.Op, op.ErrUnsupported)
 	}
 	if k == 0 {
-		return d.fill(p.out, t, 0, c.Out.Elements())
+		return d.fill(p.out, c.Out.DType, 0, c.Out.Elements())
 	}
 	p.m, p.n, p.k, p.chunk, p.total = int32(m), int32(n), int32(k), int32(k), int32(c.Out.Elements())
-	if c.Op == op.ConvGradInput && m <= 4 {
-		return runKernel(d, "conv", "conv2d_grad_input_few_"+typeName(t), &p, ceil(n, blockThreads), a.Groups, 1, blockThreads, 0)
+	p.pixels, p.row = divideBy(y[2]*y[3]), divideBy(y[3])
+	if c.Op == op.ConvGradInput {
+		p.pixels, p.row = divideBy(x[2]*x[3]), divideBy(x[3])
 	}
-
-	bm, bn := 64, 128
 	switch {
-	case t == dtype.Float64:
-		bn = 64
-	case m > 64:
-		bm = 128
+	case c.Op == op.ConvGradWeight:
+		return d.convWeight(c, &p, a.Groups)
+	case c.Op == op.ConvGradInput && m <= fewChannels && taps <= fewTaps && a.Stride[0]*a.Stride[1] <= maxPhases:
+		return d.convFew(c, &p, a)
 	}
-	blocks := ceil(m, bm) * ceil(n, bn)
-	// A weight's gradient has few results, each a long sum: blocks share it.
-	if splits := min(ceil(2*d.card.sms, blocks*a.Groups), k/256, 1024); splits > 1 && c.Op == op.ConvGradWeight {
-		chunk := ceil(ceil(k, splits), 8) * 8
-		p.chunk, p.splits = int32(chunk), int32(ceil(k, chunk))
+	return d.convByPixel(c, &p, a)
+}
+
+// What kernels/conv.cu has a kernel of its own for: FEW and FEW_TAPS.
+const (
+	fewChannels = 4
+	fewTaps     = 1024
+)
+
+// maxPhases is how many phases of a stride blocks may divide: as many as a grid has
+// room for.
+const maxPhases = 65535
+
+// convFew queues the gradient of an input of few channels.
+func (d *Device) convFew(c *backend.Call, p *convParams, a op.Conv) error {
+	weight := c.In[1]
+	if err := d.inOrder([]*backend.View{&weight}, (*backend.View).Contiguous); err != nil {
+		return err
+	}
+	p.w, p.phases = addr(&weight), p.stride
+	const rows = 4 // FEW_ROWS
+	groups, w := ceil(ceil(int(p.h), a.Stride[0]), rows), ceil(int(p.wd), a.Stride[1])
+	p.n, p.pixels, p.row = int32(c.Out.Shape[0]*groups*w), divideBy(groups*w), divideBy(w)
+	return runKernel(d, "conv", "conv2d_grad_input_few_"+typeName(weight.DType), p, ceil(int(p.n), blockThreads), a.Groups, a.Stride[0]*a.Stride[1], blockThreads, 0)
+}
+
+// convByPixel queues a convolution or the gradient of its input.
+func (d *Device) convByPixel(c *backend.Call, p *convParams, a op.Conv) error {
+	kernel, t, weight := c.Op.String(), c.Out.DType, c.In[1]
+	// The weight is laid out as [group][k][m], k counting taps first where the step
+	// of kernels/gemm.cuh along k stays within one.
+	s, n := weight.Strides, weight.Shape
+	along, across := 1, 0 // the weight's axes that k and m count
+	channels := n[1]
+	if c.Op == op.ConvGradInput {
+		along, across = 0, 1
+		channels = int(p.cout)
+	}
+	group := int(p.cout) * s[0]
+	weight.Shape, weight.Strides = []int{a.Groups, channels, n[2], n[3], int(p.m)}, []int{group, s[along], s[2], s[3], s[across]}
+	if channels%8 == 0 {
+		kernel += "_by_tap"
+		weight.Shape, weight.Strides = []int{a.Groups, n[2], n[3], channels, int(p.m)}, []int{group, s[2], s[3], s[along], s[across]}
+		if c.Op == op.ConvGradInput && a.Stride[0]*a.Stride[1] <= maxPhases {
+			p.phases = p.stride
+			h, w := ceil(int(p.h), a.Stride[0]), ceil(int(p.wd), a.Stride[1])
+			p.n, p.pixels, p.row = int32(c.Out.Shape[0]*h*w), divideBy(h*w), divideBy(w)
+		}
+	}
+	if err := d.inOrder([]*backend.View{&weight}, func(*backend.View) bool { return false }); err != nil {
+		return err
+	}
+	p.w = addr(&weight)
+	phases := int(p.phases[0] * p.phases[1])
+	// Multiprocessors that have nothing to do at the end count as much as those that do.
+	tile := fastest(pixelTiles, t, func(x tile) float64 {
+		blocks := ceil(int(p.m), x.m) * ceil(int(p.n), x.n) * a.Groups * phases
+		return float64(ceil(blocks, d.card.sms) * x.m * x.n)
+	})
+	if int(p.m)%(tile.m*8/256) == 0 { // elements of a load: E of kernels/gemm.cuh
+		p.wide = 1
+	}
+	blocks := ceil(int(p.m), tile.m) * ceil(int(p.n), tile.n)
+	return runKernel(d, "conv", fmt.Sprintf("%s_%dx%d_%s", kernel, tile.m, tile.n, typeName(t)), p, blocks, a.Groups, phases, 256, 0)
+}
+
+// convWeight queues the gradient of a convolution's weight.
+func (d *Device) convWeight(c *backend.Call, p *convParams, groups int) error {
+	x, t := c.In[1], c.Out.DType
+	// The kernel reckons with 32 bits within an image.
+	near := func(v *backend.View) bool {
+		far := 0
+		for i := 1; i < 4; i++ {
+			far += v.Shape[i] * max(v.Strides[i], -v.Strides[i])
+		}
+		return far <= math.MaxInt32
+	}
+	if err := d.inOrder([]*backend.View{&x}, near); err != nil {
+		return err
+	}
+	if !near(&x) {
+		return fmt.Errorf("%s: more than 2³¹ places in one image: %w", c.Op, op.ErrUnsupported)
+	}
+	p.x, p.xs = addr(&x), strides4(&x)
+	tile := fastest(weightTiles, t, func(x tile) float64 { return float64(ceil(int(p.m), x.m) * x.m * ceil(int(p.n), x.n) * x.n) })
+	blocks := ceil(int(p.m), tile.m) * ceil(int(p.n), tile.n)
+	resident := 2 * d.card.sms // blocks
+	if tile.n <= 64 {
+		resident *= 2
+	}
+	if splits := min(ceil(resident, blocks*groups), int(p.k)/256, 1024); splits > 1 {
+		p.chunk = int32(ceil(ceil(int(p.k), splits), 32) * 32)
+		p.splits = int32(ceil(int(p.k), int(p.chunk)))
 		var err error
 		if p.partial, err = d.workspace(int(p.splits) * int(p.total) * max(4, t.Size())); err != nil {
 			return err
 		}
 	}
-	kernel := c.Op.String()
-	// The step of gemm.cuh along k stays within one tap.
-	if along := map[op.ID]int32{op.Conv2D: p.cin, op.ConvGradInput: p.cout}[c.Op]; along > 0 && along%8 == 0 {
-		kernel += "_by_tap"
-	}
-	if err := runKernel(d, "conv", fmt.Sprintf("%s_%d_%s", kernel, bm, typeName(t)), &p, blocks, a.Groups, int(p.splits), 256, 0); err != nil || p.splits == 1 {
+	name := fmt.Sprintf("conv2d_grad_weight_%dx%d_%s", tile.m, tile.n, typeName(t))
+	if err := runKernel(d, "conv_weight", name, p, blocks, groups, int(p.splits), 256, 0); err != nil || p.splits == 1 {
 		return err
 	}
 	return d.sumSplits(t, p.partial, p.out, int(p.splits), int(p.total))
+}
+
+// tile is a block's part of a result.
+type tile struct {
+	m, n int
+	rate float64 // how fast it is where the results fill it, relative to others
+}
+
+// The tiles of kernels/conv.cu and of kernels/conv_weight.cu.
+var (
+	pixelTiles  = []tile{{64, 64, 0.75}, {64, 128, 0.9}, {128, 128, 1}}
+	weightTiles = []tile{{32, 32, 0.55}, {64, 64, 0.75}, {64, 128, 0.9}, {128, 128, 1}}
+)
+
+// fastest chooses the tile that takes the least time: its work over its rate.
+// There are none larger than 64×64 for float64.
+func fastest(tiles []tile, t dtype.DType, work func(tile) float64) (best tile) {
+	least := math.Inf(1)
+	for _, x := range tiles {
+		if t == dtype.Float64 && x.n > 64 {
+			break
+		}
+		if time := work(x) / x.rate; time < least {
+			least, best = time, x
+		}
+	}
+	return best
 }
 
 // sumSplits queues adding up what several blocks have summed in parts.

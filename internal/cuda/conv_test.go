@@ -34,6 +34,8 @@ func TestConvolutionAlgorithms(t *testing.T) {
 	}
 	grouped, strided := pad(1), pad(1)
 	grouped.Groups, strided.Stride = 3, [2]int{2, 2}
+	stem, sparse := pad(3), pad(0)
+	stem.Stride, sparse.Stride = [2]int{2, 2}, [2]int{3, 4}
 	for _, s := range []struct {
 		a    op.Conv
 		x, w [4]int
@@ -47,6 +49,10 @@ func TestConvolutionAlgorithms(t *testing.T) {
 		{pad(3), [4]int{4, 3, 48, 48}, [4]int{64, 3, 7, 7}},
 		{op.Conv{Stride: [2]int{2, 3}, Pad: [2]int{3, 1}, Dilation: [2]int{1, 2}, Groups: 2}, [4]int{4, 8, 31, 45}, [4]int{20, 4, 7, 3}},
 		{pad(0), [4]int{8, 64, 14, 14}, [4]int{128, 64, 1, 1}},
+		{stem, [4]int{4, 3, 47, 50}, [4]int{64, 3, 7, 7}},
+		{pad(1), [4]int{16, 3, 32, 33}, [4]int{16, 3, 3, 3}},
+		{sparse, [4]int{4, 8, 31, 45}, [4]int{16, 8, 2, 3}}, // some pixels are reached by no tap
+		{sparse, [4]int{4, 2, 31, 45}, [4]int{16, 2, 2, 3}},
 	} {
 		y := []int{s.x[0], s.w[0], 0, 0}
 		for i := range 2 {

@@ -3,10 +3,11 @@
 package cuda
 
 import (
+	"cmp"
 	"math"
 	"os"
+	"slices"
 	"sync"
-	"time"
 	"unsafe"
 
 	"github.com/ebitengine/purego"
@@ -23,7 +24,6 @@ type dnnLibrary struct {
 	newTensor, setTensor, newFilter, setFilter uintptr
 	newConv, setConv, setGroups, setMath       uintptr
 	forward, backwardData, backwardFilter      uintptr
-	timeForward, timeData, timeFilter          uintptr
 	adviseForward, adviseData, adviseFilter    uintptr
 
 	version uintptr
@@ -67,9 +67,6 @@ func loadDNN(drv *driver) (*dnnLibrary, error) {
 			"cudnnCreateConvolutionDescriptor": &l.newConv, "cudnnSetConvolution2dDescriptor": &l.setConv,
 			"cudnnSetConvolutionGroupCount": &l.setGroups, "cudnnSetConvolutionMathType": &l.setMath,
 			"cudnnConvolutionForward": &l.forward, "cudnnConvolutionBackwardData": &l.backwardData, "cudnnConvolutionBackwardFilter": &l.backwardFilter,
-			"cudnnFindConvolutionForwardAlgorithmEx":        &l.timeForward,
-			"cudnnFindConvolutionBackwardDataAlgorithmEx":   &l.timeData,
-			"cudnnFindConvolutionBackwardFilterAlgorithmEx": &l.timeFilter,
 			"cudnnGetConvolutionForwardAlgorithm_v7":        &l.adviseForward,
 			"cudnnGetConvolutionBackwardDataAlgorithm_v7":   &l.adviseData,
 			"cudnnGetConvolutionBackwardFilterAlgorithm_v7": &l.adviseFilter,
@@ -103,13 +100,13 @@ type dnn struct {
 	one32, zero32 float32
 	one64, zero64 float64
 	count         int32
-	perf          [8]algorithmPerf
+	perf          [16]algorithmPerf
 }
 
 // algorithmPerf is cudnnConvolutionFwdAlgoPerf_t and its likes.
 type algorithmPerf struct {
 	algorithm, status int32
-	milliseconds      float32 // 0 if it was not timed
+	milliseconds      float32 // a guess, or none
 	_                 int32
 	memory            uint64
 	deterministic     int32
@@ -134,9 +131,8 @@ type convPlan struct {
 }
 
 type convChoice struct {
-	algorithm    int32
-	memory       uint64
-	milliseconds float32
+	algorithm int32
+	memory    uint64
 }
 
 // cuDNN's numbers for element types and for how it computes.
@@ -261,71 +257,93 @@ func (n *dnn) prepare(d *Device, c *backend.Call, p *convPlan) {
 	}
 	count, perf := uintptr(unsafe.Pointer(&n.count)), uintptr(unsafe.Pointer(&n.perf))
 	room := uintptr(len(n.perf))
-	if work := y.Elements() * w.Elements() / w.Shape[0]; work < worthTiming || !timing {
-		switch c.Op {
-		case op.Conv2D:
-			ok = n.try(d, l.adviseForward, n.handle, p.x, p.w, p.conv, p.y, room, count, perf)
-		case op.ConvGradInput:
-			ok = n.try(d, l.adviseData, n.handle, p.w, p.y, p.conv, p.x, room, count, perf)
-		case op.ConvGradWeight:
-			ok = n.try(d, l.adviseFilter, n.handle, p.x, p.y, p.conv, p.w, room, count, perf)
-		}
-	} else {
-		// The algorithms are timed on the operands, once for each kind of call; the
-		// result is written by each of them and again by the one that is chosen.
-		work, err := d.workspace(dnnMemory)
-		if err != nil {
-			return
-		}
-		in0, in1, out := addr(&c.In[0]), addr(&c.In[1]), c.Out.Block.Addr
-		switch c.Op {
-		case op.Conv2D:
-			ok = n.try(d, l.timeForward, n.handle, p.x, in0, p.w, in1, p.conv, p.y, out, room, count, perf, work, dnnMemory)
-		case op.ConvGradInput:
-			ok = n.try(d, l.timeData, n.handle, p.w, in1, p.y, in0, p.conv, p.x, out, room, count, perf, work, dnnMemory)
-		case op.ConvGradWeight:
-			ok = n.try(d, l.timeFilter, n.handle, p.x, in1, p.y, in0, p.conv, p.w, out, room, count, perf, work, dnnMemory)
-		}
+	switch c.Op {
+	case op.Conv2D:
+		ok = n.try(d, l.adviseForward, n.handle, p.x, p.w, p.conv, p.y, room, count, perf)
+	case op.ConvGradInput:
+		ok = n.try(d, l.adviseData, n.handle, p.w, p.y, p.conv, p.x, room, count, perf)
+	case op.ConvGradWeight:
+		ok = n.try(d, l.adviseFilter, n.handle, p.x, p.y, p.conv, p.w, room, count, perf)
 	}
 	if !ok {
 		return
 	}
-	for _, a := range n.perf[:min(int(n.count), len(n.perf))] { // best first
+	for _, a := range n.perf[:min(int(n.count), len(n.perf))] { // what it thinks best first
 		if a.status == 0 && a.deterministic == 1 && a.memory <= dnnMemory && (mode != mathFMA || a.math == mathFMA) &&
 			!coarse(c.Op, a.algorithm, w.Shape) {
-			p.choices = append(p.choices, convChoice{a.algorithm, a.memory, a.milliseconds})
+			p.choices = append(p.choices, convChoice{a.algorithm, a.memory})
 		}
 	}
-	if len(p.choices) > 0 && p.choices[0].milliseconds > 0 && w.Shape[1] <= fewChannels && d.timeOwn(c) < 0.9*p.choices[0].milliseconds {
+	if work := y.Elements() * w.Elements() / w.Shape[0]; timing && work >= worthTiming {
+		n.sort(d, c, p, work)
+	}
+}
+
+// sort times the choices on the operands, once for each kind of call, and puts the
+// fastest first; if our own kernels are faster, none is left. cuDNN has a function
+// for this, which times single launches on an idle card: the many kernels of a
+// transform were seen to take half as long again there. Each writes the result, and
+// so does, last, the one that is chosen.
+func (n *dnn) sort(d *Device, c *backend.Call, p *convPlan, work int) {
+	if _, err := d.workspace(dnnMemory); err != nil { // not to grow in between
+		return
+	}
+	took := map[int32]float32{}
+	best := float32(math.Inf(1))
+	for _, by := range p.choices {
+		t := d.timed(func() bool { return n.queue(d, c, p, by) })
+		took[by.algorithm] = t
+		best = min(best, t)
+	}
+	slices.SortStableFunc(p.choices, func(a, b convChoice) int { return cmp.Compare(took[a.algorithm], took[b.algorithm]) })
+	p.choices = slices.DeleteFunc(p.choices, func(a convChoice) bool { return math.IsInf(float64(took[a.algorithm]), 1) })
+	// Our own kernels take a while to compile, so only where cuDNN is slow: they do
+	// at most so many multiplications a millisecond on each multiprocessor.
+	const ownRate = 0.11e9
+	if best > float32(work)/float32(ownRate*d.card.sms) && d.timed(func() bool { return d.ownConv(c) == nil }) < best {
 		p.choices = nil
 	}
 }
 
-// fewChannels is up to how many channels of a group cuDNN may be slower than our
-// own kernels, so that these are timed too.
-const fewChannels = 4
-
-// timeOwn gives the milliseconds of our own kernel for a call.
-func (d *Device) timeOwn(c *backend.Call) float32 {
-	best := float32(math.Inf(1))
-	for range 3 { // the first one compiles the kernel
-		begin := time.Now()
-		if d.ownConv(c) != nil {
-			return float32(math.Inf(1))
-		}
-		d.c.fn, d.c.a[0] = d.card.drv.streamSynchronize, d.stream
-		if Result(d.c.do()) != success {
-			return float32(math.Inf(1))
-		}
-		best = min(best, float32(time.Since(begin).Seconds()*1e3))
+// timed gives the milliseconds of what f queues, or infinity if it fails.
+func (d *Device) timed(f func() bool) float32 {
+	never := float32(math.Inf(1))
+	if !f() { // once for what happens only the first time
+		return never
 	}
-	return best
+	const times = 3
+	var marks [2]uintptr
+	for i := range marks {
+		e, err := d.takeEvent(&d.events)
+		if err != nil {
+			return never
+		}
+		defer func() { d.events.free = append(d.events.free, e) }()
+		marks[i] = e
+		if d.record(e, d.stream) != nil {
+			return never
+		}
+		for range times * (1 - i) {
+			if !f() {
+				return never
+			}
+		}
+	}
+	d.c.fn, d.c.a[0] = d.card.drv.eventSynchronize, marks[1]
+	if Result(d.c.do()) != success {
+		return never
+	}
+	d.c.fn, d.c.a[0], d.c.a[1], d.c.a[2] = d.card.drv.eventElapsedTime, uintptr(unsafe.Pointer(&d.word)), marks[0], marks[1]
+	if Result(d.c.do()) != success {
+		return never
+	}
+	return *(*float32)(unsafe.Pointer(&d.word)) / times
 }
 
 // worthTiming is how many multiplications a convolution has for which timing
 // cuDNN's algorithms pays. Smaller ones take cuDNN's advice, which is the same in
 // every process, while the clock may choose another algorithm the next time.
-const worthTiming = 1 << 28
+const worthTiming = 1 << 27
 
 // timing is off where every run must repeat the last one's bits.
 var timing = os.Getenv("LOCUS_CUDNN_TIMING") != "off"
