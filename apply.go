@@ -13,21 +13,21 @@ import (
 // it when Run returns.
 type launch struct {
 	call  backend.Call
-	in    [3]backend.View
-	specs [3]op.Spec
+	in    []backend.View
+	specs []op.Spec
 }
 
 // release puts l back for the next op. It lets go of the operands' memory and
 // of the attributes; the rest is small, and clearing it would take longer than a small op.
 func (l *launch) release() {
-	for i := range l.in {
-		l.in[i].Block = nil
+	for i := range l.call.In {
+		l.call.In[i].Block = nil
 	}
 	l.call.Out.Block, l.call.Save.Block, l.call.Attrs, l.call.In = nil, nil, nil, nil
 	launches.Put(l)
 }
 
-var launches = sync.Pool{New: func() any { return new(launch) }}
+var launches = sync.Pool{New: func() any { return &launch{in: make([]backend.View, 3), specs: make([]op.Spec, 3)} }}
 
 // apply runs one primitive: the only way from an expression to a kernel. It
 // checks operands and rule once, puts the result where the operands are, and
@@ -45,18 +45,17 @@ func create(p *place, id op.ID, attrs op.Attrs) *Tensor {
 
 func applyOn(p *place, def *op.Def, attrs op.Attrs, in []*Tensor) *Tensor {
 	l := launches.Get().(*launch)
-	views, specs := l.in[:], l.specs[:]
-	if len(in) > len(views) {
-		views, specs = make([]backend.View, len(in)), make([]op.Spec, len(in))
+	if len(in) > len(l.in) {
+		l.in, l.specs = make([]backend.View, len(in)), make([]op.Spec, len(in))
 	}
-	views, specs = views[:len(in)], specs[:len(in)]
+	views, specs := l.in[:len(in)], l.specs[:len(in)]
 	var shape []int
 	if def.Broadcasts() {
 		shape = broadcastShape(def, in)
 	}
 	for i, t := range in {
 		v := &views[i]
-		*v = t.view()
+		t.viewAs(v)
 		if shape != nil && !sameShape(v.Shape, shape) {
 			v.Strides = expandStrides(v.Shape, v.Strides, shape)
 			v.Shape = shape
@@ -78,12 +77,13 @@ func applyOn(p *place, def *op.Def, attrs op.Attrs, in []*Tensor) *Tensor {
 		return compose(p, def, attrs, slices.Clone(in)) // a copy, so that in can stay on the stack
 	}
 	out := allocate(p, def.Name, spec, scopeOf(in), in)
-	l.call = backend.Call{Op: def.ID, Attrs: attrs, In: views, Out: out.view()}
+	l.call.Op, l.call.Attrs, l.call.In = def.ID, attrs, views
+	out.viewAs(&l.call.Out)
 	var saved *Tensor
 	track := spec.DType.IsFloat() && tracked(in) // bools and whole numbers pass no gradient
 	if track && def.Saves != nil {
 		saved = allocate(p, def.Name, def.Saves(specs), scopeOf(in), nil)
-		l.call.Save = saved.view()
+		saved.viewAs(&l.call.Save)
 	}
 	if out.Len() > 0 {
 		err = p.backend.Run(&l.call)

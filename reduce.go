@@ -41,14 +41,20 @@ func (t *Tensor) dropAxes(set op.AxisSet, from *Tensor) *Tensor {
 	if set == 0 {
 		return t
 	}
-	to := make([]int, 0, len(t.shape)-set.Len())
+	to := []int{}
+	if left := len(t.shape) - set.Len(); left > 0 {
+		to = make([]int, 0, left)
+	}
 	for i, n := range t.shape {
 		if !set.Has(i) {
 			to = append(to, n)
 		}
 	}
 	if t.node == nil && t.block != from.block && t.IsContiguous() { // nobody has seen it: no view is needed
-		t.shape, t.strides = to, op.Strides(to)
+		t.shape, t.strides = to, to
+		if len(to) > 0 {
+			t.strides = op.Strides(to)
+		}
 		return t
 	}
 	return t.reshape(to)

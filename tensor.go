@@ -91,8 +91,15 @@ func (t *Tensor) operand() Operand {
 
 func (t *Tensor) spec() op.Spec { return op.Spec{DType: t.dtype, Shape: t.shape} }
 
-func (t *Tensor) view() backend.View {
-	return backend.View{Block: t.block, Bits: t.bits, Offset: t.offset, Shape: t.shape, Strides: t.strides, DType: t.dtype}
+func (t *Tensor) view() (v backend.View) {
+	t.viewAs(&v)
+	return v
+}
+
+// viewAs writes t's view where it is needed, field by field: a copy of the whole
+// would take several times as long while the collector runs.
+func (t *Tensor) viewAs(v *backend.View) {
+	v.Block, v.Bits, v.Offset, v.Shape, v.Strides, v.DType = t.block, t.bits, t.offset, t.shape, t.strides, t.dtype
 }
 
 // axis resolves an axis of t, which may count from the end.

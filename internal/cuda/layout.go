@@ -17,6 +17,9 @@ type idx struct {
 	stride         [3][op.MaxRank]int64
 }
 
+// clear takes all axes out.
+func (x *idx) clear() { x.nd, x.big = 0, 0 }
+
 // axis appends an axis outside those that are there, or merges it into the
 // outermost one where every operand's strides allow that.
 func (x *idx) axis(size int, strides [3]int) {

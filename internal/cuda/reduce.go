@@ -4,6 +4,7 @@ package cuda
 
 import (
 	"fmt"
+	"unsafe"
 
 	"github.com/locusml/locus/dtype"
 	"github.com/locusml/locus/internal/backend"
@@ -46,7 +47,13 @@ func (d *Device) runReduce(c *backend.Call) error {
 // reduce queues a reduction of x over a set of axes.
 func (d *Device) reduce(id op.ID, x *backend.View, axes op.AxisSet, out uintptr) error {
 	t := x.DType
-	p := reduceParams{in: addr(x), out: out, splits: 1}
+	// Where the launch reads it: of its many bytes few change, and copying them all
+	// would show beside a small reduction.
+	p := (*reduceParams)(unsafe.Pointer(&d.params))
+	p.in, p.out, p.partial, p.arrived = addr(x), out, 0, 0
+	p.splits, p.threads, p.wide = 1, 0, 0
+	p.kept.clear()
+	p.red.clear()
 	outs, length := 1, 1
 	for i := len(x.Shape) - 1; i >= 0; i-- {
 		part, n := &p.kept, &outs
@@ -90,7 +97,7 @@ func (d *Device) reduce(id op.ID, x *backend.View, axes op.AxisSet, out uintptr)
 		if p.partial, err = d.workspace(int(p.splits) * outs * stateSize(id, t)); err != nil {
 			return err
 		}
-		if p.arrived, err = d.counters(blocks); err != nil {
+		if p.arrived, err = d.counters(p, blocks); err != nil {
 			return err
 		}
 	}
@@ -102,8 +109,7 @@ func (d *Device) reduce(id op.ID, x *backend.View, axes op.AxisSet, out uintptr)
 		}
 		d.reduces[which][id][t] = k
 	}
-	*paramsOf[reduceParams](d, k) = p
-	return d.launch(k, blocks, int(p.splits), 1, threads, 0)
+	return d.launch(k, blocks, int(paramsOf[reduceParams](d, k).splits), 1, threads, 0)
 }
 
 // maxCounters is how many results may be shared by several blocks each: fewer
@@ -111,20 +117,21 @@ func (d *Device) reduce(id op.ID, x *backend.View, axes op.AxisSet, out uintptr)
 const maxCounters = 1 << 14
 
 // counters gives at least n counters that are 0 between launches: kernels leave
-// them so.
-func (d *Device) counters(n int) (uintptr, error) {
+// them so. What p holds, where a launch reads it, stays.
+func (d *Device) counters(p *reduceParams, n int) (uintptr, error) {
 	if n > maxCounters {
 		return 0, fmt.Errorf("%d counters were asked for, there are %d", n, maxCounters)
 	}
 	if d.counts == 0 {
-		p, err := d.alloc(4 * maxCounters)
+		saved := *p
+		at, err := d.alloc(4 * maxCounters)
 		if err != nil {
 			return 0, err
 		}
-		if err := d.fill(p, dtype.Int32, 0, maxCounters); err != nil {
+		if err := d.fill(at, dtype.Int32, 0, maxCounters); err != nil {
 			return 0, err
 		}
-		d.counts = p
+		*p, d.counts = saved, at
 	}
 	return d.counts, nil
 }
