@@ -106,8 +106,7 @@ type dnn struct {
 // algorithmPerf is cudnnConvolutionFwdAlgoPerf_t and its likes.
 type algorithmPerf struct {
 	algorithm, status int32
-	milliseconds      float32 // a guess, or none
-	_                 int32
+	_                 [2]int32
 	memory            uint64
 	deterministic     int32
 	math              int32
