@@ -149,10 +149,16 @@ func (d *Device) convByPixel(c *backend.Call, p *convParams, a op.Conv) error {
 	}
 	p.w = addr(&weight)
 	phases := int(p.phases[0] * p.phases[1])
-	// Multiprocessors that have nothing to do at the end count as much as those that do.
 	tile := fastest(pixelTiles, t, func(x tile) float64 {
-		blocks := ceil(int(p.m), x.m) * ceil(int(p.n), x.n) * a.Groups * phases
-		return float64(ceil(blocks, d.card.sms) * x.m * x.n)
+		area, blocks := float64(x.m*x.n), ceil(int(p.m), x.m)*ceil(int(p.n), x.n)*a.Groups
+		switch {
+		case phases > 1: // with different numbers of taps: the card is busy, or waits for those with the most
+			most := ceil(n[2], a.Stride[0]) * ceil(n[3], a.Stride[1])
+			return max(2*area, area*float64(blocks*n[2]*n[3])/float64(most*d.card.sms))
+		case blocks <= d.card.sms: // alone on a multiprocessor, a block waits for memory
+			return 1.3 * area
+		}
+		return 2 * area * float64(ceil(blocks, 2*d.card.sms)) // two share one
 	})
 	if int(p.m)%(tile.m*8/256) == 0 { // elements of a load: E of kernels/gemm.cuh
 		p.wide = 1
@@ -208,7 +214,7 @@ type tile struct {
 
 // The tiles of kernels/conv.cu and of kernels/conv_weight.cu.
 var (
-	pixelTiles  = []tile{{64, 64, 0.75}, {64, 128, 0.9}, {128, 128, 1}}
+	pixelTiles  = []tile{{64, 64, 0.7}, {64, 128, 0.85}, {128, 128, 1}}
 	weightTiles = []tile{{32, 32, 0.55}, {64, 64, 0.75}, {64, 128, 0.9}, {128, 128, 1}}
 )
 
