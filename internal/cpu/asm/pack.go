@@ -204,13 +204,6 @@ func storeColumns(ctx *build.Context, c []reg.VecVirtual, d, st reg.GPVirtual) {
 func packTranspose8(ctx *build.Context) {
 	d, st, k, off, row := transposeHead(ctx, "packTranspose8", "packTranspose8 writes the columns of 8 rows of k 32-bit words, k a multiple of 4, stride bytes apart.", 8)
 	ctx.Label("loop")
-	// Lines are so short that the prefetchers hardly begin before they end.
-	ctx.TESTQ(U32(63), off)
-	ctx.JNZ(LabelRef("fetched"))
-	for _, r := range row {
-		ctx.PREFETCHT0(Mem{Base: r, Index: off, Scale: 1, Disp: 512})
-	}
-	ctx.Label("fetched")
 	var y []reg.VecVirtual
 	for i := range 4 {
 		v := ctx.YMM()

@@ -3,7 +3,7 @@ package gemm
 import "unsafe"
 
 var amxBF16 = kernels[float32]{
-	name: "amx", lanes: 16, mr: 32, mc: 256, kc: 256, nc: 2048, span: 4, pairs: pairLines,
+	name: "amx", lanes: 16, mr: 32, mc: 512, kc: 256, nc: 2048, span: 4, pairs: pairLines,
 	full:   amxTiles(),
 	edge:   amxTiles(),
 	packed: amxPacked,

@@ -31,7 +31,7 @@ func pickBF16(l vec.Level) *kernels[float32] {
 var tilesGranted = sync.OnceValue(requestTiles)
 
 var avx512BF16 = kernels[float32]{
-	name: "avx512bf16", lanes: 16, mr: 12, mc: 240, kc: 256, nc: 4096, span: 4, pairs: pairWords,
+	name: "avx512bf16", lanes: 16, mr: 12, mc: 480, kc: 256, nc: 4096, span: 4, pairs: pairWords,
 	full:   avx512TilesBF16[:],
 	edge:   avx512TilesBF16[:],
 	packed: kernBF16R12V2PackedAVX512,

@@ -12,9 +12,9 @@ func (p *problem[T]) blocked() {
 	ks := p.ks
 	depth := p.depth()
 	passes := p.passes(depth)
-	rows := p.rowsAtOnce()
-	a := newPanels(p.a, ks.mr, depth, min(rows, p.m), passes)
-	b := newPanels(p.b.transposed(), ks.nr(), depth, min(ks.nc, p.n), passes)
+	rows := p.rowsAtOnce(passes)
+	a := newPanels(p.a, ks.mr, depth, packSlack, min(rows, p.m), passes)
+	b := newPanels(p.b.transposed(), ks.nr(), depth, 0, min(ks.nc, p.n), passes)
 	for jc := 0; jc < p.n; jc += ks.nc {
 		for pc := 0; pc < p.k; pc += passes * depth {
 			k := min(passes*depth, p.k-pc)
@@ -29,21 +29,30 @@ func (p *problem[T]) blocked() {
 	b.free()
 }
 
+// passes is how many blocks of k make a span. One thread alone has nobody to
+// wait for and takes one at a time, unless C is to be rounded.
+func (p *problem[T]) passes(depth int) int {
+	blocks := (p.k + depth - 1) / depth
+	most := p.ks.span
+	if p.threads == 1 && p.out == nil {
+		most = 1
+	}
+	spans := (blocks + most - 1) / most
+	return (blocks + spans - 1) / spans
+}
+
 // rowsAtOnce is how many rows of A are packed at a time: with one thread what
 // stays in its L2 cache until it is used, else enough for all.
-func (p *problem[T]) rowsAtOnce() int {
+func (p *problem[T]) rowsAtOnce(passes int) int {
 	if p.threads > 1 {
 		return p.ks.nc
 	}
-	blocks := (p.m + p.ks.mc - 1) / p.ks.mc
+	most := p.ks.mc
+	if passes > 1 {
+		most /= 2
+	}
+	blocks := (p.m + most - 1) / most
 	return ((p.m+blocks-1)/blocks + p.ks.mr - 1) / p.ks.mr * p.ks.mr
-}
-
-// passes is how many blocks of k are packed at a time.
-func (p *problem[T]) passes(depth int) int {
-	blocks := (p.k + depth - 1) / depth
-	spans := (blocks + p.ks.span - 1) / p.ks.span
-	return (blocks + spans - 1) / spans
 }
 
 // oneSpan reports whether all of k is packed at a time.

@@ -9,14 +9,14 @@ import (
 // compiler can hold on every architecture.
 var (
 	genericF32 = kernels[float32]{
-		name: "generic", lanes: 2, mr: 4, mc: 64, kc: 256, nc: 2048, span: 2,
+		name: "generic", lanes: 2, mr: 4, mc: 128, kc: 256, nc: 2048, span: 2,
 		full:   genericTiles[float32](),
 		edge:   genericTiles[float32](),
 		packed: func(t *byte) { genericRun[float32](t, 4, 2) },
 		rows:   genericTiles[float32](),
 	}
 	genericF64 = kernels[float64]{
-		name: "generic", lanes: 2, mr: 4, mc: 32, kc: 256, nc: 1024, span: 2,
+		name: "generic", lanes: 2, mr: 4, mc: 64, kc: 256, nc: 1024, span: 2,
 		full:   genericTiles[float64](),
 		edge:   genericTiles[float64](),
 		packed: func(t *byte) { genericRun[float64](t, 4, 2) },

@@ -38,7 +38,7 @@ func bf16Levels(t *testing.T) []*kernels[float32] {
 
 // goPairs makes kernels for pairs in plain Go.
 func goPairs(pairs pairing, mr int) *kernels[float32] {
-	ks := &kernels[float32]{name: fmt.Sprintf("go %d", pairs), lanes: 16, mr: mr, mc: 2 * mr, kc: 32, nc: 64, span: 2, pairs: pairs}
+	ks := &kernels[float32]{name: fmt.Sprintf("go %d", pairs), lanes: 16, mr: mr, mc: 4 * mr, kc: 32, nc: 64, span: 2, pairs: pairs}
 	for h := 1; h <= mr; h++ {
 		ks.full = append(ks.full, [2]func(*byte){
 			func(t *byte) { goPairTiles((*tile)(unsafe.Pointer(t)), h, 1, pairs) },
@@ -118,7 +118,7 @@ func TestBF16(t *testing.T) {
 				}
 			}
 			// More than one block each way.
-			one(2*ks.mc+65, 70, 4*ks.kc+75, 0, 0, Epilogue[float32]{})
+			one(ks.mc+65, 70, 4*ks.kc+75, 0, 0, Epilogue[float32]{})
 			one(65, ks.nc+50, 40, 1, 1, Epilogue[float32]{})
 		})
 	}
@@ -251,7 +251,7 @@ func TestHalfInputs(t *testing.T) {
 func TestRounded(t *testing.T) {
 	r := rand.New(rand.NewPCG(6, 5))
 	for _, ks := range bf16Levels(t) {
-		for _, s := range [][3]int{{40, 33, 0}, {40, 33, 300}, {2*ks.mc + 35, 3*ks.nr() + 5, 70}, {2*ks.mc + 35, 3*ks.nr() + 5, 2*ks.span*ks.kc + 50}} {
+		for _, s := range [][3]int{{40, 33, 0}, {40, 33, 300}, {ks.mc + 35, 3*ks.nr() + 5, 70}, {ks.mc + 35, 3*ks.nr() + 5, 2*ks.span*ks.kc + 50}} {
 			m, n, k := s[0], s[1], s[2]
 			a, _ := halves(matrix[float32](r, m, k, r.IntN(5)), vec.F32ToBF16, vec.BF16ToF32)
 			b, _ := halves(matrix[float32](r, k, n, r.IntN(5)), vec.F32ToBF16, vec.BF16ToF32)

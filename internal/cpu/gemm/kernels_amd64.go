@@ -28,7 +28,7 @@ func pickF64(l vec.Level) *kernels[float64] {
 }
 
 var avx2F32 = kernels[float32]{
-	name: "avx2", lanes: 8, mr: 6, mc: 168, kc: 256, nc: 4096, span: 2,
+	name: "avx2", lanes: 8, mr: 6, mc: 336, kc: 256, nc: 4096, span: 2,
 	full: [][2]func(*byte){
 		{kernF32R1V1AVX2, kernF32R1V2AVX2},
 		{kernF32R2V1AVX2, kernF32R2V2AVX2},
@@ -67,7 +67,7 @@ var avx2F32 = kernels[float32]{
 }
 
 var avx2F64 = kernels[float64]{
-	name: "avx2", lanes: 4, mr: 6, mc: 84, kc: 256, nc: 2048, span: 2,
+	name: "avx2", lanes: 4, mr: 6, mc: 168, kc: 256, nc: 2048, span: 2,
 	full: [][2]func(*byte){
 		{kernF64R1V1AVX2, kernF64R1V2AVX2},
 		{kernF64R2V1AVX2, kernF64R2V2AVX2},
@@ -100,7 +100,7 @@ var avx2F64 = kernels[float64]{
 // Under AVX-512 masked loads and stores cost nothing, so the edge kernels
 // serve whole vectors too.
 var avx512F32 = kernels[float32]{
-	name: "avx512", lanes: 16, mr: 12, mc: 240, kc: 256, nc: 4096, span: 4,
+	name: "avx512", lanes: 16, mr: 12, mc: 480, kc: 256, nc: 4096, span: 4,
 	full: avx512TilesF32[:], edge: avx512TilesF32[:],
 	packed: kernF32R12V2PackedAVX512,
 	rows: [][2]func(*byte){
@@ -136,7 +136,7 @@ var avx512F32 = kernels[float32]{
 }
 
 var avx512F64 = kernels[float64]{
-	name: "avx512", lanes: 8, mr: 12, mc: 120, kc: 256, nc: 2048, span: 4,
+	name: "avx512", lanes: 8, mr: 12, mc: 240, kc: 256, nc: 2048, span: 4,
 	full: avx512TilesF64[:], edge: avx512TilesF64[:],
 	packed: kernF64R12V2PackedAVX512,
 	rows: [][2]func(*byte){

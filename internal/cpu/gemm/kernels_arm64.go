@@ -27,7 +27,7 @@ func pickF64(l vec.Level) *kernels[float64] {
 }
 
 var neonF32 = kernels[float32]{
-	name: "neon", lanes: 4, mr: 8, mc: 80, kc: 256, nc: 4096, span: 2, packs: true,
+	name: "neon", lanes: 4, mr: 8, mc: 160, kc: 256, nc: 4096, span: 2, packs: true,
 	full:   neonTiles[float32](kernF32R8V2NEON),
 	edge:   neonTiles[float32](kernF32R8V2NEON),
 	packed: func(t *byte) { neonTile[float32]((*tile)(unsafe.Pointer(t)), 8, 8, kernF32R8V2NEON) },
@@ -35,7 +35,7 @@ var neonF32 = kernels[float32]{
 }
 
 var neonF64 = kernels[float64]{
-	name: "neon", lanes: 2, mr: 8, mc: 40, kc: 256, nc: 2048, span: 2, packs: true,
+	name: "neon", lanes: 2, mr: 8, mc: 80, kc: 256, nc: 2048, span: 2, packs: true,
 	full:   neonTiles[float64](kernF64R8V2NEON),
 	edge:   neonTiles[float64](kernF64R8V2NEON),
 	packed: func(t *byte) { neonTile[float64]((*tile)(unsafe.Pointer(t)), 8, 4, kernF64R8V2NEON) },

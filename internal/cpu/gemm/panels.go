@@ -38,12 +38,13 @@ const (
 // side.
 const runBytes = 512
 
-// newPanels makes room for lines and blocks of k. The slack between panels also
-// keeps them from competing for the same places of a cache.
-func newPanels[T Float](s source[T], width, depth, lines, blocks int) *panels[T] {
-	x := &panels[T]{source: s, width: width, depth: depth, step: width*depth + packSlack, buf: buffers[T]().Get().(*[]T)}
+// newPanels makes room for lines and blocks of k. Panels of A have some slack
+// between them, because of packSlack and so that they do not compete with those
+// of B for the same places of a cache.
+func newPanels[T Float](s source[T], width, depth, slack, lines, blocks int) *panels[T] {
+	x := &panels[T]{source: s, width: width, depth: depth, step: width*depth + slack, buf: buffers[T]().Get().(*[]T)}
 	count := (lines + width - 1) / width
-	x.data = grow(x.buf, count*blocks*x.step)
+	x.data = grow(x.buf, count*blocks*x.step+packSlack)
 	units := count
 	if s.row == 1 && s.col != 1 && s.starts == nil && s.format == 0 {
 		x.run = max(1, runBytes/(width*int(unsafe.Sizeof(T(0)))))

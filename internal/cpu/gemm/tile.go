@@ -56,8 +56,9 @@ type kernels[T Float] struct {
 	packs bool    // tiles are fast for packed panels only
 	pairs pairing // of bfloat16 matrices; k and kc then count words
 
-	// Block sizes: a panel of B of depth kc is in L1; span·kc of mc rows of A
-	// are in L2, and of nc columns of B in L3.
+	// Block sizes: of depth kc, a panel of B is in L1, mc rows of A are in L2
+	// and nc columns of B in L3. span is how many times that depth several
+	// threads take at once.
 	mc, kc, nc, span int
 }
 

@@ -5,7 +5,7 @@ import "unsafe"
 // wide reports whether a block of A, as deep as a panel of B, fits L2 and the columns alone are work
 // enough for the threads.
 func (p *problem[T]) wide() bool {
-	return p.m <= 2*p.ks.mc && (p.threads == 1 || (p.n+p.ks.nr()-1)/p.ks.nr() >= 3*p.threads)
+	return p.m <= p.ks.mc && (p.threads == 1 || (p.n+p.ks.nr()-1)/p.ks.nr() >= 3*p.threads)
 }
 
 // wideBlocked is blocked for such products: since a panel of B meets only one
