@@ -43,11 +43,13 @@ func (p *problem[T]) rowRange(s *scratch[T], j0, j1, rows, es int) {
 	sum = sum[:w]
 	clear(sum)
 	q := 0
-	for ; q+rows <= p.k && whole > 0; q += rows {
+	for ; q+rows <= p.k; q += rows {
 		for i := range x {
 			x[i] = p.a.data[(q+i)*p.a.col]
 		}
-		p.ks.row(bytePtr(sum), bytePtr(x), (*byte)(unsafe.Pointer(&p.b.data[q*p.b.row+j0])), p.b.row*es, whole)
+		if whole > 0 {
+			p.ks.row(bytePtr(sum), bytePtr(x), (*byte)(unsafe.Pointer(&p.b.data[q*p.b.row+j0])), p.b.row*es, whole)
+		}
 		for j := whole; j < w; j++ {
 			v := sum[j]
 			for i := range x {
