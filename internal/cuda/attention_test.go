@@ -83,7 +83,7 @@ func TestAttentionByDNN(t *testing.T) {
 	}
 	n := d.cudnn()
 	d.end()
-	if n == nil || !n.lib.hasGraphs(d.card.drv) || d.card.major != 9 {
+	if n == nil || !n.lib.hasGraphs(dnnAttention) || d.card.major != 9 {
 		t.Skip("cuDNN does no attention here: it takes version 9.10.2 and a card of compute capability 9.0")
 	}
 	for dt, eps := range map[dtype.DType]float64{dtype.BFloat16: 2 * 0x1p-9, dtype.Float16: 2 * 0x1p-12} {

@@ -4,6 +4,7 @@ package cuda
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"os"
 	"slices"
@@ -30,18 +31,21 @@ type dnnLibrary struct {
 	graph   struct { // the backend interface
 		create, set, get, finish, execute, destroy uintptr
 	}
-	graphs sync.Once // what it needs is loaded
+	compiler sync.Once // is loaded
 }
 
-// hasGraphs reports whether the library can be asked for attention. Its kernels for
-// that are compiled when they are first used; the compiler is loaded here, because we
-// may find it where cuDNN does not look.
-func (l *dnnLibrary) hasGraphs(drv *driver) bool {
-	l.graphs.Do(func() {
+// hasGraphs reports whether the library has the backend interface as of a version.
+func (l *dnnLibrary) hasGraphs(since uintptr) bool {
+	g := &l.graph
+	return l.version >= since && g.create != 0 && g.set != 0 && g.get != 0 && g.finish != 0 && g.execute != 0 && g.destroy != 0
+}
+
+// loadCompiler loads what cuDNN compiles some of its kernels with, when they are first
+// used: we may find it where cuDNN does not look.
+func (l *dnnLibrary) loadCompiler(drv *driver) {
+	l.compiler.Do(func() {
 		_, _, _ = libNVRTC.open(drv.version / 1000) // cuDNN says no if it finds none
 	})
-	g := &l.graph
-	return l.version >= dnnAttention && g.create != 0 && g.set != 0 && g.get != 0 && g.finish != 0 && g.execute != 0 && g.destroy != 0
 }
 
 var dnnOnce struct {
@@ -121,17 +125,32 @@ type convKey struct {
 	tf32   bool
 	a, b   [4]int // shapes of the operands
 	as, bs [4]int // their strides
+	far    bool   // something begins at an odd place in memory
 }
 
 // convPlan is a convolution that cuDNN has agreed to.
 type convPlan struct {
 	x, y, w, conv uintptr      // descriptors
 	choices       []convChoice // best first; none if our own kernels do it
+
+	graph *dnnGraph  // of choices that are plans
+	addrs [3]uintptr // what a call of one points to
 }
 
+// convChoice is one of cuDNN's algorithms, or a plan of its backend interface.
 type convChoice struct {
 	algorithm int32
+	plan      uintptr // 0 for an algorithm
+	engine    int64   // of a plan
 	memory    uint64
+	took      float32 // milliseconds, if it was timed
+}
+
+func (c convChoice) String() string {
+	if c.plan != 0 {
+		return fmt.Sprintf("plan of engine %d", c.engine)
+	}
+	return fmt.Sprintf("algorithm %d", c.algorithm)
 }
 
 // cuDNN's numbers for element types and for how it computes.
@@ -208,24 +227,30 @@ func (n *dnn) plan(d *Device, c *backend.Call) *convPlan {
 		copy(shape[:], v.Shape)
 		copy(strides[:], v.Strides)
 	}
+	k.far = (addr(&c.In[0])|addr(&c.In[1])|addr(&c.Out))%dnnAlignment != 0
 	if p := n.plans[k]; p != nil {
 		return p
 	}
 	p := &convPlan{}
 	n.plans[k] = p
-	n.prepare(d, c, p)
+	n.prepare(d, c, p, k.far)
 	return p
 }
 
-func (n *dnn) prepare(d *Device, c *backend.Call, p *convPlan) {
-	a, t, l := c.Attrs.(op.Conv), c.Out.DType, n.lib
-	x, w, y := &c.In[0], &c.In[1], &c.Out // of the forward op
+// convRoles says which of a call's tensors is which of the forward op.
+func convRoles(c *backend.Call) (x, w, y *backend.View) {
 	switch c.Op {
 	case op.ConvGradInput:
-		x, w, y = &c.Out, &c.In[1], &c.In[0]
+		return &c.Out, &c.In[1], &c.In[0]
 	case op.ConvGradWeight:
-		x, w, y = &c.In[1], &c.Out, &c.In[0]
+		return &c.In[1], &c.Out, &c.In[0]
 	}
+	return &c.In[0], &c.In[1], &c.Out
+}
+
+func (n *dnn) prepare(d *Device, c *backend.Call, p *convPlan, far bool) {
+	a, t, l := c.Attrs.(op.Conv), c.Out.DType, n.lib
+	x, w, y := convRoles(c)
 	for _, v := range []*backend.View{x, w, y} {
 		for i, s := range v.Strides {
 			if s <= 0 && v.Shape[i] > 1 {
@@ -269,12 +294,16 @@ func (n *dnn) prepare(d *Device, c *backend.Call, p *convPlan) {
 	}
 	for _, a := range n.perf[:min(int(n.count), len(n.perf))] { // what it thinks best first
 		if a.status == 0 && a.deterministic == 1 && a.memory <= dnnMemory && (mode != mathFMA || a.math == mathFMA) &&
-			!coarse(c.Op, a.algorithm, w.Shape) {
-			p.choices = append(p.choices, convChoice{a.algorithm, a.memory})
+			!coarse(c.Op, t, a.algorithm, w.Shape) {
+			p.choices = append(p.choices, convChoice{algorithm: a.algorithm, memory: a.memory})
 		}
 	}
 	if work := y.Elements() * w.Elements() / w.Shape[0]; timing && work >= worthTiming {
+		if !far {
+			n.addPlans(d, c, p)
+		}
 		n.sort(d, c, p, work)
+		p.keepFirst()
 	}
 }
 
@@ -287,15 +316,18 @@ func (n *dnn) sort(d *Device, c *backend.Call, p *convPlan, work int) {
 	if _, err := d.workspace(dnnMemory); err != nil { // not to grow in between
 		return
 	}
-	took := map[int32]float32{}
-	best := float32(math.Inf(1))
-	for _, by := range p.choices {
-		t := d.timed(func() bool { return n.queue(d, c, p, by) })
-		took[by.algorithm] = t
-		best = min(best, t)
+	for i := range p.choices {
+		by := &p.choices[i]
+		by.took = d.timed(func() bool { return n.queue(d, c, p, *by) })
 	}
-	slices.SortStableFunc(p.choices, func(a, b convChoice) int { return cmp.Compare(took[a.algorithm], took[b.algorithm]) })
-	p.choices = slices.DeleteFunc(p.choices, func(a convChoice) bool { return math.IsInf(float64(took[a.algorithm]), 1) })
+	slices.SortStableFunc(p.choices, func(a, b convChoice) int { return cmp.Compare(a.took, b.took) })
+	best := float32(math.Inf(1))
+	if len(p.choices) > 0 {
+		best = p.choices[0].took
+	}
+	if math.IsInf(float64(best), 1) {
+		p.choices = nil
+	}
 	// Our own kernels take a while to compile, so only where cuDNN is slow: they do
 	// at most so many multiplications a millisecond on each multiprocessor.
 	const ownRate = 0.11e9
@@ -350,10 +382,15 @@ var timing = os.Getenv("LOCUS_CUDNN_TIMING") != "off"
 // winograd is cuDNN's number of Winograd's algorithm in several kernels.
 var winograd = map[op.ID]int32{op.Conv2D: 7, op.ConvGradInput: 5, op.ConvGradWeight: 5}
 
-// coarse reports whether an algorithm is known to lose digits of a float32:
-// Winograd's was seen to leave three with kernels larger than 3×3, and four in a
-// gradient of a weight.
-func coarse(id op.ID, algorithm int32, weight []int) bool {
+// coarse reports whether an algorithm is known to lose digits. Winograd's was seen to
+// leave three of a float32 with kernels larger than 3×3, and four in a gradient of a
+// weight. The first one for the gradient of an input was seen to be off by more than a
+// rounding of float16, as if it added up in that; of bfloat16 it takes several times as
+// long as our own kernels.
+func coarse(id op.ID, t dtype.DType, algorithm int32, weight []int) bool {
+	if id == op.ConvGradInput && algorithm == 1 && t.Size() == 2 {
+		return true
+	}
 	return algorithm == winograd[id] && (id == op.ConvGradWeight || weight[2] != 3 || weight[3] != 3)
 }
 
@@ -366,11 +403,12 @@ func (n *dnn) run(d *Device, c *backend.Call) bool {
 	ok := n.queue(d, c, p, p.choices[0])
 	if !ok {
 		p.choices = nil
+		p.keepFirst()
 	}
 	return ok
 }
 
-// queue queues a convolution by one of its algorithms.
+// queue queues a convolution by one of its choices.
 func (n *dnn) queue(d *Device, c *backend.Call, p *convPlan, by convChoice) (ok bool) {
 	work, err := d.workspace(int(by.memory))
 	if err != nil {
@@ -381,6 +419,10 @@ func (n *dnn) queue(d *Device, c *backend.Call, p *convPlan, by convChoice) (ok 
 		one, zero = uintptr(unsafe.Pointer(&n.one64)), uintptr(unsafe.Pointer(&n.zero64))
 	}
 	a, b, out := addr(&c.In[0]), addr(&c.In[1]), c.Out.Block.Addr
+	if by.plan != 0 {
+		p.addrs = [...]uintptr{a, b, out}
+		return p.graph.execute(n.handle, by.plan, &p.addrs[0], work)
+	}
 	algorithm, memory := uintptr(by.algorithm), uintptr(by.memory)
 	switch c.Op {
 	case op.Conv2D:

@@ -154,9 +154,10 @@ func (n *dnn) attention(d *Device, k *attentionKey) *attentionPlan {
 	}
 	p := &attentionPlan{numbers: [3]float32{0, 1, float32(math.Inf(-1))}}
 	n.attentions[*k] = p
-	if !n.lib.hasGraphs(d.card.drv) {
+	if !n.lib.hasGraphs(dnnAttention) {
 		return p
 	}
+	n.lib.loadCompiler(d.card.drv)
 	p.graph = newDNNGraph(n.lib, &d.c)
 	if k.grad {
 		k.backward(p.graph)

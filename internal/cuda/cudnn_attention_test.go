@@ -17,14 +17,7 @@ import (
 // cuDNN accepts the operations that attention is described with: it checks them
 // without a card. Which of them it runs on one, TestAttentionByDNN says.
 func TestAttentionGraphs(t *testing.T) {
-	drv := &driver{version: 13000}
-	lib, err := loadDNN(drv)
-	if err != nil {
-		t.Skip(err)
-	}
-	if !lib.hasGraphs(drv) {
-		t.Skipf("cuDNN %d is too old", lib.version)
-	}
+	lib := graphs(t, dnnAttention)
 	for _, causal := range []bool{false, true} {
 		m := inOrder([4]int64{4, 16, 2048, 128})
 		k := &attentionKey{dtype: dtype.BFloat16, causal: causal, q: m, k: m, v: m, g: m, y: m}
@@ -38,10 +31,24 @@ func TestAttentionGraphs(t *testing.T) {
 	}
 }
 
+// graphs is the machine's cuDNN, if it is not older than a version.
+func graphs(t *testing.T, since uintptr) *dnnLibrary {
+	lib, err := loadDNN(&driver{version: 13000})
+	if err != nil {
+		t.Skip(err)
+	}
+	if !lib.hasGraphs(since) {
+		t.Skipf("cuDNN %d is too old", lib.version)
+	}
+	return lib
+}
+
 // fakeGraphs is the backend interface of a cuDNN that does nothing, or fails.
 type fakeGraphs struct {
 	fails         string // the function that fails
 	made, running int    // descriptors that exist, plans executed
+	last          uintptr
+	notes         []int32
 }
 
 var currentGraphs *fakeGraphs
@@ -57,11 +64,25 @@ var fakeDNN = sync.OnceValue(func() *dnnLibrary {
 		return 0
 	}
 	l.graph.create = purego.NewCallback(func(_, p uintptr) uintptr {
-		return answer("create", func() { currentGraphs.made++; *(*uintptr)(pointer(p)) = uintptr(currentGraphs.made) })
+		return answer("create", func() { currentGraphs.made++; currentGraphs.last++; *(*uintptr)(pointer(p)) = currentGraphs.last })
 	})
 	l.graph.set = purego.NewCallback(func(_, _, _, _, _ uintptr) uintptr { return answer("set", func() {}) })
-	l.graph.get = purego.NewCallback(func(_, _, _, _, n, _ uintptr) uintptr {
-		return answer("get", func() { *(*int64)(pointer(n)) = 1 })
+	l.graph.get = purego.NewCallback(func(_, attr, _, _, n, values uintptr) uintptr {
+		return answer("get", func() {
+			count := int64(1)
+			switch attr {
+			case attrPlanMemory:
+				*(*int64)(pointer(values)) = 4096
+			case attrNumbers:
+				count = int64(len(currentGraphs.notes))
+				for i, note := range currentGraphs.notes {
+					*(*int32)(pointer(values + uintptr(4*i))) = note
+				}
+			case attrBehaviour:
+				count = 0
+			}
+			*(*int64)(pointer(n)) = count
+		})
 	})
 	l.graph.finish = purego.NewCallback(func(_ uintptr) uintptr { return answer("finish", func() {}) })
 	l.graph.execute = purego.NewCallback(func(_, _, _ uintptr) uintptr { return answer("execute", func() { currentGraphs.running++ }) })

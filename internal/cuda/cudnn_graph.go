@@ -3,6 +3,7 @@
 package cuda
 
 import (
+	"slices"
 	"unsafe"
 
 	"github.com/locusml/locus/dtype"
@@ -21,16 +22,24 @@ type dnnGraph struct {
 
 	// What calls point to.
 	object uintptr
-	words  [32]int64
+	words  [dnnConfigs]int64
 	count  int64
 }
+
+// dnnConfigs is how many ways to run a graph cuDNN may offer at most.
+const dnnConfigs = 64
 
 // cuDNN's numbers of the kinds of descriptor,
 const (
 	dnnPointwise   = 0
+	dnnConvolution = 1
+	dnnEngine      = 2
 	dnnConfig      = 3
 	dnnHeuristics  = 4
 	dnnPlanKind    = 5
+	dnnForwardOp   = 10
+	dnnFilterOp    = 11
+	dnnDataOp      = 12
 	dnnPointwiseOp = 13
 	dnnOperations  = 15
 	dnnPack        = 16
@@ -47,12 +56,23 @@ const (
 	attrPointMode   = 0
 	attrPointType   = 1
 	attrPointAxis   = 9
+	attrConvType    = 100
+	attrConvMode    = 101
+	attrConvApart   = 102
+	attrConvStride  = 103
+	attrConvAfter   = 104
+	attrConvBefore  = 105
+	attrConvAxes    = 106
 	attrHeurMode    = 200
 	attrHeurOps     = 201
 	attrHeurResults = 202
+	attrEngine      = 300
 	attrPlanHandle  = 400
 	attrPlanConfig  = 401
 	attrPlanMemory  = 402
+	attrForward     = 700 // the first of the six that a convolution or gradient has
+	attrData        = 706
+	attrFilter      = 712
 	attrPointDesc   = 750
 	attrPointX      = 751
 	attrPointB      = 752
@@ -70,6 +90,9 @@ const (
 	attrPackIDs     = 1000
 	attrPackAddrs   = 1001
 	attrPackMemory  = 1003
+	attrEngineID    = 1301
+	attrNumbers     = 1303
+	attrBehaviour   = 1305
 	attrMatMulType  = 1500
 	attrMatMulA     = 1520
 	attrMatMulB     = 1521
@@ -90,11 +113,16 @@ const (
 	typeElement    = 1
 	typeBool       = 2
 	typeInt64      = 3
+	typeFloat      = 4
+	typeDouble     = 5
 	typePointer    = 6
+	typeConvMode   = 7
 	typeHeurMode   = 8
+	typeNumbers    = 11
 	typePointMode  = 14
 	typeDescriptor = 15
 	typeReduceMode = 18
+	typeBehaviour  = 19
 	heurModeA      = 3
 	dnnInt32       = 4
 	dnnBool        = 11
@@ -279,9 +307,9 @@ type dnnPlan struct {
 	memory int64 // bytes of working memory
 }
 
-// plan gives the way to run the graph on the card of a handle that cuDNN thinks
-// fastest of those that it can build.
-func (g *dnnGraph) plan(handle uintptr) (p dnnPlan, ok bool) {
+// configs asks for up to most ways to run the graph on the card of a handle, what
+// cuDNN thinks fastest first.
+func (g *dnnGraph) configs(handle uintptr, most int) []uintptr {
 	o := g.create(dnnOperations)
 	g.set(o, attrOpsHandle, typeHandle, int64(handle))
 	g.setDesc(o, attrOpsList, g.ops...)
@@ -290,26 +318,84 @@ func (g *dnnGraph) plan(handle uintptr) (p dnnPlan, ok bool) {
 	g.setDesc(h, attrHeurOps, o)
 	g.set(h, attrHeurMode, typeHeurMode, heurModeA)
 	g.finish(h)
-	const most = 8
-	var found [len(g.words)]int64
-	for i := range most {
-		found[i] = int64(g.create(dnnConfig))
+	found := make([]uintptr, most)
+	for i := range found {
+		found[i] = g.create(dnnConfig)
 	}
-	g.words = found
+	for i, c := range found { // cuDNN fills in the descriptors that it is given
+		g.words[i] = int64(c)
+	}
 	n := g.fetch(h, attrHeurResults, typeDescriptor, most)
-	found = g.words
-	for _, c := range found[:n] {
-		p.desc = g.create(dnnPlanKind)
-		g.set(p.desc, attrPlanHandle, typeHandle, int64(handle))
-		g.setDesc(p.desc, attrPlanConfig, uintptr(c))
-		g.finish(p.desc)
-		if g.fetch(p.desc, attrPlanMemory, typeInt64, 1) == 1 && !g.failed {
-			p.memory = g.words[0]
+	for _, c := range found[n:] {
+		g.drop(c)
+	}
+	return found[:n]
+}
+
+// build makes a plan of one of the configs, which need not succeed.
+func (g *dnnGraph) build(handle, config uintptr) (p dnnPlan, ok bool) {
+	p.desc = g.create(dnnPlanKind)
+	g.set(p.desc, attrPlanHandle, typeHandle, int64(handle))
+	g.setDesc(p.desc, attrPlanConfig, config)
+	g.finish(p.desc)
+	ok = g.fetch(p.desc, attrPlanMemory, typeInt64, 1) == 1 && !g.failed
+	p.memory = g.words[0]
+	g.failed = false // another one may do
+	if !ok {
+		g.drop(p.desc)
+	}
+	return p, ok
+}
+
+// plan gives the way to run the graph on the card of a handle that cuDNN thinks
+// fastest of those that it can build.
+func (g *dnnGraph) plan(handle uintptr) (p dnnPlan, ok bool) {
+	for _, c := range g.configs(handle, 8) {
+		if p, ok = g.build(handle, c); ok {
 			return p, true
 		}
-		g.failed = false // the next one may do
 	}
 	return dnnPlan{}, false
+}
+
+// dnnEngineInfo is what cuDNN says of the way in which a config computes: its number
+// among the engines for the operation, and notes, as two sets of cuDNN's numbers.
+type dnnEngineInfo struct {
+	id                 int64
+	numbers, behaviour uint32
+}
+
+// engine tells about a config.
+func (g *dnnGraph) engine(config uintptr) (e dnnEngineInfo, ok bool) {
+	desc := g.create(dnnEngine)
+	g.words[0] = int64(desc)
+	ok = g.fetch(config, attrEngine, typeDescriptor, 1) == 1 && g.fetch(desc, attrEngineID, typeInt64, 1) == 1
+	e.id = g.words[0]
+	notes := func(attr, typ uintptr) (all uint32) {
+		const most = 16
+		for _, note := range (*[most]int32)(unsafe.Pointer(&g.words))[:g.fetch(desc, attr, typ, most)] {
+			all |= 1 << note
+		}
+		return all
+	}
+	e.numbers, e.behaviour = notes(attrNumbers, typeNumbers), notes(attrBehaviour, typeBehaviour)
+	ok = ok && !g.failed
+	g.failed = false // another one may do
+	g.drop(desc)
+	return e, ok
+}
+
+// drop destroys a descriptor.
+func (g *dnnGraph) drop(desc uintptr) {
+	i := slices.Index(g.made, desc)
+	if i < 0 {
+		return // it was never made
+	}
+	g.made = slices.Delete(g.made, i, i+1)
+	failed := g.failed
+	g.failed = false
+	g.try(g.lib.graph.destroy, desc)
+	g.failed = failed
 }
 
 // forget destroys everything the graph was described with.
