@@ -232,7 +232,7 @@ template <class T, int BO, int BS, int DC, int MODE> struct Simt {
 #pragma unroll
             for (int j = 0; j < ST; j++) {
               i32 key = o0 + ty + 16 * i, row = s0 + tx + 16 * j;
-              if (key < a.keys && row < a.rows) kept<A>(*g, batch, key)[row] = d[i][j];
+              if (key < a.keys && row < g->pitch) kept<A>(*g, batch, key)[row] = d[i][j]; // past the last row too: dq reads four at a time
             }
         }
         if (GRAD) {
