@@ -23,7 +23,6 @@ func (d *Device) CopyOut(dst []byte, src *memory.Block, offset int) error {
 	switch {
 	case len(dst) > smallSlot && pinnedRanges.contain(dst):
 		err = d.copyPinnedOut(dst, src, offset)
-	case len(dst) <= glanceMax && d.copyGlance(dst, src, offset):
 	case len(dst) <= smallSlot:
 		err = d.copySmallOut(dst, src, offset)
 	default:

@@ -73,7 +73,6 @@ type Device struct {
 	scratch [2]buffer
 	small   stage
 	large   stage
-	glances glances
 	events  events
 	untimed events
 	quiet   events

@@ -7,14 +7,13 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"unsafe"
 
 	"github.com/ebitengine/purego"
 )
 
 // fake is a driver whose devices live in host memory. It copies, allocates and
-// keeps events, but runs no kernels, save the one that copies: it is for the layers between the driver and
+// keeps events, but runs no kernels: it is for the layers between the driver and
 // the backend's contract, and for everything that can go wrong there.
 type fake struct {
 	mu       sync.Mutex
@@ -161,15 +160,7 @@ var fakeHot = sync.OnceValue(func() *driver {
 		return plain("cuLaunchKernel", func(f *fake) {
 			f.mu.Lock()
 			f.launches = append(f.launches, launched{f.kernels[k], [3]uintptr{gx, gy, gz}, bx})
-			publish := f.kernels[k] == "publish"
 			f.mu.Unlock()
-			if publish { // the one kernel that copies count on
-				p := **(**publishParams)(pointer(params))
-				f.enqueue(stream, always, func() {
-					copy(view(p.to, uintptr(p.n)), view(p.from, uintptr(p.n)))
-					atomic.StoreUint32((*uint32)(pointer(p.done)), p.ticket)
-				})
-			}
 		})()
 	})
 	set(&d.memcpyHtoDAsync, copier("cuMemcpyHtoDAsync"))
