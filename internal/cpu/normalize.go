@@ -5,11 +5,14 @@ import (
 
 	"github.com/locusml/locus/dtype"
 	"github.com/locusml/locus/internal/backend"
+	"github.com/locusml/locus/internal/cpu/vec"
 	"github.com/locusml/locus/internal/op"
 )
 
 func init() {
 	registerNormalize(op.Normalized, normalize[float32], normalize[float64])
+	table[op.Normalized][dtype.Float32] = byLines(func(c *backend.Call) op.AxisSet { return c.Attrs.(op.Normalize).Axes },
+		table[op.Normalized][dtype.Float32], normalizeLines(nativeLines[float32](), normalizeStream))
 	registerNormalize(op.NormalizeGrad, normalizeGrad[float32], normalizeGrad[float64])
 }
 
@@ -47,8 +50,17 @@ func normalize[T float](dst, x, _ []T, eps float64) {
 
 // normalizeOf is (x - mean)·rstd.
 func normalizeOf[T float](dst, x []T, mean, rstd float64) {
-	shift(dst, x, T(mean))
-	scale(dst, dst, T(rstd))
+	subMul(dst, x, T(mean), T(rstd))
+}
+
+// normalizeStream is normalize past the caches.
+func normalizeStream(dst, x, _ []float32, eps float64) {
+	if len(x) >= longLine {
+		normalizeLong(dst, x, eps)
+		return
+	}
+	mean, rstd := moments(x, eps)
+	vec.SubMulStreamF32(dst, x, float32(mean), float32(rstd))
 }
 
 // normalizeGrad is the transpose: rstd·(g - mean(g) - x̂·mean(g·x̂)), with x̂ the

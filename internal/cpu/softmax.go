@@ -5,11 +5,14 @@ import (
 
 	"github.com/locusml/locus/dtype"
 	"github.com/locusml/locus/internal/backend"
+	"github.com/locusml/locus/internal/cpu/vec"
 	"github.com/locusml/locus/internal/op"
 )
 
 func init() {
 	registerLines(op.Softmax, softmax[float32], softmaxRows, softmax[float64], softmaxRows)
+	table[op.Softmax][dtype.Float32] = byLines(func(c *backend.Call) op.AxisSet { return op.AxesOf(c.Attrs.(op.Axis).Axis) },
+		table[op.Softmax][dtype.Float32], alongAxis(nativeLines[float32](), softmaxStream, softmaxRows))
 	registerLines(op.LogSoftmax, logSoftmax[float32], logSoftmaxRows, logSoftmax[float64], logSoftmaxRows)
 	registerLines(op.SoftmaxGrad, softmaxGrad[float32], softmaxGradRows, softmaxGrad[float64], softmaxGradRows)
 	registerLines(op.LogSoftmaxGrad, logSoftmaxGrad[float32], logSoftmaxGradRows, logSoftmaxGrad[float64], logSoftmaxGradRows)
@@ -39,6 +42,18 @@ func softmax[T float](dst, x, _ []T) {
 	}
 	s := expSub(dst, x, largestOf(x))
 	scale(dst, dst, T(1/s))
+}
+
+// softmaxStream is softmax past the caches: the exponentials wait in a buffer.
+func softmaxStream(dst, x, _ []float32) {
+	if len(x) >= longLine {
+		softmaxLong(dst, x)
+		return
+	}
+	b, e := scratchOf[float32](len(x))
+	s := vec.ExpSubF32(e, x, vec.ReduceMaxF32(x))
+	vec.MulSStreamF32(dst, e, float32(1/s))
+	b.free()
 }
 
 // x - max first, which is small where it matters, then the logarithm: their sum

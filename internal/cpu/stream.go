@@ -28,3 +28,14 @@ func bySize(small, large kernel) kernel {
 		return large(c)
 	}
 }
+
+// byLines is bySize for ops along axes: large is for lines that are written where
+// they belong, not gathered first.
+func byLines(axes func(*backend.Call) op.AxisSet, small, large kernel) kernel {
+	return func(c *backend.Call) error {
+		if c.Out.Elements() < vec.StreamBytes/4 || !c.In[0].Contiguous() || !trailing(c.Out.Shape, axes(c)) {
+			return small(c)
+		}
+		return large(c)
+	}
+}

@@ -102,6 +102,16 @@ func shift[T float](dst, x []T, s T) {
 	}
 }
 
+// subMul is (x - s)·t.
+func subMul[T float](dst, x []T, s, t T) {
+	switch dst := any(dst).(type) {
+	case []float32:
+		vec.SubMulF32(dst, any(x).([]float32), float32(s), float32(t))
+	case []float64:
+		vec.SubMulF64(dst, any(x).([]float64), float64(s), float64(t))
+	}
+}
+
 func times[T float](dst, x, y []T) {
 	switch dst := any(dst).(type) {
 	case []float32:

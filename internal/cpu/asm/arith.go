@@ -62,6 +62,11 @@ func emitAffine(v *vk) {
 	}, nil)
 }
 
+func emitSubMul(v *vk) {
+	s, t := v.scalar("s"), v.scalar("t")
+	v.elementwise("a", 4, func(in ...Op) V { return v.mul(v.sub(in[0], s), t) }, nil)
+}
+
 func emitAxpy(v *vk) {
 	s := v.scalar("s")
 	v.elementwise("dst a", 4, func(in ...Op) V {

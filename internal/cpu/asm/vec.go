@@ -22,6 +22,7 @@ var table = []fn{
 	{name: "Clamp", doc: "stores min(max(a, s), t); NaN stays NaN.", class: "scalar2", types: both, go_: "clampGo", asm: both, stream: true, emit: emitClamp},
 	{name: "Affine", doc: "stores a*s + t with one rounding.", class: "scalar2", types: both, go_: "affineGo", asm: both, stream: true, emit: emitAffine},
 	{name: "Blend", doc: "stores s*a + t*b; s*a is rounded, the rest once.", class: "blend", types: both, go_: "blendGo", asm: both, emit: emitBlend},
+	{name: "SubMul", doc: "stores (a - s)*t.", class: "scalar2", types: both, go_: "subMulGo", asm: both, stream: true, emit: emitSubMul},
 	{name: "Axpy", doc: "adds s*x to dst, with one rounding.", class: "axpy", types: both, go_: "axpyGo", asm: both, emit: emitAxpy},
 	{name: "Fma", doc: "stores a*b + c with one rounding.", class: "ternary", types: both, go_: "fmaGo", asm: both, stream: true, emit: emitFma},
 	{name: "Neg", doc: "stores -a.", class: "unary", types: both, go_: "negGo", asm: both, stream: true, emit: unary(4, func(v *vk, x V) V { return v.neg(x) })},

@@ -98,6 +98,12 @@ func clampGo[T float](dst, a []T, lo, hi T) {
 	}
 }
 
+func subMulGo[T float](dst, a []T, s, t T) {
+	for i, x := range a[:len(dst)] {
+		dst[i] = (x - s) * t
+	}
+}
+
 func affineGo[T float](dst, a []T, mul, add T) {
 	for i := range dst {
 		dst[i] = fma1(a[i], mul, add)

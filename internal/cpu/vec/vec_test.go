@@ -203,7 +203,7 @@ func TestArithmeticF32(t *testing.T) {
 				"AddS": {AddSF32, addSGo[float32]}, "SubS": {SubSF32, subSGo[float32]}, "RSubS": {RSubSF32, rsubSGo[float32]}, "MulS": {MulSF32, mulSGo[float32]}, "DivS": {DivSF32, divSGo[float32]},
 				"RDivS": {RDivSF32, rdivSGo[float32]}, "MaxS": {MaxSF32, maxSGo[float32]}, "MinS": {MinSF32, minSGo[float32]},
 			},
-			scalar2: map[string][2]func(dst, a []float32, s, u float32){"Clamp": {ClampF32, clampGo[float32]}, "Affine": {AffineF32, affineGo[float32]}},
+			scalar2: map[string][2]func(dst, a []float32, s, u float32){"Clamp": {ClampF32, clampGo[float32]}, "Affine": {AffineF32, affineGo[float32]}, "SubMul": {SubMulF32, subMulGo[float32]}},
 			axpy:    [2]func(dst []float32, s float32, x []float32){AxpyF32, axpyGo[float32]},
 			blend:   [2]func(dst, a []float32, s float32, b []float32, t float32){BlendF32, blendGo[float32]},
 			fma:     [2]func(dst, a, b, c []float32){FmaF32, fmaGo[float32]},
@@ -233,7 +233,7 @@ func TestArithmeticF64(t *testing.T) {
 				"AddS": {AddSF64, addSGo[float64]}, "SubS": {SubSF64, subSGo[float64]}, "RSubS": {RSubSF64, rsubSGo[float64]}, "MulS": {MulSF64, mulSGo[float64]}, "DivS": {DivSF64, divSGo[float64]},
 				"RDivS": {RDivSF64, rdivSGo[float64]}, "MaxS": {MaxSF64, maxSGo[float64]}, "MinS": {MinSF64, minSGo[float64]},
 			},
-			scalar2: map[string][2]func(dst, a []float64, s, u float64){"Clamp": {ClampF64, clampGo[float64]}, "Affine": {AffineF64, affineGo[float64]}},
+			scalar2: map[string][2]func(dst, a []float64, s, u float64){"Clamp": {ClampF64, clampGo[float64]}, "Affine": {AffineF64, affineGo[float64]}, "SubMul": {SubMulF64, subMulGo[float64]}},
 			axpy:    [2]func(dst []float64, s float64, x []float64){AxpyF64, axpyGo[float64]},
 			blend:   [2]func(dst, a []float64, s float64, b []float64, t float64){BlendF64, blendGo[float64]},
 			fma:     [2]func(dst, a, b, c []float64){FmaF64, fmaGo[float64]},
@@ -255,6 +255,7 @@ func TestStream(t *testing.T) {
 		checkMap(t, "ExpStream", 1, func(d []float32, in [][]float32) { ExpStreamF32(d, in[0]) }, func(d []float32, in [][]float32) { ExpF32(d, in[0]) })
 		checkMap(t, "FmaStream", 3, func(d []float32, in [][]float32) { FmaStreamF32(d, in[0], in[1], in[2]) }, func(d []float32, in [][]float32) { FmaF32(d, in[0], in[1], in[2]) })
 		checkMap(t, "ClampStream", 1, func(d []float32, in [][]float32) { ClampStreamF32(d, in[0], -1, 1) }, func(d []float32, in [][]float32) { ClampF32(d, in[0], -1, 1) })
+		checkMap(t, "SubMulStream", 1, func(d []float32, in [][]float32) { SubMulStreamF32(d, in[0], -1, 3) }, func(d []float32, in [][]float32) { SubMulF32(d, in[0], -1, 3) })
 	})
 }
 
