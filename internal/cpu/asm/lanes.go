@@ -28,6 +28,7 @@ type vk struct {
 	consts map[string]Mem
 	labels int
 	stream bool // stores bypass the caches
+	ahead  bool // fetch what lies behind the first operand, the next row of a matrix
 }
 
 func (v *vk) wide() bool { return v.bits == 512 }

@@ -163,11 +163,21 @@ func (v *vk) elementwise(inputs string, unroll int, body func(in ...Op) V, after
 	at := func(p reg.GPVirtual, u int) Mem {
 		return Mem{Base: p, Index: i, Scale: uint8(es), Disp: u * v.bits / 8}
 	}
+	var behind reg.GPVirtual
+	if v.ahead {
+		behind = ctx.GP64()
+		ctx.LEAQ(Mem{Base: src[0], Index: n, Scale: uint8(es)}, behind)
+	}
 	if v.stream {
 		v.streaming(src, at, dst, i, n, unroll > 1, body)
 		return
 	}
 	turn := func(u int) {
+		if v.ahead && u > 1 {
+			for o := 0; o < u*v.bits/8; o += 64 {
+				ctx.PREFETCHT0(Mem{Base: behind, Index: i, Scale: uint8(es), Disp: o})
+			}
+		}
 		// Loads come first so that the vectors of a turn overlap.
 		var ins [][]Op
 		for j := range u {

@@ -181,6 +181,7 @@ func emitExpSub(store bool) func(*vk) {
 		w := v.as(true)
 		s := v.scalar("s")
 		acc := v.accumulators(2)
+		v.ahead = true // while there is much to compute
 		in := "a"
 		if !store {
 			in = "- a"
