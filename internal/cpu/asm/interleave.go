@@ -2,6 +2,7 @@ package main
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/mmcloughlin/avo/build"
 	"github.com/mmcloughlin/avo/ir"
@@ -91,7 +92,7 @@ func share(ctx *build.Context, chains [][]ir.Node, i int) ir.Node {
 		if !ok {
 			return nil
 		}
-		k := slices.IndexFunc(in.Operands, func(o operand.Op) bool { m, ok := o.(operand.Mem); return ok && m.Symbol.Name != "" })
+		k := slices.IndexFunc(in.Operands, isConstant)
 		if k < 0 {
 			return nil
 		}
@@ -105,17 +106,28 @@ func share(ctx *build.Context, chains [][]ir.Node, i int) ir.Node {
 	if len(same) < 2 {
 		return nil
 	}
-	to := ctx.YMM()
-	for _, r := range same[0].Registers() {
-		if r.Kind() == reg.KindVector && r.Size() == 64 {
-			to = ctx.ZMM()
-		}
+	if strings.HasPrefix(same[0].Opcode, "VBROADCAST") {
+		return nil // each loads it into a register of its own
 	}
-	load, err := x86.VMOVUPS(constant, to)
+	to, with := ctx.YMM(), x86.VMOVUPS
+	for _, r := range same[0].Registers() {
+		if r.Kind() != reg.KindVector || r.Size() != 64 {
+			continue
+		}
+		to, with = ctx.ZMM(), x86.VBROADCASTSS
+		if loadConstant(constant) == "VBROADCASTSD" {
+			with = x86.VBROADCASTSD
+		}
+		break
+	}
+	load, err := with(constant, to)
 	if err != nil {
 		panic(err)
 	}
 	for _, in := range same {
+		if slices.Equal(in.Suffixes, []string{"BCST"}) {
+			in.Suffixes = nil
+		}
 		for _, l := range [][]operand.Op{in.Operands, in.Inputs} {
 			for k, o := range l {
 				if o == operand.Op(constant) {

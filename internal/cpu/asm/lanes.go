@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/mmcloughlin/avo/build"
@@ -77,6 +78,12 @@ func (v *vk) ins(name string, ops ...Op) {
 		}
 	}
 	m := reflect.ValueOf(v.ctx).MethodByName(name)
+	if v.wide() && slices.ContainsFunc(ops, isConstant) {
+		// A vector of constants may lie across two cache lines, one of them cannot.
+		if b := reflect.ValueOf(v.ctx).MethodByName(name + "_BCST"); b.IsValid() {
+			m = b
+		}
+	}
 	if !m.IsValid() {
 		panic("no instruction " + name)
 	}
@@ -126,6 +133,20 @@ func (v *vk) ci(x int64) Op {
 	return v.constant(uint64(uint32(x)), 4)
 }
 
+// isConstant reports whether o is a vector of constants.
+func isConstant(o Op) bool {
+	m, ok := o.(Mem)
+	return ok && (strings.HasPrefix(m.Symbol.Name, "c32_") || strings.HasPrefix(m.Symbol.Name, "c64_"))
+}
+
+// loadConstant is the instruction that loads one into a register of 512 bits.
+func loadConstant(m Mem) string {
+	if strings.HasPrefix(m.Symbol.Name, "c64_") {
+		return "VBROADCASTSD"
+	}
+	return "VBROADCASTSS"
+}
+
 func isMem(o Op) bool { _, ok := o.(Mem); return ok }
 
 // in puts an operand into a register if it is not in one.
@@ -136,15 +157,15 @@ func (v *vk) in(o Op) V {
 	return v.load(o.(Mem))
 }
 
-func (v *vk) load(m Mem) V {
-	d := v.reg()
-	v.ctx.VMOVUPS(m, d)
-	return d
-}
+func (v *vk) load(m Mem) V { return v.copy(m) }
 
 func (v *vk) copy(a Op) V {
 	d := v.reg()
-	v.ctx.VMOVUPS(a, d)
+	if v.wide() && isConstant(a) {
+		reflect.ValueOf(v.ctx).MethodByName(loadConstant(a.(Mem))).Call([]reflect.Value{reflect.ValueOf(a), reflect.ValueOf(d)})
+	} else {
+		v.ctx.VMOVUPS(a, d)
+	}
 	return d
 }
 

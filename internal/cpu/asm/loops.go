@@ -243,33 +243,46 @@ func (v *vk) elementwise(inputs string, unroll int, body func(in ...Op) V, after
 // line a turn. dst is aligned to a line and n a multiple of 16 float32.
 func (v *vk) streaming(src []reg.GPVirtual, at func(reg.GPVirtual, int) Mem, dst, i, n reg.GPVirtual, weave bool, body func(in ...Op) V) {
 	ctx := v.ctx
-	u := 512 / v.bits
-	ctx.Label("line")
-	var out []V
-	line := func(j int) {
-		var in []Op
-		for q, p := range src {
-			if q == len(src)-1 && q > 0 {
-				in = append(in, at(p, j))
-			} else {
-				in = append(in, v.load(at(p, j)))
+	turn := func(u int) {
+		var out []V
+		chain := func(j int) {
+			var in []Op
+			for q, p := range src {
+				if q == len(src)-1 && q > 0 {
+					in = append(in, at(p, j))
+				} else {
+					in = append(in, v.load(at(p, j)))
+				}
+			}
+			out = append(out, body(in...))
+		}
+		if weave {
+			woven(ctx, u, chain)
+		} else {
+			for j := range u {
+				chain(j)
 			}
 		}
-		out = append(out, body(in...))
-	}
-	if weave {
-		woven(ctx, u, line)
-	} else {
 		for j := range u {
-			line(j)
+			v.ins("VMOVNTPS", out[j], at(dst, j))
 		}
+		ctx.ADDQ(U32(uint32(u*v.lanes())), i)
+		ctx.SUBQ(U32(uint32(u*v.lanes())), n)
 	}
-	for j := range u {
-		v.ins("VMOVNTPS", out[j], at(dst, j))
+	if weave && v.wide() { // a line is one vector, too few to weave
+		ctx.SUBQ(U32(32), n)
+		ctx.JL(LabelRef("few"))
+		ctx.Label("lines")
+		turn(2)
+		ctx.JGE(LabelRef("lines"))
+		ctx.Label("few")
+		ctx.ADDQ(U32(32), n)
+		ctx.JZ(LabelRef("end"))
 	}
-	ctx.ADDQ(U32(uint32(u*v.lanes())), i)
-	ctx.SUBQ(U32(uint32(u*v.lanes())), n)
+	ctx.Label("line")
+	turn(512 / v.bits)
 	ctx.JG(LabelRef("line"))
+	ctx.Label("end")
 	ctx.SFENCE()
 }
 
