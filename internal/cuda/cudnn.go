@@ -119,13 +119,13 @@ type algorithmPerf struct {
 
 // convKey is what a plan depends on.
 type convKey struct {
-	id     op.ID
-	attrs  op.Conv
-	dtype  dtype.DType
-	tf32   bool
-	a, b   [4]int // shapes of the operands
-	as, bs [4]int // their strides
-	far    bool   // something begins at an odd place in memory
+	id      op.ID
+	attrs   op.Conv
+	dtype   dtype.DType
+	tf32    bool
+	a, b    [4]int // shapes of the operands
+	as, bs  [4]int // their strides
+	aligned bool   // everything begins at a multiple of dnnAlignment
 }
 
 // convPlan is a convolution that cuDNN has agreed to.
@@ -227,13 +227,13 @@ func (n *dnn) plan(d *Device, c *backend.Call) *convPlan {
 		copy(shape[:], v.Shape)
 		copy(strides[:], v.Strides)
 	}
-	k.far = (addr(&c.In[0])|addr(&c.In[1])|addr(&c.Out))%dnnAlignment != 0
+	k.aligned = (addr(&c.In[0])|addr(&c.In[1])|addr(&c.Out))%dnnAlignment == 0
 	if p := n.plans[k]; p != nil {
 		return p
 	}
 	p := &convPlan{}
 	n.plans[k] = p
-	n.prepare(d, c, p, k.far)
+	n.prepare(d, c, p, k.aligned)
 	return p
 }
 
@@ -248,7 +248,7 @@ func convRoles(c *backend.Call) (x, w, y *backend.View) {
 	return &c.In[0], &c.In[1], &c.Out
 }
 
-func (n *dnn) prepare(d *Device, c *backend.Call, p *convPlan, far bool) {
+func (n *dnn) prepare(d *Device, c *backend.Call, p *convPlan, aligned bool) {
 	a, t, l := c.Attrs.(op.Conv), c.Out.DType, n.lib
 	x, w, y := convRoles(c)
 	for _, v := range []*backend.View{x, w, y} {
@@ -299,7 +299,7 @@ func (n *dnn) prepare(d *Device, c *backend.Call, p *convPlan, far bool) {
 		}
 	}
 	if work := y.Elements() * w.Elements() / w.Shape[0]; timing && work >= worthTiming {
-		if !far {
+		if aligned {
 			n.addPlans(d, c, p)
 		}
 		n.sort(d, c, p, work)

@@ -106,7 +106,7 @@ func (g *dnnGraph) convolve(c *backend.Call) {
 	g.setDesc(o, first+3, tensors[w])
 	g.setDesc(o, first+4, tensors[x])
 	g.setDesc(o, first+5, tensors[y])
-	g.ops = append(g.ops, g.finish(o))
+	g.add(o)
 }
 
 // addPlans adds what the backend interface would do for a call to the choices.

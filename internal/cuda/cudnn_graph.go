@@ -260,9 +260,12 @@ func (g *dnnGraph) point(mode, compute int64, to dnnTensor, axis int64, from ...
 		g.setDesc(o, [...]uintptr{attrPointX, attrPointB, attrPointT}[i], t.desc)
 	}
 	g.setDesc(o, attrPointY, to.desc)
-	g.ops = append(g.ops, g.finish(o))
+	g.add(o)
 	return to
 }
+
+// add makes a described operation part of the graph.
+func (g *dnnGraph) add(o uintptr) { g.ops = append(g.ops, g.finish(o)) }
 
 func (g *dnnGraph) matmul(a, b, to dnnTensor) dnnTensor {
 	m := g.create(dnnMatMul)
@@ -273,7 +276,7 @@ func (g *dnnGraph) matmul(a, b, to dnnTensor) dnnTensor {
 	g.setDesc(o, attrMatMulA, a.desc)
 	g.setDesc(o, attrMatMulB, b.desc)
 	g.setDesc(o, attrMatMulC, to.desc)
-	g.ops = append(g.ops, g.finish(o))
+	g.add(o)
 	return to
 }
 
@@ -287,7 +290,7 @@ func (g *dnnGraph) reduce(mode int64, from, to dnnTensor) dnnTensor {
 	g.setDesc(o, attrReduceDesc, r)
 	g.setDesc(o, attrReduceX, from.desc)
 	g.setDesc(o, attrReduceY, to.desc)
-	g.ops = append(g.ops, g.finish(o))
+	g.add(o)
 	return to
 }
 
@@ -297,7 +300,7 @@ func (g *dnnGraph) reshape(from dnnTensor, t dtype.DType, m matrices4) dnnTensor
 	o := g.create(dnnReshapeOp)
 	g.setDesc(o, attrReshapeX, from.desc)
 	g.setDesc(o, attrReshapeY, to.desc)
-	g.ops = append(g.ops, g.finish(o))
+	g.add(o)
 	return to
 }
 
