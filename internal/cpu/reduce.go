@@ -9,6 +9,7 @@ import (
 
 	"github.com/locusml/locus/internal/backend"
 	"github.com/locusml/locus/internal/cpu/pool"
+	"github.com/locusml/locus/internal/cpu/vec"
 	"github.com/locusml/locus/internal/op"
 )
 
@@ -23,9 +24,14 @@ type reducer[T, A, R any] struct {
 	finish func(A) R
 	piece  int // 0 means segment
 
-	// fold, if not nil, takes x into dst element by element in T itself, which
-	// is faster than column but fit only for a few pieces.
-	fold func(dst, x []T)
+	// rows, if not nil, does what column does for several pieces at once, which
+	// is faster. Where there are fewer, spare stands for the others, or one of
+	// them does if it is nil.
+	rows  func(acc []A, x *[vec.Rows]*T, ahead int)
+	spare []T
+	// overflowed, if not nil, tells of what rows has made whether column may do better.
+	overflowed func(acc []A) bool
+	merges     func(acc, b []A) // merge for several at once; not nil where rows is not
 }
 
 const (
@@ -40,10 +46,8 @@ const (
 	part = 64 << 10
 	// fewResults is the number of independent results below which the reduced space is split.
 	fewResults = 32
-	// columns is the width of a block of accumulators, folds how many pieces are
-	// folded before the accumulators take them in.
+	// columns is the width of a block of accumulators.
 	columns = 4096
-	folds   = 16
 )
 
 // space is the geometry of a reduction: the axes that are kept and those that
@@ -318,6 +322,10 @@ func reduceRange[S, T, A, R any](w *rowWalk[S, T], s *space, r *reducer[T, A, R]
 // reduceColumns reduces where neighbours in memory belong to different results: a block
 // of accumulators takes in one piece after the other.
 func reduceColumns[S, T, A, R any](s *space, r *reducer[T, A, R], x source[S, T], dst []R) {
+	if k := s.fold(); r.rows != nil && k > 1 {
+		reduceNarrow(s, r, x, dst, k)
+		return
+	}
 	last := s.kept.rank - 1
 	inner := s.kept.shape[last]
 	blocks := (inner-1)/columns + 1
@@ -326,18 +334,20 @@ func reduceColumns[S, T, A, R any](s *space, r *reducer[T, A, R], x source[S, T]
 	if tasks >= fewResults || s.each*width < 16*part {
 		pool.For(tasks, max(1, grainCheap/(s.each*width)), func(lo, hi int) {
 			w := newColumnWalk(s, r, &x)
+			room, acc := scratchOf[A](width)
 			for t := lo; t < hi; t++ {
 				at, to, n := s.block(t, blocks)
-				reduceBlock(&w, s, r, x, at, 0, s.each, w.acc[:n])
-				finishBlock(s, r, dst, to, w.acc[:n])
+				reduceBlock(&w, s, r, x, at, 0, s.each, acc[:n])
+				finishBlock(&w, s, r, x, dst, at, to, acc[:n])
 			}
+			room.free()
 			w.free()
 		})
 		return
 	}
 	step := max(1, 8*part/width) // a part costs a row of accumulators, too
 	parts := (s.each-1)/step + 1
-	partial := make([]A, tasks*parts*width)
+	room, partial := scratchOf[A](tasks * parts * width)
 	pool.For(tasks*parts, 1, func(lo, hi int) {
 		w := newColumnWalk(s, r, &x)
 		for i := lo; i < hi; i++ {
@@ -347,16 +357,67 @@ func reduceColumns[S, T, A, R any](s *space, r *reducer[T, A, R], x source[S, T]
 		}
 		w.free()
 	})
+	w := newColumnWalk(s, r, &x)
 	for t := range tasks {
-		_, to, n := s.block(t, blocks)
+		at, to, n := s.block(t, blocks)
 		acc := partial[t*parts*width:][:n]
 		for p := 1; p < parts; p++ {
-			for j, a := range partial[(t*parts+p)*width:][:n] {
+			b := partial[(t*parts+p)*width:][:n]
+			if r.merges != nil {
+				r.merges(acc, b)
+				continue
+			}
+			for j, a := range b {
 				acc[j] = r.merge(acc[j], a)
 			}
 		}
-		finishBlock(s, r, dst, to, acc)
+		finishBlock(&w, s, r, x, dst, at, to, acc)
 	}
+	w.free()
+	room.free()
+}
+
+// wideRow is the length of rows from which on calls for them cost little.
+const wideRow = 1024
+
+// fold is how many rows of a narrow, dense matrix are taken for one.
+func (s *space) fold() int {
+	inner := s.kept.shape[0]
+	if s.kept.rank > 1 || s.reduced.rank > 1 || s.keptIn[0] != 1 || s.red[0] != inner {
+		return 1
+	}
+	return min(wideRow/inner, s.each/vec.Rows)
+}
+
+// reduceNarrow reduces the columns of a matrix whose rows are short, taking k
+// of them for one row of a matrix with k times as many columns.
+func reduceNarrow[S, T, A, R any](s *space, r *reducer[T, A, R], x source[S, T], dst []R, k int) {
+	inner := s.kept.shape[0]
+	width, each := k*inner, s.each/k
+	wide := *s
+	wide.kept.shape[0], wide.reduced.shape[0], wide.red[0] = width, each, width
+	step := max(vec.Rows, 8*part/width)
+	parts := (each-1)/step + 1
+	room, partial := scratchOf[A](parts * width)
+	pool.For(parts, 1, func(lo, hi int) {
+		w := newColumnWalk(&wide, r, &x)
+		for p := lo; p < hi; p++ {
+			reduceBlock(&w, &wide, r, x, s.first, p*step, min((p+1)*step, each), partial[p*width:][:width])
+		}
+		w.free()
+	})
+	for p := 1; p < parts; p++ {
+		r.merges(partial[:width], partial[p*width:][:width])
+	}
+	acc := partial[:inner]
+	for j := 1; j < k; j++ {
+		r.merges(acc, partial[j*inner:][:inner])
+	}
+	w := newColumnWalk(s, r, &x)
+	reduceMore(&w, s, r, x, s.first, each*k, s.each, acc)
+	finishBlock(&w, s, r, x, dst, s.first, 0, acc)
+	w.free()
+	room.free()
 }
 
 // block gives the place of block t of the kept space in the operand and in the result,
@@ -370,62 +431,95 @@ func (s *space) block(t, blocks int) (at, to, n int) {
 	return s.first + dot(&index, &s.keptIn, s.kept.rank), dot(&index, &s.keptOut, s.kept.rank), min(columns, inner-c)
 }
 
-type columnWalk[S, T, A any] struct {
-	scratches [4]*scratch
-	raw       []S
-	buf, sum  []T
-	acc       []A
+// columnWalk has the buffers of one thread, for as many pieces as are taken in
+// at a time.
+type columnWalk[S, T any] struct {
+	s1, s2 *scratch
+	raw    []S
+	buf    []T
 }
 
-func newColumnWalk[S, T, A, R any](s *space, r *reducer[T, A, R], x *source[S, T]) columnWalk[S, T, A] {
-	w := columnWalk[S, T, A]{}
-	w.scratches[0], w.acc = scratchOf[A](columns)
+func newColumnWalk[S, T, A, R any](s *space, r *reducer[T, A, R], x *source[S, T]) columnWalk[S, T] {
+	w := columnWalk[S, T]{}
+	pieces := 1
+	if r.rows != nil {
+		pieces = vec.Rows
+	}
+	n := pieces * min(columns, s.kept.shape[s.kept.rank-1])
 	if s.keptIn[s.kept.rank-1] != 1 {
-		w.scratches[1], w.raw = scratchOf[S](columns)
+		w.s1, w.raw = scratchOf[S](n)
 	}
 	if x.load != nil {
-		w.scratches[2], w.buf = scratchOf[T](columns)
-	}
-	if r.fold != nil {
-		w.scratches[3], w.sum = scratchOf[T](columns)
+		w.s2, w.buf = scratchOf[T](n)
 	}
 	return w
 }
 
-func (w *columnWalk[S, T, A]) free() {
-	for _, s := range w.scratches {
-		release(s)
-	}
+func (w *columnWalk[S, T]) free() {
+	release(w.s1)
+	release(w.s2)
 }
 
 // reduceBlock reduces pieces lo to hi into acc.
-func reduceBlock[S, T, A, R any](w *columnWalk[S, T, A], s *space, r *reducer[T, A, R], x source[S, T], at, lo, hi int, acc []A) {
+func reduceBlock[S, T, A, R any](w *columnWalk[S, T], s *space, r *reducer[T, A, R], x source[S, T], at, lo, hi int, acc []A) {
 	fillWords(acc, r.start)
-	stride := s.keptIn[s.kept.rank-1]
+	reduceMore(w, s, r, x, at, lo, hi, acc)
+}
+
+// reduceMore lets acc take in pieces lo to hi.
+func reduceMore[S, T, A, R any](w *columnWalk[S, T], s *space, r *reducer[T, A, R], x source[S, T], at, lo, hi int, acc []A) {
+	if r.rows == nil {
+		reducePieces(w, s, r, x, at, lo, hi, acc)
+		return
+	}
+	n, stride := len(acc), s.keptIn[s.kept.rank-1]
 	var index [op.MaxRank]int
 	s.reduced.at(lo, &index)
-	folded := 0 // pieces in w.sum
-	for ; lo < hi; lo++ {
-		piece := x.read(at+dot(&index, &s.red, s.reduced.rank), stride, len(acc), w.raw, w.buf)
-		s.reduced.step(&index, 0)
-		if r.fold == nil || hi-lo == 1 && folded == 0 {
-			r.column(acc, piece, lo)
-			continue
+	ahead := 0
+	if w.raw == nil && w.buf == nil {
+		ahead = vec.Rows * s.red[s.reduced.rank-1]
+	}
+	for lo < hi {
+		var rows [vec.Rows]*T
+		for i := range rows {
+			switch {
+			case lo < hi:
+				raw, buf := w.raw, w.buf
+				if raw != nil {
+					raw = raw[i*n:][:n]
+				}
+				if buf != nil {
+					buf = buf[i*n:][:n]
+				}
+				rows[i] = unsafe.SliceData(x.read(at+dot(&index, &s.red, s.reduced.rank), stride, n, raw, buf))
+				s.reduced.step(&index, 0)
+				lo++
+			case r.spare != nil:
+				rows[i] = unsafe.SliceData(r.spare)
+			default:
+				rows[i] = rows[i-1]
+			}
 		}
-		sum := w.sum[:len(acc)]
-		if folded == 0 {
-			copy(sum, piece)
-		} else {
-			r.fold(sum, piece)
-		}
-		if folded++; folded == folds || lo == hi-1 {
-			r.column(acc, sum, lo)
-			folded = 0
-		}
+		r.rows(acc, &rows, ahead)
 	}
 }
 
-func finishBlock[T, A, R any](s *space, r *reducer[T, A, R], dst []R, to int, acc []A) {
+// reducePieces is reduceMore one piece at a time.
+func reducePieces[S, T, A, R any](w *columnWalk[S, T], s *space, r *reducer[T, A, R], x source[S, T], at, lo, hi int, acc []A) {
+	stride := s.keptIn[s.kept.rank-1]
+	var index [op.MaxRank]int
+	s.reduced.at(lo, &index)
+	for ; lo < hi; lo++ {
+		r.column(acc, x.read(at+dot(&index, &s.red, s.reduced.rank), stride, len(acc), w.raw, w.buf), lo)
+		s.reduced.step(&index, 0)
+	}
+}
+
+func finishBlock[S, T, A, R any](w *columnWalk[S, T], s *space, r *reducer[T, A, R], x source[S, T], dst []R, at, to int, acc []A) {
+	if r.overflowed != nil && r.overflowed(acc) {
+		fillWords(acc, r.start)
+		reducePieces(w, s, r, x, at, 0, s.each, acc)
+	}
 	stride := s.keptOut[s.kept.rank-1]
 	for _, a := range acc {
 		dst[to] = r.finish(a)
@@ -447,8 +541,9 @@ func (r *reducer[T, A, R]) withRow(row func(x []T) A) *reducer[T, A, R] {
 	return r
 }
 
-// withFold gives it a fold.
-func (r *reducer[T, A, R]) withFold(f loop2[T, T]) *reducer[T, A, R] {
-	r.fold = func(dst, x []T) { f(dst, dst, x) }
+// withRows gives it a way to take in several pieces at once.
+func (r *reducer[T, A, R]) withRows(rows func(acc []A, x *[vec.Rows]*T, ahead int), merges loop2[A, A]) *reducer[T, A, R] {
+	r.rows = rows
+	r.merges = func(acc, b []A) { merges(acc, acc, b) }
 	return r
 }

@@ -18,10 +18,10 @@ func init() {
 	bf16 := func(x float64) dtype.BF16 { return dtype.ToBF16(narrow(x)) }
 
 	registerFloats(op.Sum,
-		sumFloats[float32](id32).withRow(sumRow).withFold(vec.AddF32),
-		sumFloats[float64](id64).withRow(vec.SumF64).withFold(vec.AddF64),
-		sumFloats[float32](f16).withRow(vec.SumF32).withFold(vec.AddF32),
-		sumFloats[float32](bf16).withRow(vec.SumF32).withFold(vec.AddF32))
+		sumFloats[float32](id32).withRow(sumRow).withRows(vec.SumRowsF32, vec.AddF64),
+		sumFloats[float64](id64).withRow(vec.SumF64).withRows(vec.SumRowsF64, vec.AddF64),
+		sumFloats[float32](f16).withRow(vec.SumF32).withRows(vec.SumRowsF32, vec.AddF64),
+		sumFloats[float32](bf16).withRow(vec.SumF32).withRows(vec.SumRowsF32, vec.AddF64))
 	registerFloats(op.Norm,
 		normFloats[float32](id32).withRow(vec.SumSqF32),
 		normFloats[float64](id64).withRow(vec.SumSqF64),
@@ -37,15 +37,15 @@ func init() {
 
 	inf := float32(math.Inf(1))
 	registerFloats(op.Max,
-		largest(-inf, same[float32]).withRow(vec.ReduceMaxF32).withFold(vec.MaxF32),
-		largest(math.Inf(-1), same[float64]).withRow(vec.ReduceMaxF64).withFold(vec.MaxF64),
-		largest(-inf, dtype.ToF16).withRow(vec.ReduceMaxF32).withFold(vec.MaxF32),
-		largest(-inf, dtype.ToBF16).withRow(vec.ReduceMaxF32).withFold(vec.MaxF32))
+		largest(-inf, same[float32]).withRow(vec.ReduceMaxF32).withRows(vec.MaxRowsF32, vec.MaxF32),
+		largest(math.Inf(-1), same[float64]).withRow(vec.ReduceMaxF64).withRows(vec.MaxRowsF64, vec.MaxF64),
+		largest(-inf, dtype.ToF16).withRow(vec.ReduceMaxF32).withRows(vec.MaxRowsF32, vec.MaxF32),
+		largest(-inf, dtype.ToBF16).withRow(vec.ReduceMaxF32).withRows(vec.MaxRowsF32, vec.MaxF32))
 	registerFloats(op.Min,
-		smallest(inf, same[float32]).withRow(vec.ReduceMinF32).withFold(vec.MinF32),
-		smallest(math.Inf(1), same[float64]).withRow(vec.ReduceMinF64).withFold(vec.MinF64),
-		smallest(inf, dtype.ToF16).withRow(vec.ReduceMinF32).withFold(vec.MinF32),
-		smallest(inf, dtype.ToBF16).withRow(vec.ReduceMinF32).withFold(vec.MinF32))
+		smallest(inf, same[float32]).withRow(vec.ReduceMinF32).withRows(vec.MinRowsF32, vec.MinF32),
+		smallest(math.Inf(1), same[float64]).withRow(vec.ReduceMinF64).withRows(vec.MinRowsF64, vec.MinF64),
+		smallest(inf, dtype.ToF16).withRow(vec.ReduceMinF32).withRows(vec.MinRowsF32, vec.MinF32),
+		smallest(inf, dtype.ToBF16).withRow(vec.ReduceMinF32).withRows(vec.MinRowsF32, vec.MinF32))
 	max32, max64 := searched(argMax[float32](), vec.ArgMaxF32), searched(argMax[float64](), vec.ArgMaxF64)
 	min32, min64 := searched(argMin[float32](), vec.ArgMinF32), searched(argMin[float64](), vec.ArgMinF64)
 	registerFloats(op.ArgMax, max32, max64, max32, max32)
@@ -84,9 +84,11 @@ func sumRow(x []float32) float64 {
 	return vec.SumFoursF32(x)
 }
 
-// sumFloats adds in float64.
+// sumFloats adds in float64, but for rows.
 func sumFloats[T float, R any](finish func(float64) R) *reducer[T, float64, R] {
 	return &reducer[T, float64, R]{
+		spare:      make([]T, columns),
+		overflowed: notFinite,
 		row: func(x []T, _ int) float64 {
 			var s0, s1 float64
 			for len(x) >= 2 {
@@ -108,6 +110,16 @@ func sumFloats[T float, R any](finish func(float64) R) *reducer[T, float64, R] {
 		merge:  func(a, b float64) float64 { return a + b },
 		finish: finish,
 	}
+}
+
+// notFinite reports whether any of x is infinite or NaN.
+func notFinite(x []float64) bool {
+	for _, v := range x {
+		if v-v != 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // normFloats adds squares in float64.

@@ -321,6 +321,18 @@ func reduceMinF32AVX2(a *float32, n int) float32                                
 func reduceMinF32AVX512(a *float32, n int) float32                              { panic("unreachable") }
 func reduceMinF64AVX2(a *float64, n int) float64                                { panic("unreachable") }
 func reduceMinF64AVX512(a *float64, n int) float64                              { panic("unreachable") }
+func sumRowsF32AVX2(acc *float64, rows *[8]*float32, ahead, n int)              { panic("unreachable") }
+func sumRowsF32AVX512(acc *float64, rows *[8]*float32, ahead, n int)            { panic("unreachable") }
+func sumRowsF64AVX2(acc *float64, rows *[8]*float64, ahead, n int)              { panic("unreachable") }
+func sumRowsF64AVX512(acc *float64, rows *[8]*float64, ahead, n int)            { panic("unreachable") }
+func maxRowsF32AVX2(acc *float32, rows *[8]*float32, ahead, n int)              { panic("unreachable") }
+func maxRowsF32AVX512(acc *float32, rows *[8]*float32, ahead, n int)            { panic("unreachable") }
+func maxRowsF64AVX2(acc *float64, rows *[8]*float64, ahead, n int)              { panic("unreachable") }
+func maxRowsF64AVX512(acc *float64, rows *[8]*float64, ahead, n int)            { panic("unreachable") }
+func minRowsF32AVX2(acc *float32, rows *[8]*float32, ahead, n int)              { panic("unreachable") }
+func minRowsF32AVX512(acc *float32, rows *[8]*float32, ahead, n int)            { panic("unreachable") }
+func minRowsF64AVX2(acc *float64, rows *[8]*float64, ahead, n int)              { panic("unreachable") }
+func minRowsF64AVX512(acc *float64, rows *[8]*float64, ahead, n int)            { panic("unreachable") }
 func sumExpSubF32AVX2(a *float32, s float32, n int) float64                     { panic("unreachable") }
 func sumExpSubF32AVX512(a *float32, s float32, n int) float64                   { panic("unreachable") }
 func expSubF32AVX2(dst, a *float32, s float32, n int) float64                   { panic("unreachable") }

@@ -797,6 +797,36 @@ func reduceMinF32AVX2(a *float32, n int) float32
 //go:noescape
 func reduceMinF64AVX2(a *float64, n int) float64
 
+// sumRowsF32AVX2 is SumRowsF32 for n > 0.
+//
+//go:noescape
+func sumRowsF32AVX2(acc *float64, rows *[8]*float32, ahead int, n int)
+
+// sumRowsF64AVX2 is SumRowsF64 for n > 0.
+//
+//go:noescape
+func sumRowsF64AVX2(acc *float64, rows *[8]*float64, ahead int, n int)
+
+// maxRowsF32AVX2 is MaxRowsF32 for n > 0.
+//
+//go:noescape
+func maxRowsF32AVX2(acc *float32, rows *[8]*float32, ahead int, n int)
+
+// maxRowsF64AVX2 is MaxRowsF64 for n > 0.
+//
+//go:noescape
+func maxRowsF64AVX2(acc *float64, rows *[8]*float64, ahead int, n int)
+
+// minRowsF32AVX2 is MinRowsF32 for n > 0.
+//
+//go:noescape
+func minRowsF32AVX2(acc *float32, rows *[8]*float32, ahead int, n int)
+
+// minRowsF64AVX2 is MinRowsF64 for n > 0.
+//
+//go:noescape
+func minRowsF64AVX2(acc *float64, rows *[8]*float64, ahead int, n int)
+
 // sumExpSubF32AVX2 is SumExpSubF32 for n > 0.
 //
 //go:noescape

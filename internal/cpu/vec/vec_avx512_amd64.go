@@ -797,6 +797,36 @@ func reduceMinF32AVX512(a *float32, n int) float32
 //go:noescape
 func reduceMinF64AVX512(a *float64, n int) float64
 
+// sumRowsF32AVX512 is SumRowsF32 for n > 0.
+//
+//go:noescape
+func sumRowsF32AVX512(acc *float64, rows *[8]*float32, ahead int, n int)
+
+// sumRowsF64AVX512 is SumRowsF64 for n > 0.
+//
+//go:noescape
+func sumRowsF64AVX512(acc *float64, rows *[8]*float64, ahead int, n int)
+
+// maxRowsF32AVX512 is MaxRowsF32 for n > 0.
+//
+//go:noescape
+func maxRowsF32AVX512(acc *float32, rows *[8]*float32, ahead int, n int)
+
+// maxRowsF64AVX512 is MaxRowsF64 for n > 0.
+//
+//go:noescape
+func maxRowsF64AVX512(acc *float64, rows *[8]*float64, ahead int, n int)
+
+// minRowsF32AVX512 is MinRowsF32 for n > 0.
+//
+//go:noescape
+func minRowsF32AVX512(acc *float32, rows *[8]*float32, ahead int, n int)
+
+// minRowsF64AVX512 is MinRowsF64 for n > 0.
+//
+//go:noescape
+func minRowsF64AVX512(acc *float64, rows *[8]*float64, ahead int, n int)
+
 // sumExpSubF32AVX512 is SumExpSubF32 for n > 0.
 //
 //go:noescape
