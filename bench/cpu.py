@@ -1,12 +1,14 @@
 """Locus, PyTorch and OpenBLAS on this machine's CPU, side by side in one run.
 
-    python bench/cpu.py [--threads 1,2] [--cases matmul_1024,...] [--rounds 3]
+    python bench/cpu.py [--threads 1,2] [--cases matmul_1024,...] [--turns 9]
 
-Each case runs alternately in all of them, several rounds; the smallest median
-of each counts. A ratio above 1 means that Locus is faster than the faster of
-the others. OpenBLAS, for products only, is the one that NumPy brings along.
+Each case runs in all of them by turns of a few hundredths of a second, because
+a machine's speed changes within seconds. The times are the medians of the
+turns' medians; the ratio is the median over the turns of the times of two
+neighbours, for the faster of the others. Above 1 means that Locus is faster.
+OpenBLAS, for products only, is the one that NumPy brings along.
 """
-import argparse, ctypes, glob, json, os, platform, statistics, subprocess, sys, tempfile, time
+import argparse, ctypes, glob, os, platform, statistics, subprocess, sys, tempfile, time
 
 # OpenBLAS takes old code for processors that it does not know, so it is told.
 FLAGS = next((set(l.split(":")[1].split()) for l in open("/proc/cpuinfo") if l.startswith("flags")), set())
@@ -207,21 +209,48 @@ CASES = {
 }
 
 
-def repeat(f, seconds):
+def turn(f, seconds):
+    """The median time of f, repeated for so long."""
     times, start = [], time.perf_counter()
-    while time.perf_counter() - start < seconds or len(times) < 7:
+    while not times or time.perf_counter() - start < seconds:
         t = time.perf_counter()
         f()
         times.append(time.perf_counter() - t)
-    return statistics.median(times[len(times) // 5:])
+    return statistics.median(times)
 
 
-def time_torch(name, threads, seconds):
-    torch.set_num_threads(threads)
-    with torch.enable_grad():
-        f = CASES[name]()
-    with torch.set_grad_enabled(name.endswith(("_step", "_grad"))):
-        return repeat(f, seconds)
+class Torch:
+    """A case in this process."""
+
+    def __init__(self, name, threads):
+        self.threads, self.grad = threads, name.endswith(("_step", "_grad"))
+        torch.set_num_threads(threads)
+        with torch.enable_grad():
+            self.run = CASES[name]()
+
+    def turn(self, seconds):
+        torch.set_num_threads(self.threads)
+        with torch.set_grad_enabled(self.grad):
+            return turn(self.run, seconds)
+
+
+class Locus:
+    """A case in a process of its own, which waits for its turns."""
+
+    def __init__(self, binary, name, threads):
+        self.process = subprocess.Popen([binary, "-case", name, "-threads", str(threads), "-turns"],
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def turn(self, seconds):
+        print(seconds, file=self.process.stdin, flush=True)
+        answer = self.process.stdout.readline()
+        if not answer:
+            raise SystemExit("the Locus binary ended in the middle of a case")
+        return float(answer)
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait()
 
 
 class OpenBLAS:
@@ -245,21 +274,19 @@ class OpenBLAS:
         config.restype = core.restype = ctypes.c_char_p
         return f"{' '.join(config().decode().split()[:2])} ({core().decode()} kernels)"
 
-    def time(self, name, threads, seconds):
-        """None for a case that is not a product, and where there is no OpenBLAS."""
+    def case(self, name, threads):
+        """The function to time; None for a case that is not a product, and where there is no OpenBLAS."""
         if not self.library or name not in ("matmul_100", "matmul_1024", "matmul_2048"):
             return None
-        self.function("openblas_set_num_threads")(threads)
         n = int(name.split("_")[1])
         a, b, c = np.random.rand(n, n).astype("f"), np.random.rand(n, n).astype("f"), np.empty((n, n), "f")
-        if n > 100:
-            return repeat(lambda: np.matmul(a, b, out=c), seconds)
-        return repeat(lambda: [np.matmul(a, b, out=c) for _ in range(100)], seconds)
+        times = 1 if n > 100 else 100
 
-
-def time_locus(binary, name, threads, seconds):
-    out = subprocess.run([binary, "-case", name, "-threads", str(threads), "-seconds", str(seconds)], check=True, capture_output=True, text=True)
-    return json.loads(out.stdout)["seconds"]
+        def run():
+            for _ in range(times):
+                np.matmul(a, b, out=c)
+        self.function("openblas_set_num_threads")(threads)
+        return run
 
 
 def machine():
@@ -275,30 +302,56 @@ def go_build(package, folder="", **env):
     return binary
 
 
+# How long threads that have just computed may go on spinning, in case there is more to do.
+SPIN = {"Locus": 0.01, "PyTorch": 0.03, "OpenBLAS": 0.15}
+
+
+def compare(binary, openblas, name, threads, turns, seconds):
+    """The median times of Locus and its peers, and that of the ratio to the faster peer."""
+    locus = Locus(binary, name, threads)
+    runs = {"Locus": locus.turn, "PyTorch": Torch(name, threads).turn}
+    product = openblas.case(name, threads)
+    if product:
+        runs["OpenBLAS"] = lambda seconds: turn(product, seconds)
+    times = {who: [] for who in runs}
+    for i in range(turns + 1):
+        for who, run in runs.items():
+            t = run(seconds)
+            time.sleep(SPIN[who])
+            if i > 0:  # the first turn warms up
+                times[who].append(t)
+    locus.close()
+    ratios = [statistics.median(y / x for x, y in zip(times["Locus"], theirs)) for who, theirs in times.items() if who != "Locus"]
+    return {who: statistics.median(t) for who, t in times.items()}, min(ratios)
+
+
+def rows(a, binary, threads):
+    openblas = OpenBLAS()
+    for name in a.cases.split(","):
+        times, ratio = compare(binary, openblas, name, threads, a.turns, a.seconds)
+        cells = [f"{times[who]*1e3:.3f} ms" if who in times else "–" for who in ("Locus", "PyTorch", "OpenBLAS")]
+        print(f"| {name} | {threads} | {' | '.join(cells)} | {ratio:.2f} |", flush=True)
+
+
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("--threads", default="1,2")
     p.add_argument("--cases", default=",".join(CASES))
-    p.add_argument("--rounds", type=int, default=3)
-    p.add_argument("--seconds", type=float, default=0.7)
+    p.add_argument("--turns", type=int, default=9)
+    p.add_argument("--seconds", type=float, default=0.04, help="of a turn")
     p.add_argument("--binary", help="a binary built from bench/cpu; built here if not given")
     a = p.parse_args()
     binary = a.binary or go_build("./bench/cpu")
-    openblas = OpenBLAS()
-    print(f"{machine()}, PyTorch {torch.__version__}, {openblas.name()}, load {os.getloadavg()[0]:.1f}\n")
+    print(f"{machine()}, PyTorch {torch.__version__}, {OpenBLAS().name()}, load {os.getloadavg()[0]:.1f}\n")
     print("| case | threads | Locus | PyTorch | OpenBLAS | faster peer's time / Locus' time |")
-    print("|---|---|---|---|---|---|")
-    for name in a.cases.split(","):
-        for threads in map(int, a.threads.split(",")):
-            ours, theirs, blas = [], [], []
-            for _ in range(a.rounds):
-                ours.append(time_locus(binary, name, threads, a.seconds))
-                theirs.append(time_torch(name, threads, a.seconds))
-                blas.append(openblas.time(name, threads, a.seconds))
-            x, y = min(ours), min(theirs)
-            z = min(blas) if blas[0] is not None else None
-            third = f"{z*1e3:.3f} ms" if z else "–"
-            print(f"| {name} | {threads} | {x*1e3:.3f} ms | {y*1e3:.3f} ms | {third} | {min(y, z or y)/x:.2f} |", flush=True)
+    print("|---|---|---|---|---|---|", flush=True)
+    for threads in map(int, a.threads.split(",")):
+        # PyTorch keeps the threads it once had, which then disturb each other: one process for each number.
+        if not (child := os.fork()):
+            rows(a, binary, threads)
+            os._exit(0)
+        if os.waitpid(child, 0)[1]:
+            sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -52,8 +52,10 @@ def main():
         for threads in map(int, a.threads.split(",")):
             rows = []
             for _ in range(a.rounds):
-                rows.append([cpu.time_locus(locus, case, threads, a.seconds), *(peer.time(case, threads, a.seconds) for peer in peers),
-                             cpu.time_torch(case, threads, a.seconds)])
+                ours = cpu.Locus(locus, case, threads)
+                rows.append([ours.turn(a.seconds), *(peer.time(case, threads, a.seconds) for peer in peers),
+                             cpu.Torch(case, threads).turn(a.seconds)])
+                ours.close()
             best = [None if column[0] is None else min(column) for column in zip(*rows)]
             cells = [f"{t*1e3:.2f} ms" if t else "–" for t in best]
             fastest = min(t for t in best[1:-1] if t)

@@ -301,6 +301,7 @@ func main() {
 	name := flag.String("case", "", "which case; without it, all are listed; with -bandwidth several, as in sum_16m,add_16m, or all")
 	threads := flag.String("threads", "0", "number of threads; 0 means all; with -bandwidth several, as in 1,2")
 	seconds := flag.Float64("seconds", 1, "how long to repeat")
+	turns := flag.Bool("turns", false, "read lines of seconds from standard input, repeat for so long, and answer each with the median time")
 	profile := flag.String("profile", "", "write a CPU profile to this file, for go tool pprof")
 	compare := flag.Bool("bandwidth", false, "compare the cases of 16M elements with a plain copy")
 	flag.Parse()
@@ -326,6 +327,10 @@ func main() {
 		}
 		defer pprof.StopCPUProfile()
 	}
+	if *turns {
+		takeTurns(f)
+		return
+	}
 	times := repeat(f, *seconds)
 	json.NewEncoder(os.Stdout).Encode(map[string]any{"case": *name, "seconds": median(times), "repetitions": len(times)})
 }
@@ -337,6 +342,23 @@ func setThreads(s string) {
 		os.Exit(2)
 	}
 	pool.SetThreads(n)
+}
+
+// takeTurns times f as long as each line of the input says.
+func takeTurns(f func()) {
+	for {
+		var seconds float64
+		if _, err := fmt.Scanln(&seconds); err != nil {
+			return
+		}
+		var times []float64
+		for start := time.Now(); len(times) == 0 || time.Since(start).Seconds() < seconds; {
+			t := time.Now()
+			f()
+			times = append(times, time.Since(t).Seconds())
+		}
+		fmt.Println(median(times))
+	}
 }
 
 // repeat times f for some seconds, and leaves the warm-up out.
