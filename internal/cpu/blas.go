@@ -54,7 +54,7 @@ func init() {
 // it does not know, and then is far slower than Locus.
 func SlowBLAS() string {
 	l := library.Load()
-	if l == nil || !strings.HasPrefix(l.Name, "OpenBLAS") || vec.CPU() == vec.Generic {
+	if l == nil || !strings.HasPrefix(l.Name, "OpenBLAS") || vec.CPU() == vec.Generic || vec.CPU() == vec.NEON {
 		return ""
 	}
 	switch strings.ToLower(l.Kernels) {

@@ -56,6 +56,9 @@ func emitClamp(v *vk) {
 func emitAffine(v *vk) {
 	s, t := v.scalar("s"), v.scalar("t")
 	v.elementwise("a", 4, func(in ...Op) V {
+		if v.neon() {
+			return v.fma(in[0], s, t)
+		}
 		r := in[0].(V)
 		v.ins("VFMADD213PS", t, s, r)
 		return r
@@ -87,6 +90,9 @@ func emitBlend(v *vk) {
 
 func emitFma(v *vk) {
 	v.elementwise("a b c", 4, func(in ...Op) V {
+		if v.neon() {
+			return v.fma(in[0], in[1], in[2])
+		}
 		r := in[0].(V)
 		v.ins("VFMADD213PS", in[2], in[1], r)
 		return r
@@ -94,12 +100,18 @@ func emitFma(v *vk) {
 }
 
 func opSqrt(v *vk, x V) V {
+	if v.neon() {
+		return v.one("fsqrt"+v.t(), x)
+	}
 	d := v.reg()
 	v.ins("VSQRTPS", x, d)
 	return d
 }
 
 func opRelu(v *vk, x V) V {
+	if v.neon() { // fmax would make 0 of -0, which the others keep
+		return v.two("bic", x, v.one("fcmlt0"+v.t(), x))
+	}
 	d := v.zero()
 	v.ins("VMAXPS", x, d, d) // x, the second source, wins when it is NaN
 	return d
@@ -108,6 +120,10 @@ func opRelu(v *vk, x V) V {
 // compare emits a comparison to bytes, for blocks of 16 elements.
 func compare(pred int, scalar bool) func(*vk) {
 	return func(v *vk) {
+		if v.neon() {
+			v.neonCompare(pred, scalar)
+			return
+		}
 		ctx := v.ctx
 		var s V
 		params := "dst a b"
@@ -162,6 +178,10 @@ func compare(pred int, scalar bool) func(*vk) {
 }
 
 func emitSelect(v *vk) {
+	if v.neon() {
+		v.neonSelect()
+		return
+	}
 	ctx := v.ctx
 	v.blocks("dst mask a b", func(at func(string, int, int) Mem) {
 		z := v.zero()

@@ -3,6 +3,10 @@ package main
 import . "github.com/mmcloughlin/avo/operand"
 
 func emitF16ToF32(v *vk) {
+	if v.neon() {
+		v.neonEights(func(x V) (lo, hi V) { return v.one("fcvtl.half", x), v.one("fcvtl2.half", x) })
+		return
+	}
 	v.blocks("dst a", func(at func(string, int, int) Mem) {
 		for o := 0; o < 16; o += v.lanes() {
 			d := v.reg()
@@ -13,6 +17,14 @@ func emitF16ToF32(v *vk) {
 }
 
 func emitF32ToF16(v *vk) {
+	if v.neon() {
+		v.neonHalves(func(lo, hi V) V {
+			d := v.one("fcvtn.half", lo)
+			v.op("fcvtn2.half", d, hi)
+			return d
+		})
+		return
+	}
 	v.blocks("dst a", func(at func(string, int, int) Mem) {
 		for o := 0; o < 16; o += v.lanes() {
 			v.ctx.VCVTPS2PH(Imm(0), v.load(at("a", 4, o)), at("dst", 2, o))
@@ -21,6 +33,10 @@ func emitF32ToF16(v *vk) {
 }
 
 func emitBF16ToF32(v *vk) {
+	if v.neon() {
+		v.neonEights(func(x V) (lo, hi V) { return v.one("shll.4s", x), v.one("shll2.4s", x) })
+		return
+	}
 	v.blocks("dst a", func(at func(string, int, int) Mem) {
 		for o := 0; o < 16; o += v.lanes() {
 			d := v.reg()
@@ -30,17 +46,25 @@ func emitBF16ToF32(v *vk) {
 	})
 }
 
+// toBF16 rounds to the lower half of each lane.
+func (v *vk) toBF16(x V) V {
+	top := v.shr(x, 16)
+	odd := v.and(top, v.ci(1))
+	r := v.shr(v.iadd(v.iadd(x, v.ci(0x7fff)), odd), 16)
+	nan := v.or(top, v.ci(0x40))
+	return v.blend(v.cmp(unord, x, x), nan, r)
+}
+
 func emitF32ToBF16(v *vk) {
+	if v.neon() {
+		v.neonHalves(func(lo, hi V) V { return v.two("uzp1.8h", v.toBF16(lo), v.toBF16(hi)) })
+		return
+	}
 	ctx := v.ctx
 	v.blocks("dst a", func(at func(string, int, int) Mem) {
 		var out []V
 		for o := 0; o < 16; o += v.lanes() {
-			x := v.load(at("a", 4, o))
-			top := v.shr(x, 16)
-			odd := v.and(top, v.ci(1))
-			r := v.shr(v.iadd(v.iadd(x, v.ci(0x7fff)), odd), 16)
-			nan := v.or(top, v.ci(0x40))
-			out = append(out, v.blend(v.cmp(unord, x, x), nan, r))
+			out = append(out, v.toBF16(v.load(at("a", 4, o))))
 		}
 		if v.wide() {
 			ctx.VPMOVDW(out[0], at("dst", 2, 0))
@@ -54,6 +78,10 @@ func emitF32ToBF16(v *vk) {
 }
 
 func emitU8ToF32(v *vk) {
+	if v.neon() {
+		v.neonBytes()
+		return
+	}
 	v.blocks("dst a", func(at func(string, int, int) Mem) {
 		for o := 0; o < 16; o += v.lanes() {
 			d := v.reg()
@@ -66,7 +94,7 @@ func emitU8ToF32(v *vk) {
 func emitI32ToF32(v *vk) {
 	v.blocks("dst a", func(at func(string, int, int) Mem) {
 		for o := 0; o < 16; o += v.lanes() {
-			v.ctx.VMOVUPS(v.fromInt32(at("a", 4, o)), at("dst", 4, o))
+			v.store(v.fromInt32(at("a", 4, o)), at("dst", 4, o))
 		}
 	})
 }

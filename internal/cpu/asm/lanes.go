@@ -16,8 +16,8 @@ import (
 // like expressions; avo assigns the registers.
 type V = reg.VecVirtual
 
-// M is a lane mask: a vector of ones and zeros under AVX2, a K register under
-// AVX-512.
+// M is a lane mask: a vector of ones and zeros under AVX2 and NEON, a K register
+// under AVX-512.
 type M = reg.Register
 
 // vk emits the vector code of one function at one width.
@@ -30,13 +30,17 @@ type vk struct {
 	labels int
 	stream bool // stores bypass the caches
 	ahead  bool // fetch what lies behind the first operand, the next row of a matrix
+	k      *neonState
 }
 
 func (v *vk) wide() bool { return v.bits == 512 }
 
 func (v *vk) level() string {
-	if v.wide() {
+	switch {
+	case v.wide():
 		return "AVX512"
+	case v.neon():
+		return "NEON"
 	}
 	return "AVX2"
 }
@@ -58,8 +62,11 @@ func (v *vk) as(double bool) *vk {
 }
 
 func (v *vk) reg() V {
-	if v.wide() {
+	switch {
+	case v.wide():
 		return v.ctx.ZMM()
+	case v.neon():
+		return v.ctx.XMM()
 	}
 	return v.ctx.YMM()
 }
@@ -100,6 +107,9 @@ func (v *vk) constant(word uint64, size int) Mem {
 	key := fmt.Sprintf("c%d_%0*x", size*8, size*2, word)
 	if v.wide() {
 		key += "w"
+	}
+	if v.neon() {
+		return Mem{Symbol: Symbol{Name: key}}
 	}
 	if m, ok := v.consts[key]; ok {
 		return m
@@ -154,12 +164,18 @@ func (v *vk) in(o Op) V {
 	if r, ok := o.(V); ok {
 		return r
 	}
+	if v.neon() && isConstant(o) {
+		return v.held(o.(Mem))
+	}
 	return v.load(o.(Mem))
 }
 
 func (v *vk) load(m Mem) V { return v.copy(m) }
 
 func (v *vk) copy(a Op) V {
+	if v.neon() {
+		return v.neonCopy(a)
+	}
 	d := v.reg()
 	if v.wide() && isConstant(a) {
 		reflect.ValueOf(v.ctx).MethodByName(loadConstant(a.(Mem))).Call([]reflect.Value{reflect.ValueOf(a), reflect.ValueOf(d)})
@@ -171,6 +187,9 @@ func (v *vk) copy(a Op) V {
 
 // bin emits d = x op y; y may be in memory.
 func (v *vk) bin(name string, x, y Op) V {
+	if v.neon() {
+		return v.neonBin(name, x, y)
+	}
 	d := v.reg()
 	v.ins(name, y, v.in(x), d)
 	return d
@@ -181,12 +200,16 @@ func (v *vk) sub(x, y Op) V { return v.bin("VSUBPS", x, y) }
 func (v *vk) mul(x, y Op) V { return v.bin("VMULPS", x, y) }
 func (v *vk) div(x, y Op) V { return v.bin("VDIVPS", x, y) }
 
-// max and min are the machine's: if either operand is NaN the result is y.
+// max and min are the machine's: if either operand is NaN the result is y, or
+// with NEON NaN.
 func (v *vk) max(x, y Op) V { return v.bin("VMAXPS", x, y) }
 func (v *vk) min(x, y Op) V { return v.bin("VMINPS", x, y) }
 
 // fma is x*y + z.
 func (v *vk) fma(x, y, z Op) V {
+	if v.neon() {
+		return v.neonFma("fmla", x, y, z)
+	}
 	if isMem(z) {
 		d := v.copy(x)
 		v.ins("VFMADD213PS", z, v.in(y), d)
@@ -202,6 +225,9 @@ func (v *vk) fma(x, y, z Op) V {
 
 // fnma is z - x*y.
 func (v *vk) fnma(x, y, z Op) V {
+	if v.neon() {
+		return v.neonFma("fmls", x, y, z)
+	}
 	d := v.copy(z)
 	if isMem(x) {
 		x, y = y, x
@@ -212,22 +238,48 @@ func (v *vk) fnma(x, y, z Op) V {
 
 // fms is x*y - z.
 func (v *vk) fms(x, y, z Op) V {
+	if v.neon() {
+		d := v.one("fneg"+v.t(), z)
+		v.acc(d, x, y)
+		return d
+	}
 	d := v.copy(x)
 	v.ins("VFMSUB213PS", z, v.in(y), d)
 	return d
 }
 
 // acc adds x*y to the accumulator a in place.
-func (v *vk) acc(a V, x, y Op) { v.ins("VFMADD231PS", y, v.in(x), a) }
+func (v *vk) acc(a V, x, y Op) {
+	if v.neon() {
+		v.op("fmla"+v.t(), a, v.in(x), v.in(y))
+		return
+	}
+	v.ins("VFMADD231PS", y, v.in(x), a)
+}
+
+// accSub takes x*y from a in place.
+func (v *vk) accSub(a V, x, y Op) {
+	if v.neon() {
+		v.op("fmls"+v.t(), a, v.in(x), v.in(y))
+		return
+	}
+	v.ins("VFNMADD231PS", y, v.in(x), a)
+}
 
 // accAdd adds x to a in place.
-func (v *vk) accAdd(a V, x Op) { v.ins("VADDPS", x, a, a) }
+func (v *vk) accAdd(a V, x Op) {
+	if v.neon() {
+		v.op("fadd"+v.t(), a, a, v.in(x))
+		return
+	}
+	v.ins("VADDPS", x, a, a)
+}
 
 // poly evaluates c[0]*x^n + … + c[n] by Horner's rule.
 func (v *vk) poly(x V, c ...float64) V {
 	d := v.copy(v.c(c[0]))
 	for _, k := range c[1:] {
-		v.ins("VFMADD213PS", v.c(k), x, d)
+		d = v.horner(d, x, v.c(k))
 	}
 	return d
 }
@@ -247,8 +299,11 @@ func (v *vk) poly2(x V, c ...float64) V {
 	return v.fma(v.poly(s, b...), x, v.poly(s, a...))
 }
 
-// horner is r*x + c, overwriting r.
+// horner is r*x + c; r may be overwritten.
 func (v *vk) horner(r V, x V, c Op) V {
+	if v.neon() {
+		return v.fma(r, x, c)
+	}
 	v.ins("VFMADD213PS", c, x, r)
 	return r
 }
@@ -282,16 +337,32 @@ func (v *vk) absMask() Op {
 	return v.ci(math.MaxInt32)
 }
 
-func (v *vk) abs(x Op) V  { return v.and(x, v.absMask()) }
+func (v *vk) abs(x Op) V {
+	if v.neon() {
+		return v.one("fabs"+v.t(), x)
+	}
+	return v.and(x, v.absMask())
+}
+
 func (v *vk) sign(x Op) V { return v.and(x, v.signMask()) }
-func (v *vk) neg(x Op) V  { return v.xor(x, v.signMask()) }
+
+func (v *vk) neg(x Op) V {
+	if v.neon() {
+		return v.one("fneg"+v.t(), x)
+	}
+	return v.xor(x, v.signMask())
+}
 
 func (v *vk) zero() V {
 	if v.wide() { // avo does not see that VPXORD of a register with itself needs no input
 		return v.copy(v.c(0))
 	}
 	d := v.reg()
-	v.ctx.VXORPS(d, d, d)
+	if v.neon() {
+		v.op("movi0", d)
+	} else {
+		v.ctx.VXORPS(d, d, d)
+	}
 	return d
 }
 
@@ -310,6 +381,9 @@ const (
 
 // cmp compares x with y, which may be in memory.
 func (v *vk) cmp(pred int, x, y Op) M {
+	if v.neon() {
+		return v.neonCmp(pred, x, y)
+	}
 	if v.wide() {
 		k := v.ctx.K()
 		v.ins("VCMPPS", Imm(uint64(pred)), y, v.in(x), k)
@@ -322,6 +396,9 @@ func (v *vk) cmp(pred int, x, y Op) M {
 
 // blend takes t where m is set, else f.
 func (v *vk) blend(m M, t, f Op) V {
+	if v.neon() {
+		return v.neonBlend(m, t, f)
+	}
 	d := v.reg()
 	if v.wide() {
 		v.ins("VBLENDMPS", t, v.in(f), m, d)
@@ -333,6 +410,9 @@ func (v *vk) blend(m M, t, f Op) V {
 
 // keep is x where m is set, else 0.
 func (v *vk) keep(m M, x V) V {
+	if v.neon() {
+		return v.two("and", m, x)
+	}
 	d := v.reg()
 	if v.wide() {
 		v.ins(map[bool]string{false: "VMOVAPS_Z", true: "VMOVAPD_Z"}[v.double], x, m, d)
@@ -352,22 +432,34 @@ func (v *vk) iname(s string) string {
 func (v *vk) iadd(x, y Op) V { return v.bin(v.iname("VPADD"), x, y) }
 func (v *vk) isub(x, y Op) V { return v.bin(v.iname("VPSUB"), x, y) }
 func (v *vk) shl(x V, n uint64) V {
+	if v.neon() {
+		return v.neonShift("shl", x, n)
+	}
 	d := v.reg()
 	v.ins(v.iname("VPSLL"), Imm(n), x, d)
 	return d
 }
 func (v *vk) shr(x V, n uint64) V {
+	if v.neon() {
+		return v.neonShift("ushr", x, n)
+	}
 	d := v.reg()
 	v.ins(v.iname("VPSRL"), Imm(n), x, d)
 	return d
 }
 func (v *vk) toInt32(x V) V {
+	if v.neon() {
+		return v.one("fcvtns"+v.t(), x)
+	}
 	d := v.reg()
 	v.ctx.VCVTPS2DQ(x, d)
 	return d
 }
 
 func (v *vk) fromInt32(x Op) V {
+	if v.neon() {
+		return v.one("scvtf"+v.t(), x)
+	}
 	d := v.reg()
 	v.ctx.VCVTDQ2PS(x, d)
 	return d
@@ -375,6 +467,9 @@ func (v *vk) fromInt32(x Op) V {
 
 // round rounds to an integer: mode 0 nearest even, 1 down, 2 up, 3 to zero.
 func (v *vk) round(x Op, mode uint64) V {
+	if v.neon() {
+		return v.one([]string{"frintn", "frintm", "frintp", "frintz"}[mode]+v.t(), x)
+	}
 	d := v.reg()
 	if v.wide() {
 		v.ins("VRNDSCALEPS", Imm(mode|8), x, d)
@@ -389,8 +484,19 @@ func (v *vk) clampHi(x V, c float64) V { return v.min(v.c(c), x) }
 func (v *vk) clampLo(x V, c float64) V { return v.max(v.c(c), x) }
 
 // propMax and propMin propagate NaN from either operand.
-func (v *vk) propMax(x V, y Op) V { return v.blend(v.cmp(unord, x, x), x, v.max(x, y)) }
-func (v *vk) propMin(x V, y Op) V { return v.blend(v.cmp(unord, x, x), x, v.min(x, y)) }
+func (v *vk) propMax(x V, y Op) V {
+	if v.neon() {
+		return v.max(x, y)
+	}
+	return v.blend(v.cmp(unord, x, x), x, v.max(x, y))
+}
+
+func (v *vk) propMin(x V, y Op) V {
+	if v.neon() {
+		return v.min(x, y)
+	}
+	return v.blend(v.cmp(unord, x, x), x, v.min(x, y))
+}
 
 // half views a register's lower half.
 func (v *vk) low(x V) reg.Register {
@@ -412,8 +518,19 @@ func (v *vk) high(x V) reg.Register {
 }
 
 // widenLow and widenHigh convert half the float32 lanes of x to float64.
-func (v *vk) widenLow(x V) V  { return v.widen(v.low(x)) }
-func (v *vk) widenHigh(x V) V { return v.widen(v.high(x)) }
+func (v *vk) widenLow(x V) V {
+	if v.neon() {
+		return v.one("fcvtl", x)
+	}
+	return v.widen(v.low(x))
+}
+
+func (v *vk) widenHigh(x V) V {
+	if v.neon() {
+		return v.one("fcvtl2", x)
+	}
+	return v.widen(v.high(x))
+}
 
 func (v *vk) widen(half Op) V {
 	d := v.reg()
@@ -423,6 +540,11 @@ func (v *vk) widen(half Op) V {
 
 // narrow rounds two vectors of float64 to one of float32.
 func (v *vk) narrow(lo, hi V) V {
+	if v.neon() {
+		d := v.one("fcvtn", lo)
+		v.op("fcvtn2", d, hi)
+		return d
+	}
 	d, t := v.zero(), v.reg() // zeroed, or avo takes the upper half for an input
 	if v.wide() {
 		v.ctx.VCVTPD2PS(lo, d.AsY())

@@ -47,6 +47,10 @@ func asmResult(r, t string) string { return subst(r, t) }
 // ptr loads a pointer or integer parameter.
 func (v *vk) ptr(name string) reg.GPVirtual {
 	p := v.ctx.GP64()
+	if v.neon() {
+		v.text("MOVD <M, >R", v.param(name), p)
+		return p
+	}
 	v.ctx.Load(v.ctx.Param(name), p)
 	return p
 }
@@ -54,16 +58,29 @@ func (v *vk) ptr(name string) reg.GPVirtual {
 // scalar broadcasts a floating-point parameter.
 func (v *vk) scalar(name string) V {
 	d := v.reg()
+	m := v.param(name)
+	switch {
+	case v.neon() && v.double:
+		v.text("FMOVD <M, >F", m, d)
+		return v.one("dup.2d", d)
+	case v.neon():
+		v.text("FMOVS <M, >F", m, d)
+		return v.one("dup.4s", d)
+	case v.double:
+		v.ctx.VBROADCASTSD(m, d)
+	default:
+		v.ctx.VBROADCASTSS(m, d)
+	}
+	return d
+}
+
+// param is where a parameter lies.
+func (v *vk) param(name string) Mem {
 	b, err := v.ctx.Param(name).Resolve()
 	if err != nil {
 		panic(err)
 	}
-	if v.double {
-		v.ctx.VBROADCASTSD(b.Addr, d)
-	} else {
-		v.ctx.VBROADCASTSS(b.Addr, d)
-	}
-	return d
+	return b.Addr
 }
 
 // tailMask makes the mask of the first n lanes, n in a register.
@@ -139,6 +156,10 @@ func (v *vk) storeTail(x V, p reg.GPVirtual, n reg.GPVirtual, k M) {
 // Inputs are parameter names; all have the lanes' size. after, if not nil, is
 // given each result vector (masked to the valid lanes in the tail).
 func (v *vk) elementwise(inputs string, unroll int, body func(in ...Op) V, after func(r V)) {
+	if v.neon() {
+		v.neonElementwise(inputs, unroll, body, after)
+		return
+	}
 	ctx := v.ctx
 	names := strings.Fields(inputs)
 	store := !strings.HasPrefix(inputs, "-")
@@ -291,6 +312,10 @@ func (v *vk) streaming(src []reg.GPVirtual, at func(reg.GPVirtual, int) Mem, dst
 // of the accumulator set to use; mask, in the tail, tells the valid lanes
 // (nil if all are): lanes outside hold 0.
 func (v *vk) reduce(inputs string, unroll int, body func(set int, valid func(V) V, in ...Op)) {
+	if v.neon() {
+		v.neonReduce(inputs, unroll, body)
+		return
+	}
 	ctx := v.ctx
 	var src []reg.GPVirtual
 	for _, s := range strings.Fields(inputs) {
@@ -379,6 +404,9 @@ func (v *vk) total(acc []V) reg.VecVirtual {
 		}
 		acc = acc[:h]
 	}
+	if v.neon() {
+		return v.one("faddp.d", acc[0])
+	}
 	return v.fold(acc[0], true, func(d, s Op) { v.ctx.VADDPD(s, d, d) })
 }
 
@@ -408,6 +436,10 @@ func (v *vk) fold(x V, double bool, op func(d, s Op)) V {
 // 16), for functions whose operands differ in size. at gives the address of
 // element off of the current block of a parameter with elements of size es.
 func (v *vk) blocks(params string, body func(at func(name string, es, off int) Mem)) {
+	if v.neon() {
+		v.neonBlocks(params, body)
+		return
+	}
 	ctx := v.ctx
 	ptrs := map[string]reg.GPVirtual{}
 	for _, s := range strings.Fields(params) {

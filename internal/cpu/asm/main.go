@@ -76,9 +76,13 @@ func main() {
 	text, stubs := neonKernels()
 	write("gemm", "kernels_neon_arm64.s", text)
 	write("gemm", "kernels_neon_arm64.go", stubs)
+	text, stubs = neonVec()
+	write("vec", "vec_neon_arm64.s", text)
+	write("vec", "vec_neon_arm64.go", stubs)
 	d := vecDispatch()
 	write("vec", "dispatch.go", d)
-	write("vec", "asm_other.go", vecOther())
+	write("vec", "asm_other.go", vecOther("!amd64", "AVX2", "AVX512"))
+	write("vec", "neon_other.go", vecOther("!arm64", "NEON"))
 	writeSums()
 }
 

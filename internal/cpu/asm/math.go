@@ -42,7 +42,7 @@ func (v *vk) expReduce(x V, lo Op) (r, t V) {
 	if lo != nil { // rounds once, like the other
 		return v.add(r, v.fnma(n, v.c(ln2Lo), lo)), t
 	}
-	v.ins("VFNMADD231PS", v.c(ln2Lo), n, r)
+	v.accSub(r, n, v.c(ln2Lo))
 	return r, t
 }
 
@@ -188,8 +188,11 @@ func (v *vk) logistic(num, z V, lo V) V {
 	return v.mul(v.fnma(off, v.clampHi(q, math.MaxFloat32), q), unit)
 }
 
-// roughRecip is 1/x to some 11 bits.
+// roughRecip is 1/x to some 11 bits, 8 with NEON.
 func (v *vk) roughRecip(x V) V {
+	if v.neon() {
+		return v.one("frecpe"+v.t(), x)
+	}
 	d := v.reg()
 	if v.wide() {
 		v.ctx.VRCP14PS(x, d)
@@ -218,7 +221,11 @@ func opErf(v *vk, x V) V {
 	r = v.horner(r, z, v.c(-1.06777877e-1))
 	r = v.horner(r, z, v.c(-6.34846687e-1))
 	r = v.horner(r, z, v.c(-1.28717512e-1))
-	v.ins("VFMSUB213PS", z, z, r)
+	if v.neon() {
+		r = v.fms(r, z, z)
+	} else {
+		v.ins("VFMSUB213PS", z, z, r)
+	}
 	big := v.or(v.sub(v.c(1), v.expNear(r)), v.sign(x))
 	return v.blend(v.cmp(le, t, v.c(0.927734375)), small, big)
 }
@@ -295,8 +302,8 @@ func sinCos(add int64) func(v *vk, x V) V {
 		j := v.toInt32(v.mul(x, v.c(2/math.Pi)))
 		n := v.fromInt32(j)
 		r := v.fnma(n, v.c(0x1.921fb0p+00), x)
-		v.ins("VFNMADD231PS", v.c(0x1.5110b4p-22), n, r)
-		v.ins("VFNMADD231PS", v.c(0x1.846988p-48), n, r)
+		v.accSub(r, n, v.c(0x1.5110b4p-22))
+		v.accSub(r, n, v.c(0x1.846988p-48))
 		s := v.mul(r, r)
 		c := v.poly(s, 2.44677067e-5, -1.38877297e-3, 4.16666567e-2, -0.5, 1)
 		q := v.poly(s, 2.86567956e-6, -1.98559923e-4, 8.33338592e-3, -1.66666672e-1)
@@ -306,12 +313,15 @@ func sinCos(add int64) func(v *vk, x V) V {
 		}
 		// Odd quadrants take the cosine; the second bit is the sign.
 		var y V
-		if v.wide() {
+		switch {
+		case v.wide():
 			k := v.ctx.K()
 			one := v.copy(v.ci(1))
 			v.ctx.VPTESTMD(one, j, k)
 			y = v.blend(k, c, q)
-		} else {
+		case v.neon():
+			y = v.blend(v.two("cmtst.4s", j, v.ci(1)), c, q)
+		default:
 			y = v.blend(v.shl(j, 31), c, q)
 		}
 		return v.xor(y, v.and(v.shl(j, 30), v.signMask()))
@@ -390,8 +400,6 @@ func fact(n int) float64 {
 	}
 	return f
 }
-
-func opPow(v *vk, x V, y Op) V { return v.pow(x, y) }
 
 func emitPow(v *vk) {
 	v.elementwise("a b", 1, func(in ...Op) V { return v.pow(in[0].(V), in[1]) }, nil)

@@ -115,7 +115,7 @@ func emitUniform(v *vk) {
 	v.blocks("dst a", func(at func(string, int, int) Mem) {
 		for o := 0; o < 16; o += v.lanes() {
 			w := v.load(at("a", 4, o))
-			v.ctx.VMOVUPS(v.mul(v.fromInt32(v.shr(w, 8)), v.c(1.0/(1<<24))), at("dst", 4, o))
+			v.store(v.mul(v.fromInt32(v.shr(w, 8)), v.c(1.0/(1<<24))), at("dst", 4, o))
 		}
 	})
 }
@@ -131,6 +131,10 @@ var (
 func (v *vk) unfused(x V, c []float64) V {
 	d := v.copy(v.c(c[0]))
 	for _, k := range c[1:] {
+		if v.neon() {
+			d = v.add(v.mul(d, x), v.c(k))
+			continue
+		}
 		v.ins("VMULPS", x, d, d)
 		v.ins("VADDPS", v.c(k), d, d)
 	}
@@ -141,7 +145,7 @@ func (v *vk) unfused(x V, c []float64) V {
 func emitNormal(v *vk) {
 	v.blocks("dst a", func(at func(string, int, int) Mem) {
 		for o := 0; o < 16; o += v.lanes() {
-			v.ctx.VMOVUPS(v.normal(v.load(at("a", 4, o))), at("dst", 4, o))
+			v.store(v.normal(v.load(at("a", 4, o))), at("dst", 4, o))
 		}
 	})
 }
@@ -171,18 +175,26 @@ func (v *vk) normal(w V) V {
 	// One number of a hundred and fifty lies in the tails.
 	tail := v.cmp(ge, t, v.c(5))
 	f := ctx.GP32()
-	if v.wide() {
+	skip := v.label("centre")
+	switch {
+	case v.neon():
+		v.text("CBZW <R, <L", v.anyLane(tail), LabelRef(skip))
+	case v.wide():
 		ctx.KMOVW(tail, f)
-	} else {
+	default:
 		v.ins("VMOVMSKPS", tail, f)
 	}
-	skip := v.label("centre")
-	ctx.TESTL(f, f)
-	ctx.JZ(LabelRef(skip))
+	if !v.neon() {
+		ctx.TESTL(f, f)
+		ctx.JZ(LabelRef(skip))
+	}
 	q := v.unfused(v.sub(opSqrt(v, t), v.c(3)), normalTail)
-	if v.wide() {
+	switch {
+	case v.neon():
+		v.op("bit", p, q, tail)
+	case v.wide():
 		v.ins("VBLENDMPS", q, p, tail, p)
-	} else {
+	default:
 		v.ins("VBLENDVPS", tail, q, p, p)
 	}
 	ctx.Label(skip)

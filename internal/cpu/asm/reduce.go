@@ -21,6 +21,10 @@ func (v *vk) ret(i int, x V, double bool) {
 	if err != nil {
 		panic(err)
 	}
+	if v.neon() {
+		v.text(map[bool]string{false: "FMOVS <F, =M", true: "FMOVD <F, =M"}[double], x, b.Addr)
+		return
+	}
 	if double {
 		v.ctx.VMOVSD(x.AsX(), b.Addr)
 	} else {
@@ -52,9 +56,15 @@ func emitSumFours(v *vk) {
 		w.accAdd(acc[2*g], v.widenLow(x))
 		w.accAdd(acc[2*g+1], v.widenHigh(x))
 	}
-	ctx.ADDQ(U32(uint32(4*groups*step)), p)
-	ctx.SUBQ(U32(uint32(4*groups*v.lanes())), n)
-	ctx.JG(LabelRef("block"))
+	if v.neon() {
+		v.text("ADD <$, =R", U32(4*groups*step), p)
+		v.text("SUBS <$, =R", U32(4*groups*v.lanes()), n)
+		v.text("BGT <L", LabelRef("block"))
+	} else {
+		ctx.ADDQ(U32(uint32(4*groups*step)), p)
+		ctx.SUBQ(U32(uint32(4*groups*v.lanes())), n)
+		ctx.JG(LabelRef("block"))
+	}
 	v.ret(0, v.total(acc), true)
 }
 
@@ -98,6 +108,10 @@ func emitDot(v *vk) {
 // so the loop remembers where there was one.
 func extreme(name string, start float64) func(*vk) {
 	return func(v *vk) {
+		if v.neon() {
+			v.neonExtreme(name, start)
+			return
+		}
 		ctx := v.ctx
 		const sets = 4
 		var m, nan []V

@@ -16,6 +16,10 @@ const rowsAtATime = 8
 // of two. take is given the address of the columns' accumulators, and of the
 // columns in each row.
 func (v *vk) overRows(accSize int, take func(acc func(vector int) Mem, row []Mem)) {
+	if v.neon() {
+		v.neonOverRows(accSize, take)
+		return
+	}
 	ctx := v.ctx
 	acc, rows, n := v.ptr("acc"), v.ptr("rows"), v.ptr("n")
 	var p [rowsAtATime]reg.GPVirtual
@@ -67,11 +71,11 @@ func emitSumRows(v *vk) {
 		}
 		s := tree(pairs, func(x, y V) V { return v.add(x, y) })
 		if v.double {
-			v.ctx.VMOVUPS(v.add(s, acc(0)), acc(0))
+			v.store(v.add(s, acc(0)), acc(0))
 			return
 		}
-		v.ctx.VMOVUPS(w.add(v.widenLow(s), acc(0)), acc(0))
-		v.ctx.VMOVUPS(w.add(v.widenHigh(s), acc(1)), acc(1))
+		v.store(w.add(v.widenLow(s), acc(0)), acc(0))
+		v.store(w.add(v.widenHigh(s), acc(1)), acc(1))
 	})
 }
 
@@ -84,7 +88,9 @@ func extremeRows(name string) func(*vk) {
 			var best []V
 			for r := 0; r < len(row); r += 2 {
 				x, y := v.load(row[r]), v.load(row[r+1])
-				nan = append(nan, v.cmp(unord, x, y))
+				if !v.neon() { // which keeps it
+					nan = append(nan, v.cmp(unord, x, y))
+				}
 				best = append(best, v.bin(name, x, y))
 			}
 			m := v.bin(name, tree(best, func(x, y V) V { return v.bin(name, x, y) }), acc(0)) // the accumulator if that is NaN
@@ -95,7 +101,7 @@ func extremeRows(name string) func(*vk) {
 					m = v.or(m, k)
 				}
 			}
-			v.ctx.VMOVUPS(m, acc(0))
+			v.store(m, acc(0))
 		})
 	}
 }

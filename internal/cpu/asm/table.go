@@ -17,7 +17,8 @@ type fn struct {
 	go_    string // the plain Go function
 	small  string // bound on |a| for the assembly; beyond it plain Go takes over
 	own    bool   // package vec dispatches by hand
-	stream bool   // has a version for results larger than the caches
+	stream bool   // has a version for results larger than the caches, on amd64
+	amd64  bool   // has no version for NEON
 	emit   func(v *vk)
 }
 
@@ -126,6 +127,16 @@ func (f fn) hasAsm(t string) bool {
 	return false
 }
 
+func (f fn) hasNEON(t string) bool { return f.hasAsm(t) && !f.amd64 }
+
+// levels are those that a function has assembly for, in the order in which they are looked for.
+func (f fn) levels(t string) []string {
+	if f.hasNEON(t) {
+		return []string{"AVX512", "AVX2", "NEON"}
+	}
+	return []string{"AVX512", "AVX2"}
+}
+
 // asmName is the assembly function for element type t at a level.
 func (f fn) asmName(t, level string) string { return lower(f.name) + t + level }
 
@@ -167,19 +178,26 @@ func vecDispatch() []byte {
 			}
 			switch {
 			case f.hasAsm(t) && f.small != "":
-				fmt.Fprintf(&w, "if level != Generic {\nbounded(dst, a, %s, %s, %s, %s)\nreturn\n}\n", f.small, f.asmName(t, "AVX512"), f.asmName(t, "AVX2"), f.go_+"["+goType(t)+"]")
+				fmt.Fprintf(&w, "switch level {\n")
+				for _, l := range f.levels(t) {
+					fmt.Fprintf(&w, "case %s:\nbounded(dst, a, %s, %s, %s)\nreturn\n", l, f.small, f.asmName(t, l), f.go_+"["+goType(t)+"]")
+				}
+				fmt.Fprintf(&w, "}\n")
 			case f.hasAsm(t) && c.blocks:
 				fmt.Fprintf(&w, "if m := n &^ 15; m > 0 && level != Generic {\n")
 				call := strings.TrimSuffix(c.call, "n") + "m"
-				fmt.Fprintf(&w, "if level == AVX512 {\n%s(%s)\n} else {\n%s(%s)\n}\n", f.asmName(t, "AVX512"), call, f.asmName(t, "AVX2"), call)
-				fmt.Fprintf(&w, "if m == n {\nreturn\n}\n")
+				fmt.Fprintf(&w, "switch level {\n")
+				for _, l := range f.levels(t) {
+					fmt.Fprintf(&w, "case %s:\n%s(%s)\n", l, f.asmName(t, l), call)
+				}
+				fmt.Fprintf(&w, "}\nif m == n {\nreturn\n}\n")
 				for _, o := range strings.Split(c.length+","+c.others, ",") {
 					fmt.Fprintf(&w, "%s = %s[m:]\n", o, o)
 				}
 				fmt.Fprintf(&w, "}\n")
 			case f.hasAsm(t):
 				fmt.Fprintf(&w, "switch level {\n")
-				for _, l := range []string{"AVX512", "AVX2"} {
+				for _, l := range f.levels(t) {
 					fmt.Fprintf(&w, "case %s:\n%s%s(%s)\n", l, ret, f.asmName(t, l), c.call)
 					if ret == "" {
 						fmt.Fprintf(&w, "return\n")
@@ -226,20 +244,23 @@ func streamDispatch(w *bytes.Buffer, f fn, c class) {
 	fmt.Fprintf(w, "%sF32(%s)\n}\n\n", f.name, part("h+m", ""))
 }
 
-// vecOther declares the assembly functions where there is no assembly; they
-// are never called because level is the constant Generic there.
-func vecOther() []byte {
+// vecOther declares the assembly functions of an architecture's levels where there are none: the
+// one file that dispatches names all of them. They are never called.
+func vecOther(constraint string, levels ...string) []byte {
 	var w bytes.Buffer
-	fmt.Fprintf(&w, "//go:build !amd64\n\npackage vec\n\n")
+	fmt.Fprintf(&w, "//go:build %s\n\npackage vec\n\n", constraint)
 	for _, f := range table {
 		c := classes[f.class]
 		for _, t := range f.typesList() {
 			if !f.hasAsm(t) {
 				continue
 			}
-			for _, l := range []string{"AVX2", "AVX512"} {
+			for _, l := range levels {
+				if l == "NEON" && !f.hasNEON(t) {
+					continue
+				}
 				fmt.Fprintf(&w, "func %s(%s) %s { panic(\"unreachable\") }\n", f.asmName(t, l), subst(c.asmParams, t), subst(f.asmResult(), t))
-				if f.stream && t == "F32" {
+				if f.stream && t == "F32" && l != "NEON" {
 					fmt.Fprintf(&w, "func %s(%s) { panic(\"unreachable\") }\n", f.streamName(l), subst(c.asmParams, t))
 				}
 			}

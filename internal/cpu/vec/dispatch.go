@@ -18,6 +18,9 @@ func AddF32(dst, a, b []float32) {
 	case AVX2:
 		addF32AVX2(&dst[0], &a[0], &b[0], n)
 		return
+	case NEON:
+		addF32NEON(&dst[0], &a[0], &b[0], n)
+		return
 	}
 	addGo(dst, a, b)
 }
@@ -56,6 +59,9 @@ func AddF64(dst, a, b []float64) {
 	case AVX2:
 		addF64AVX2(&dst[0], &a[0], &b[0], n)
 		return
+	case NEON:
+		addF64NEON(&dst[0], &a[0], &b[0], n)
+		return
 	}
 	addGo(dst, a, b)
 }
@@ -74,6 +80,9 @@ func SubF32(dst, a, b []float32) {
 		return
 	case AVX2:
 		subF32AVX2(&dst[0], &a[0], &b[0], n)
+		return
+	case NEON:
+		subF32NEON(&dst[0], &a[0], &b[0], n)
 		return
 	}
 	subGo(dst, a, b)
@@ -113,6 +122,9 @@ func SubF64(dst, a, b []float64) {
 	case AVX2:
 		subF64AVX2(&dst[0], &a[0], &b[0], n)
 		return
+	case NEON:
+		subF64NEON(&dst[0], &a[0], &b[0], n)
+		return
 	}
 	subGo(dst, a, b)
 }
@@ -131,6 +143,9 @@ func MulF32(dst, a, b []float32) {
 		return
 	case AVX2:
 		mulF32AVX2(&dst[0], &a[0], &b[0], n)
+		return
+	case NEON:
+		mulF32NEON(&dst[0], &a[0], &b[0], n)
 		return
 	}
 	mulGo(dst, a, b)
@@ -170,6 +185,9 @@ func MulF64(dst, a, b []float64) {
 	case AVX2:
 		mulF64AVX2(&dst[0], &a[0], &b[0], n)
 		return
+	case NEON:
+		mulF64NEON(&dst[0], &a[0], &b[0], n)
+		return
 	}
 	mulGo(dst, a, b)
 }
@@ -188,6 +206,9 @@ func DivF32(dst, a, b []float32) {
 		return
 	case AVX2:
 		divF32AVX2(&dst[0], &a[0], &b[0], n)
+		return
+	case NEON:
+		divF32NEON(&dst[0], &a[0], &b[0], n)
 		return
 	}
 	divGo(dst, a, b)
@@ -227,6 +248,9 @@ func DivF64(dst, a, b []float64) {
 	case AVX2:
 		divF64AVX2(&dst[0], &a[0], &b[0], n)
 		return
+	case NEON:
+		divF64NEON(&dst[0], &a[0], &b[0], n)
+		return
 	}
 	divGo(dst, a, b)
 }
@@ -245,6 +269,9 @@ func MaxF32(dst, a, b []float32) {
 		return
 	case AVX2:
 		maxF32AVX2(&dst[0], &a[0], &b[0], n)
+		return
+	case NEON:
+		maxF32NEON(&dst[0], &a[0], &b[0], n)
 		return
 	}
 	maxGo(dst, a, b)
@@ -284,6 +311,9 @@ func MaxF64(dst, a, b []float64) {
 	case AVX2:
 		maxF64AVX2(&dst[0], &a[0], &b[0], n)
 		return
+	case NEON:
+		maxF64NEON(&dst[0], &a[0], &b[0], n)
+		return
 	}
 	maxGo(dst, a, b)
 }
@@ -302,6 +332,9 @@ func MinF32(dst, a, b []float32) {
 		return
 	case AVX2:
 		minF32AVX2(&dst[0], &a[0], &b[0], n)
+		return
+	case NEON:
+		minF32NEON(&dst[0], &a[0], &b[0], n)
 		return
 	}
 	minGo(dst, a, b)
@@ -341,6 +374,9 @@ func MinF64(dst, a, b []float64) {
 	case AVX2:
 		minF64AVX2(&dst[0], &a[0], &b[0], n)
 		return
+	case NEON:
+		minF64NEON(&dst[0], &a[0], &b[0], n)
+		return
 	}
 	minGo(dst, a, b)
 }
@@ -358,6 +394,9 @@ func AddSF32(dst, a []float32, s float32) {
 		return
 	case AVX2:
 		addSF32AVX2(&dst[0], &a[0], s, n)
+		return
+	case NEON:
+		addSF32NEON(&dst[0], &a[0], s, n)
 		return
 	}
 	addSGo(dst, a, s)
@@ -395,6 +434,9 @@ func AddSF64(dst, a []float64, s float64) {
 	case AVX2:
 		addSF64AVX2(&dst[0], &a[0], s, n)
 		return
+	case NEON:
+		addSF64NEON(&dst[0], &a[0], s, n)
+		return
 	}
 	addSGo(dst, a, s)
 }
@@ -412,6 +454,9 @@ func SubSF32(dst, a []float32, s float32) {
 		return
 	case AVX2:
 		subSF32AVX2(&dst[0], &a[0], s, n)
+		return
+	case NEON:
+		subSF32NEON(&dst[0], &a[0], s, n)
 		return
 	}
 	subSGo(dst, a, s)
@@ -449,6 +494,9 @@ func SubSF64(dst, a []float64, s float64) {
 	case AVX2:
 		subSF64AVX2(&dst[0], &a[0], s, n)
 		return
+	case NEON:
+		subSF64NEON(&dst[0], &a[0], s, n)
+		return
 	}
 	subSGo(dst, a, s)
 }
@@ -466,6 +514,9 @@ func RSubSF32(dst, a []float32, s float32) {
 		return
 	case AVX2:
 		rSubSF32AVX2(&dst[0], &a[0], s, n)
+		return
+	case NEON:
+		rSubSF32NEON(&dst[0], &a[0], s, n)
 		return
 	}
 	rsubSGo(dst, a, s)
@@ -503,6 +554,9 @@ func RSubSF64(dst, a []float64, s float64) {
 	case AVX2:
 		rSubSF64AVX2(&dst[0], &a[0], s, n)
 		return
+	case NEON:
+		rSubSF64NEON(&dst[0], &a[0], s, n)
+		return
 	}
 	rsubSGo(dst, a, s)
 }
@@ -520,6 +574,9 @@ func MulSF32(dst, a []float32, s float32) {
 		return
 	case AVX2:
 		mulSF32AVX2(&dst[0], &a[0], s, n)
+		return
+	case NEON:
+		mulSF32NEON(&dst[0], &a[0], s, n)
 		return
 	}
 	mulSGo(dst, a, s)
@@ -557,6 +614,9 @@ func MulSF64(dst, a []float64, s float64) {
 	case AVX2:
 		mulSF64AVX2(&dst[0], &a[0], s, n)
 		return
+	case NEON:
+		mulSF64NEON(&dst[0], &a[0], s, n)
+		return
 	}
 	mulSGo(dst, a, s)
 }
@@ -574,6 +634,9 @@ func DivSF32(dst, a []float32, s float32) {
 		return
 	case AVX2:
 		divSF32AVX2(&dst[0], &a[0], s, n)
+		return
+	case NEON:
+		divSF32NEON(&dst[0], &a[0], s, n)
 		return
 	}
 	divSGo(dst, a, s)
@@ -611,6 +674,9 @@ func DivSF64(dst, a []float64, s float64) {
 	case AVX2:
 		divSF64AVX2(&dst[0], &a[0], s, n)
 		return
+	case NEON:
+		divSF64NEON(&dst[0], &a[0], s, n)
+		return
 	}
 	divSGo(dst, a, s)
 }
@@ -628,6 +694,9 @@ func RDivSF32(dst, a []float32, s float32) {
 		return
 	case AVX2:
 		rDivSF32AVX2(&dst[0], &a[0], s, n)
+		return
+	case NEON:
+		rDivSF32NEON(&dst[0], &a[0], s, n)
 		return
 	}
 	rdivSGo(dst, a, s)
@@ -665,6 +734,9 @@ func RDivSF64(dst, a []float64, s float64) {
 	case AVX2:
 		rDivSF64AVX2(&dst[0], &a[0], s, n)
 		return
+	case NEON:
+		rDivSF64NEON(&dst[0], &a[0], s, n)
+		return
 	}
 	rdivSGo(dst, a, s)
 }
@@ -682,6 +754,9 @@ func MaxSF32(dst, a []float32, s float32) {
 		return
 	case AVX2:
 		maxSF32AVX2(&dst[0], &a[0], s, n)
+		return
+	case NEON:
+		maxSF32NEON(&dst[0], &a[0], s, n)
 		return
 	}
 	maxSGo(dst, a, s)
@@ -719,6 +794,9 @@ func MaxSF64(dst, a []float64, s float64) {
 	case AVX2:
 		maxSF64AVX2(&dst[0], &a[0], s, n)
 		return
+	case NEON:
+		maxSF64NEON(&dst[0], &a[0], s, n)
+		return
 	}
 	maxSGo(dst, a, s)
 }
@@ -736,6 +814,9 @@ func MinSF32(dst, a []float32, s float32) {
 		return
 	case AVX2:
 		minSF32AVX2(&dst[0], &a[0], s, n)
+		return
+	case NEON:
+		minSF32NEON(&dst[0], &a[0], s, n)
 		return
 	}
 	minSGo(dst, a, s)
@@ -773,6 +854,9 @@ func MinSF64(dst, a []float64, s float64) {
 	case AVX2:
 		minSF64AVX2(&dst[0], &a[0], s, n)
 		return
+	case NEON:
+		minSF64NEON(&dst[0], &a[0], s, n)
+		return
 	}
 	minSGo(dst, a, s)
 }
@@ -790,6 +874,9 @@ func ClampF32(dst, a []float32, s, t float32) {
 		return
 	case AVX2:
 		clampF32AVX2(&dst[0], &a[0], s, t, n)
+		return
+	case NEON:
+		clampF32NEON(&dst[0], &a[0], s, t, n)
 		return
 	}
 	clampGo(dst, a, s, t)
@@ -827,6 +914,9 @@ func ClampF64(dst, a []float64, s, t float64) {
 	case AVX2:
 		clampF64AVX2(&dst[0], &a[0], s, t, n)
 		return
+	case NEON:
+		clampF64NEON(&dst[0], &a[0], s, t, n)
+		return
 	}
 	clampGo(dst, a, s, t)
 }
@@ -844,6 +934,9 @@ func AffineF32(dst, a []float32, s, t float32) {
 		return
 	case AVX2:
 		affineF32AVX2(&dst[0], &a[0], s, t, n)
+		return
+	case NEON:
+		affineF32NEON(&dst[0], &a[0], s, t, n)
 		return
 	}
 	affineGo(dst, a, s, t)
@@ -881,6 +974,9 @@ func AffineF64(dst, a []float64, s, t float64) {
 	case AVX2:
 		affineF64AVX2(&dst[0], &a[0], s, t, n)
 		return
+	case NEON:
+		affineF64NEON(&dst[0], &a[0], s, t, n)
+		return
 	}
 	affineGo(dst, a, s, t)
 }
@@ -899,6 +995,9 @@ func BlendF32(dst, a []float32, s float32, b []float32, t float32) {
 		return
 	case AVX2:
 		blendF32AVX2(&dst[0], &a[0], &b[0], s, t, n)
+		return
+	case NEON:
+		blendF32NEON(&dst[0], &a[0], &b[0], s, t, n)
 		return
 	}
 	blendGo(dst, a, s, b, t)
@@ -919,6 +1018,9 @@ func BlendF64(dst, a []float64, s float64, b []float64, t float64) {
 	case AVX2:
 		blendF64AVX2(&dst[0], &a[0], &b[0], s, t, n)
 		return
+	case NEON:
+		blendF64NEON(&dst[0], &a[0], &b[0], s, t, n)
+		return
 	}
 	blendGo(dst, a, s, b, t)
 }
@@ -936,6 +1038,9 @@ func SubMulF32(dst, a []float32, s, t float32) {
 		return
 	case AVX2:
 		subMulF32AVX2(&dst[0], &a[0], s, t, n)
+		return
+	case NEON:
+		subMulF32NEON(&dst[0], &a[0], s, t, n)
 		return
 	}
 	subMulGo(dst, a, s, t)
@@ -973,6 +1078,9 @@ func SubMulF64(dst, a []float64, s, t float64) {
 	case AVX2:
 		subMulF64AVX2(&dst[0], &a[0], s, t, n)
 		return
+	case NEON:
+		subMulF64NEON(&dst[0], &a[0], s, t, n)
+		return
 	}
 	subMulGo(dst, a, s, t)
 }
@@ -991,6 +1099,9 @@ func AxpyF32(dst []float32, s float32, x []float32) {
 	case AVX2:
 		axpyF32AVX2(&dst[0], &x[0], s, n)
 		return
+	case NEON:
+		axpyF32NEON(&dst[0], &x[0], s, n)
+		return
 	}
 	axpyGo(dst, s, x)
 }
@@ -1008,6 +1119,9 @@ func AxpyF64(dst []float64, s float64, x []float64) {
 		return
 	case AVX2:
 		axpyF64AVX2(&dst[0], &x[0], s, n)
+		return
+	case NEON:
+		axpyF64NEON(&dst[0], &x[0], s, n)
 		return
 	}
 	axpyGo(dst, s, x)
@@ -1028,6 +1142,9 @@ func FmaF32(dst, a, b, c []float32) {
 		return
 	case AVX2:
 		fmaF32AVX2(&dst[0], &a[0], &b[0], &c[0], n)
+		return
+	case NEON:
+		fmaF32NEON(&dst[0], &a[0], &b[0], &c[0], n)
 		return
 	}
 	fmaGo(dst, a, b, c)
@@ -1069,6 +1186,9 @@ func FmaF64(dst, a, b, c []float64) {
 	case AVX2:
 		fmaF64AVX2(&dst[0], &a[0], &b[0], &c[0], n)
 		return
+	case NEON:
+		fmaF64NEON(&dst[0], &a[0], &b[0], &c[0], n)
+		return
 	}
 	fmaGo(dst, a, b, c)
 }
@@ -1086,6 +1206,9 @@ func NegF32(dst, a []float32) {
 		return
 	case AVX2:
 		negF32AVX2(&dst[0], &a[0], n)
+		return
+	case NEON:
+		negF32NEON(&dst[0], &a[0], n)
 		return
 	}
 	negGo(dst, a)
@@ -1123,6 +1246,9 @@ func NegF64(dst, a []float64) {
 	case AVX2:
 		negF64AVX2(&dst[0], &a[0], n)
 		return
+	case NEON:
+		negF64NEON(&dst[0], &a[0], n)
+		return
 	}
 	negGo(dst, a)
 }
@@ -1140,6 +1266,9 @@ func AbsF32(dst, a []float32) {
 		return
 	case AVX2:
 		absF32AVX2(&dst[0], &a[0], n)
+		return
+	case NEON:
+		absF32NEON(&dst[0], &a[0], n)
 		return
 	}
 	absGo(dst, a)
@@ -1177,6 +1306,9 @@ func AbsF64(dst, a []float64) {
 	case AVX2:
 		absF64AVX2(&dst[0], &a[0], n)
 		return
+	case NEON:
+		absF64NEON(&dst[0], &a[0], n)
+		return
 	}
 	absGo(dst, a)
 }
@@ -1194,6 +1326,9 @@ func SqrtF32(dst, a []float32) {
 		return
 	case AVX2:
 		sqrtF32AVX2(&dst[0], &a[0], n)
+		return
+	case NEON:
+		sqrtF32NEON(&dst[0], &a[0], n)
 		return
 	}
 	sqrtGo(dst, a)
@@ -1231,6 +1366,9 @@ func SqrtF64(dst, a []float64) {
 	case AVX2:
 		sqrtF64AVX2(&dst[0], &a[0], n)
 		return
+	case NEON:
+		sqrtF64NEON(&dst[0], &a[0], n)
+		return
 	}
 	sqrtGo(dst, a)
 }
@@ -1248,6 +1386,9 @@ func RsqrtF32(dst, a []float32) {
 		return
 	case AVX2:
 		rsqrtF32AVX2(&dst[0], &a[0], n)
+		return
+	case NEON:
+		rsqrtF32NEON(&dst[0], &a[0], n)
 		return
 	}
 	rsqrtGo(dst, a)
@@ -1285,6 +1426,9 @@ func RsqrtF64(dst, a []float64) {
 	case AVX2:
 		rsqrtF64AVX2(&dst[0], &a[0], n)
 		return
+	case NEON:
+		rsqrtF64NEON(&dst[0], &a[0], n)
+		return
 	}
 	rsqrtGo(dst, a)
 }
@@ -1302,6 +1446,9 @@ func SquareF32(dst, a []float32) {
 		return
 	case AVX2:
 		squareF32AVX2(&dst[0], &a[0], n)
+		return
+	case NEON:
+		squareF32NEON(&dst[0], &a[0], n)
 		return
 	}
 	squareGo(dst, a)
@@ -1339,6 +1486,9 @@ func SquareF64(dst, a []float64) {
 	case AVX2:
 		squareF64AVX2(&dst[0], &a[0], n)
 		return
+	case NEON:
+		squareF64NEON(&dst[0], &a[0], n)
+		return
 	}
 	squareGo(dst, a)
 }
@@ -1356,6 +1506,9 @@ func RecipF32(dst, a []float32) {
 		return
 	case AVX2:
 		recipF32AVX2(&dst[0], &a[0], n)
+		return
+	case NEON:
+		recipF32NEON(&dst[0], &a[0], n)
 		return
 	}
 	recipGo(dst, a)
@@ -1393,6 +1546,9 @@ func RecipF64(dst, a []float64) {
 	case AVX2:
 		recipF64AVX2(&dst[0], &a[0], n)
 		return
+	case NEON:
+		recipF64NEON(&dst[0], &a[0], n)
+		return
 	}
 	recipGo(dst, a)
 }
@@ -1410,6 +1566,9 @@ func ReluF32(dst, a []float32) {
 		return
 	case AVX2:
 		reluF32AVX2(&dst[0], &a[0], n)
+		return
+	case NEON:
+		reluF32NEON(&dst[0], &a[0], n)
 		return
 	}
 	reluGo(dst, a)
@@ -1447,6 +1606,9 @@ func ReluF64(dst, a []float64) {
 	case AVX2:
 		reluF64AVX2(&dst[0], &a[0], n)
 		return
+	case NEON:
+		reluF64NEON(&dst[0], &a[0], n)
+		return
 	}
 	reluGo(dst, a)
 }
@@ -1464,6 +1626,9 @@ func FloorF32(dst, a []float32) {
 		return
 	case AVX2:
 		floorF32AVX2(&dst[0], &a[0], n)
+		return
+	case NEON:
+		floorF32NEON(&dst[0], &a[0], n)
 		return
 	}
 	floorGo(dst, a)
@@ -1483,6 +1648,9 @@ func FloorF64(dst, a []float64) {
 	case AVX2:
 		floorF64AVX2(&dst[0], &a[0], n)
 		return
+	case NEON:
+		floorF64NEON(&dst[0], &a[0], n)
+		return
 	}
 	floorGo(dst, a)
 }
@@ -1500,6 +1668,9 @@ func CeilF32(dst, a []float32) {
 		return
 	case AVX2:
 		ceilF32AVX2(&dst[0], &a[0], n)
+		return
+	case NEON:
+		ceilF32NEON(&dst[0], &a[0], n)
 		return
 	}
 	ceilGo(dst, a)
@@ -1519,6 +1690,9 @@ func CeilF64(dst, a []float64) {
 	case AVX2:
 		ceilF64AVX2(&dst[0], &a[0], n)
 		return
+	case NEON:
+		ceilF64NEON(&dst[0], &a[0], n)
+		return
 	}
 	ceilGo(dst, a)
 }
@@ -1536,6 +1710,9 @@ func RoundF32(dst, a []float32) {
 		return
 	case AVX2:
 		roundF32AVX2(&dst[0], &a[0], n)
+		return
+	case NEON:
+		roundF32NEON(&dst[0], &a[0], n)
 		return
 	}
 	roundGo(dst, a)
@@ -1555,6 +1732,9 @@ func RoundF64(dst, a []float64) {
 	case AVX2:
 		roundF64AVX2(&dst[0], &a[0], n)
 		return
+	case NEON:
+		roundF64NEON(&dst[0], &a[0], n)
+		return
 	}
 	roundGo(dst, a)
 }
@@ -1572,6 +1752,9 @@ func TruncF32(dst, a []float32) {
 		return
 	case AVX2:
 		truncF32AVX2(&dst[0], &a[0], n)
+		return
+	case NEON:
+		truncF32NEON(&dst[0], &a[0], n)
 		return
 	}
 	truncGo(dst, a)
@@ -1591,6 +1774,9 @@ func TruncF64(dst, a []float64) {
 	case AVX2:
 		truncF64AVX2(&dst[0], &a[0], n)
 		return
+	case NEON:
+		truncF64NEON(&dst[0], &a[0], n)
+		return
 	}
 	truncGo(dst, a)
 }
@@ -1608,6 +1794,9 @@ func ExpF32(dst, a []float32) {
 		return
 	case AVX2:
 		expF32AVX2(&dst[0], &a[0], n)
+		return
+	case NEON:
+		expF32NEON(&dst[0], &a[0], n)
 		return
 	}
 	expGo(dst, a)
@@ -1655,6 +1844,9 @@ func Expm1F32(dst, a []float32) {
 	case AVX2:
 		expm1F32AVX2(&dst[0], &a[0], n)
 		return
+	case NEON:
+		expm1F32NEON(&dst[0], &a[0], n)
+		return
 	}
 	expm1Go(dst, a)
 }
@@ -1682,6 +1874,9 @@ func LogF32(dst, a []float32) {
 		return
 	case AVX2:
 		logF32AVX2(&dst[0], &a[0], n)
+		return
+	case NEON:
+		logF32NEON(&dst[0], &a[0], n)
 		return
 	}
 	logGo(dst, a)
@@ -1729,6 +1924,9 @@ func Log1pF32(dst, a []float32) {
 	case AVX2:
 		log1pF32AVX2(&dst[0], &a[0], n)
 		return
+	case NEON:
+		log1pF32NEON(&dst[0], &a[0], n)
+		return
 	}
 	log1pGo(dst, a)
 }
@@ -1756,6 +1954,9 @@ func TanhF32(dst, a []float32) {
 		return
 	case AVX2:
 		tanhF32AVX2(&dst[0], &a[0], n)
+		return
+	case NEON:
+		tanhF32NEON(&dst[0], &a[0], n)
 		return
 	}
 	tanhGo(dst, a)
@@ -1803,6 +2004,9 @@ func SigmoidF32(dst, a []float32) {
 	case AVX2:
 		sigmoidF32AVX2(&dst[0], &a[0], n)
 		return
+	case NEON:
+		sigmoidF32NEON(&dst[0], &a[0], n)
+		return
 	}
 	sigmoidGo(dst, a)
 }
@@ -1848,6 +2052,9 @@ func ErfF32(dst, a []float32) {
 		return
 	case AVX2:
 		erfF32AVX2(&dst[0], &a[0], n)
+		return
+	case NEON:
+		erfF32NEON(&dst[0], &a[0], n)
 		return
 	}
 	erfGo(dst, a)
@@ -1895,6 +2102,9 @@ func GeluF32(dst, a []float32) {
 	case AVX2:
 		geluF32AVX2(&dst[0], &a[0], n)
 		return
+	case NEON:
+		geluF32NEON(&dst[0], &a[0], n)
+		return
 	}
 	geluGo(dst, a)
 }
@@ -1941,6 +2151,9 @@ func GeluTanhF32(dst, a []float32) {
 	case AVX2:
 		geluTanhF32AVX2(&dst[0], &a[0], n)
 		return
+	case NEON:
+		geluTanhF32NEON(&dst[0], &a[0], n)
+		return
 	}
 	geluTanhGo(dst, a)
 }
@@ -1986,6 +2199,9 @@ func SiluF32(dst, a []float32) {
 		return
 	case AVX2:
 		siluF32AVX2(&dst[0], &a[0], n)
+		return
+	case NEON:
+		siluF32NEON(&dst[0], &a[0], n)
 		return
 	}
 	siluGo(dst, a)
@@ -2034,6 +2250,9 @@ func ReluGradF32(dst, a, b []float32) {
 	case AVX2:
 		reluGradF32AVX2(&dst[0], &a[0], &b[0], n)
 		return
+	case NEON:
+		reluGradF32NEON(&dst[0], &a[0], &b[0], n)
+		return
 	}
 	reluGradGo(dst, a, b)
 }
@@ -2072,6 +2291,9 @@ func ReluGradF64(dst, a, b []float64) {
 	case AVX2:
 		reluGradF64AVX2(&dst[0], &a[0], &b[0], n)
 		return
+	case NEON:
+		reluGradF64NEON(&dst[0], &a[0], &b[0], n)
+		return
 	}
 	reluGradGo(dst, a, b)
 }
@@ -2090,6 +2312,9 @@ func SigmoidGradF32(dst, a, b []float32) {
 		return
 	case AVX2:
 		sigmoidGradF32AVX2(&dst[0], &a[0], &b[0], n)
+		return
+	case NEON:
+		sigmoidGradF32NEON(&dst[0], &a[0], &b[0], n)
 		return
 	}
 	sigmoidGradGo(dst, a, b)
@@ -2129,6 +2354,9 @@ func SigmoidGradF64(dst, a, b []float64) {
 	case AVX2:
 		sigmoidGradF64AVX2(&dst[0], &a[0], &b[0], n)
 		return
+	case NEON:
+		sigmoidGradF64NEON(&dst[0], &a[0], &b[0], n)
+		return
 	}
 	sigmoidGradGo(dst, a, b)
 }
@@ -2147,6 +2375,9 @@ func TanhGradF32(dst, a, b []float32) {
 		return
 	case AVX2:
 		tanhGradF32AVX2(&dst[0], &a[0], &b[0], n)
+		return
+	case NEON:
+		tanhGradF32NEON(&dst[0], &a[0], &b[0], n)
 		return
 	}
 	tanhGradGo(dst, a, b)
@@ -2186,6 +2417,9 @@ func TanhGradF64(dst, a, b []float64) {
 	case AVX2:
 		tanhGradF64AVX2(&dst[0], &a[0], &b[0], n)
 		return
+	case NEON:
+		tanhGradF64NEON(&dst[0], &a[0], &b[0], n)
+		return
 	}
 	tanhGradGo(dst, a, b)
 }
@@ -2197,8 +2431,15 @@ func SinF32(dst, a []float32) {
 		return
 	}
 	a = a[:n]
-	if level != Generic {
-		bounded(dst, a, 48000, sinF32AVX512, sinF32AVX2, sinGo[float32])
+	switch level {
+	case AVX512:
+		bounded(dst, a, 48000, sinF32AVX512, sinGo[float32])
+		return
+	case AVX2:
+		bounded(dst, a, 48000, sinF32AVX2, sinGo[float32])
+		return
+	case NEON:
+		bounded(dst, a, 48000, sinF32NEON, sinGo[float32])
 		return
 	}
 	sinGo(dst, a)
@@ -2221,8 +2462,15 @@ func CosF32(dst, a []float32) {
 		return
 	}
 	a = a[:n]
-	if level != Generic {
-		bounded(dst, a, 48000, cosF32AVX512, cosF32AVX2, cosGo[float32])
+	switch level {
+	case AVX512:
+		bounded(dst, a, 48000, cosF32AVX512, cosGo[float32])
+		return
+	case AVX2:
+		bounded(dst, a, 48000, cosF32AVX2, cosGo[float32])
+		return
+	case NEON:
+		bounded(dst, a, 48000, cosF32NEON, cosGo[float32])
 		return
 	}
 	cosGo(dst, a)
@@ -2253,6 +2501,9 @@ func PowF32(dst, a, b []float32) {
 	case AVX2:
 		powF32AVX2(&dst[0], &a[0], &b[0], n)
 		return
+	case NEON:
+		powF32NEON(&dst[0], &a[0], &b[0], n)
+		return
 	}
 	powGo(dst, a, b)
 }
@@ -2282,6 +2533,9 @@ func PowSF32(dst, a []float32, s float32) {
 	case AVX2:
 		powSF32AVX2(&dst[0], &a[0], s, n)
 		return
+	case NEON:
+		powSF32NEON(&dst[0], &a[0], s, n)
+		return
 	}
 	powSGo(dst, a, s)
 }
@@ -2305,10 +2559,13 @@ func EqF32(dst []uint8, a, b []float32) {
 	a = a[:n]
 	b = b[:n]
 	if m := n &^ 15; m > 0 && level != Generic {
-		if level == AVX512 {
+		switch level {
+		case AVX512:
 			eqF32AVX512(&dst[0], &a[0], &b[0], m)
-		} else {
+		case AVX2:
 			eqF32AVX2(&dst[0], &a[0], &b[0], m)
+		case NEON:
+			eqF32NEON(&dst[0], &a[0], &b[0], m)
 		}
 		if m == n {
 			return
@@ -2329,10 +2586,13 @@ func EqF64(dst []uint8, a, b []float64) {
 	a = a[:n]
 	b = b[:n]
 	if m := n &^ 15; m > 0 && level != Generic {
-		if level == AVX512 {
+		switch level {
+		case AVX512:
 			eqF64AVX512(&dst[0], &a[0], &b[0], m)
-		} else {
+		case AVX2:
 			eqF64AVX2(&dst[0], &a[0], &b[0], m)
+		case NEON:
+			eqF64NEON(&dst[0], &a[0], &b[0], m)
 		}
 		if m == n {
 			return
@@ -2353,10 +2613,13 @@ func NeF32(dst []uint8, a, b []float32) {
 	a = a[:n]
 	b = b[:n]
 	if m := n &^ 15; m > 0 && level != Generic {
-		if level == AVX512 {
+		switch level {
+		case AVX512:
 			neF32AVX512(&dst[0], &a[0], &b[0], m)
-		} else {
+		case AVX2:
 			neF32AVX2(&dst[0], &a[0], &b[0], m)
+		case NEON:
+			neF32NEON(&dst[0], &a[0], &b[0], m)
 		}
 		if m == n {
 			return
@@ -2377,10 +2640,13 @@ func NeF64(dst []uint8, a, b []float64) {
 	a = a[:n]
 	b = b[:n]
 	if m := n &^ 15; m > 0 && level != Generic {
-		if level == AVX512 {
+		switch level {
+		case AVX512:
 			neF64AVX512(&dst[0], &a[0], &b[0], m)
-		} else {
+		case AVX2:
 			neF64AVX2(&dst[0], &a[0], &b[0], m)
+		case NEON:
+			neF64NEON(&dst[0], &a[0], &b[0], m)
 		}
 		if m == n {
 			return
@@ -2401,10 +2667,13 @@ func LtF32(dst []uint8, a, b []float32) {
 	a = a[:n]
 	b = b[:n]
 	if m := n &^ 15; m > 0 && level != Generic {
-		if level == AVX512 {
+		switch level {
+		case AVX512:
 			ltF32AVX512(&dst[0], &a[0], &b[0], m)
-		} else {
+		case AVX2:
 			ltF32AVX2(&dst[0], &a[0], &b[0], m)
+		case NEON:
+			ltF32NEON(&dst[0], &a[0], &b[0], m)
 		}
 		if m == n {
 			return
@@ -2425,10 +2694,13 @@ func LtF64(dst []uint8, a, b []float64) {
 	a = a[:n]
 	b = b[:n]
 	if m := n &^ 15; m > 0 && level != Generic {
-		if level == AVX512 {
+		switch level {
+		case AVX512:
 			ltF64AVX512(&dst[0], &a[0], &b[0], m)
-		} else {
+		case AVX2:
 			ltF64AVX2(&dst[0], &a[0], &b[0], m)
+		case NEON:
+			ltF64NEON(&dst[0], &a[0], &b[0], m)
 		}
 		if m == n {
 			return
@@ -2449,10 +2721,13 @@ func LeF32(dst []uint8, a, b []float32) {
 	a = a[:n]
 	b = b[:n]
 	if m := n &^ 15; m > 0 && level != Generic {
-		if level == AVX512 {
+		switch level {
+		case AVX512:
 			leF32AVX512(&dst[0], &a[0], &b[0], m)
-		} else {
+		case AVX2:
 			leF32AVX2(&dst[0], &a[0], &b[0], m)
+		case NEON:
+			leF32NEON(&dst[0], &a[0], &b[0], m)
 		}
 		if m == n {
 			return
@@ -2473,10 +2748,13 @@ func LeF64(dst []uint8, a, b []float64) {
 	a = a[:n]
 	b = b[:n]
 	if m := n &^ 15; m > 0 && level != Generic {
-		if level == AVX512 {
+		switch level {
+		case AVX512:
 			leF64AVX512(&dst[0], &a[0], &b[0], m)
-		} else {
+		case AVX2:
 			leF64AVX2(&dst[0], &a[0], &b[0], m)
+		case NEON:
+			leF64NEON(&dst[0], &a[0], &b[0], m)
 		}
 		if m == n {
 			return
@@ -2497,10 +2775,13 @@ func GtF32(dst []uint8, a, b []float32) {
 	a = a[:n]
 	b = b[:n]
 	if m := n &^ 15; m > 0 && level != Generic {
-		if level == AVX512 {
+		switch level {
+		case AVX512:
 			gtF32AVX512(&dst[0], &a[0], &b[0], m)
-		} else {
+		case AVX2:
 			gtF32AVX2(&dst[0], &a[0], &b[0], m)
+		case NEON:
+			gtF32NEON(&dst[0], &a[0], &b[0], m)
 		}
 		if m == n {
 			return
@@ -2521,10 +2802,13 @@ func GtF64(dst []uint8, a, b []float64) {
 	a = a[:n]
 	b = b[:n]
 	if m := n &^ 15; m > 0 && level != Generic {
-		if level == AVX512 {
+		switch level {
+		case AVX512:
 			gtF64AVX512(&dst[0], &a[0], &b[0], m)
-		} else {
+		case AVX2:
 			gtF64AVX2(&dst[0], &a[0], &b[0], m)
+		case NEON:
+			gtF64NEON(&dst[0], &a[0], &b[0], m)
 		}
 		if m == n {
 			return
@@ -2545,10 +2829,13 @@ func GeF32(dst []uint8, a, b []float32) {
 	a = a[:n]
 	b = b[:n]
 	if m := n &^ 15; m > 0 && level != Generic {
-		if level == AVX512 {
+		switch level {
+		case AVX512:
 			geF32AVX512(&dst[0], &a[0], &b[0], m)
-		} else {
+		case AVX2:
 			geF32AVX2(&dst[0], &a[0], &b[0], m)
+		case NEON:
+			geF32NEON(&dst[0], &a[0], &b[0], m)
 		}
 		if m == n {
 			return
@@ -2569,10 +2856,13 @@ func GeF64(dst []uint8, a, b []float64) {
 	a = a[:n]
 	b = b[:n]
 	if m := n &^ 15; m > 0 && level != Generic {
-		if level == AVX512 {
+		switch level {
+		case AVX512:
 			geF64AVX512(&dst[0], &a[0], &b[0], m)
-		} else {
+		case AVX2:
 			geF64AVX2(&dst[0], &a[0], &b[0], m)
+		case NEON:
+			geF64NEON(&dst[0], &a[0], &b[0], m)
 		}
 		if m == n {
 			return
@@ -2592,10 +2882,13 @@ func EqSF32(dst []uint8, a []float32, s float32) {
 	}
 	a = a[:n]
 	if m := n &^ 15; m > 0 && level != Generic {
-		if level == AVX512 {
+		switch level {
+		case AVX512:
 			eqSF32AVX512(&dst[0], &a[0], s, m)
-		} else {
+		case AVX2:
 			eqSF32AVX2(&dst[0], &a[0], s, m)
+		case NEON:
+			eqSF32NEON(&dst[0], &a[0], s, m)
 		}
 		if m == n {
 			return
@@ -2614,10 +2907,13 @@ func EqSF64(dst []uint8, a []float64, s float64) {
 	}
 	a = a[:n]
 	if m := n &^ 15; m > 0 && level != Generic {
-		if level == AVX512 {
+		switch level {
+		case AVX512:
 			eqSF64AVX512(&dst[0], &a[0], s, m)
-		} else {
+		case AVX2:
 			eqSF64AVX2(&dst[0], &a[0], s, m)
+		case NEON:
+			eqSF64NEON(&dst[0], &a[0], s, m)
 		}
 		if m == n {
 			return
@@ -2636,10 +2932,13 @@ func NeSF32(dst []uint8, a []float32, s float32) {
 	}
 	a = a[:n]
 	if m := n &^ 15; m > 0 && level != Generic {
-		if level == AVX512 {
+		switch level {
+		case AVX512:
 			neSF32AVX512(&dst[0], &a[0], s, m)
-		} else {
+		case AVX2:
 			neSF32AVX2(&dst[0], &a[0], s, m)
+		case NEON:
+			neSF32NEON(&dst[0], &a[0], s, m)
 		}
 		if m == n {
 			return
@@ -2658,10 +2957,13 @@ func NeSF64(dst []uint8, a []float64, s float64) {
 	}
 	a = a[:n]
 	if m := n &^ 15; m > 0 && level != Generic {
-		if level == AVX512 {
+		switch level {
+		case AVX512:
 			neSF64AVX512(&dst[0], &a[0], s, m)
-		} else {
+		case AVX2:
 			neSF64AVX2(&dst[0], &a[0], s, m)
+		case NEON:
+			neSF64NEON(&dst[0], &a[0], s, m)
 		}
 		if m == n {
 			return
@@ -2680,10 +2982,13 @@ func LtSF32(dst []uint8, a []float32, s float32) {
 	}
 	a = a[:n]
 	if m := n &^ 15; m > 0 && level != Generic {
-		if level == AVX512 {
+		switch level {
+		case AVX512:
 			ltSF32AVX512(&dst[0], &a[0], s, m)
-		} else {
+		case AVX2:
 			ltSF32AVX2(&dst[0], &a[0], s, m)
+		case NEON:
+			ltSF32NEON(&dst[0], &a[0], s, m)
 		}
 		if m == n {
 			return
@@ -2702,10 +3007,13 @@ func LtSF64(dst []uint8, a []float64, s float64) {
 	}
 	a = a[:n]
 	if m := n &^ 15; m > 0 && level != Generic {
-		if level == AVX512 {
+		switch level {
+		case AVX512:
 			ltSF64AVX512(&dst[0], &a[0], s, m)
-		} else {
+		case AVX2:
 			ltSF64AVX2(&dst[0], &a[0], s, m)
+		case NEON:
+			ltSF64NEON(&dst[0], &a[0], s, m)
 		}
 		if m == n {
 			return
@@ -2724,10 +3032,13 @@ func LeSF32(dst []uint8, a []float32, s float32) {
 	}
 	a = a[:n]
 	if m := n &^ 15; m > 0 && level != Generic {
-		if level == AVX512 {
+		switch level {
+		case AVX512:
 			leSF32AVX512(&dst[0], &a[0], s, m)
-		} else {
+		case AVX2:
 			leSF32AVX2(&dst[0], &a[0], s, m)
+		case NEON:
+			leSF32NEON(&dst[0], &a[0], s, m)
 		}
 		if m == n {
 			return
@@ -2746,10 +3057,13 @@ func LeSF64(dst []uint8, a []float64, s float64) {
 	}
 	a = a[:n]
 	if m := n &^ 15; m > 0 && level != Generic {
-		if level == AVX512 {
+		switch level {
+		case AVX512:
 			leSF64AVX512(&dst[0], &a[0], s, m)
-		} else {
+		case AVX2:
 			leSF64AVX2(&dst[0], &a[0], s, m)
+		case NEON:
+			leSF64NEON(&dst[0], &a[0], s, m)
 		}
 		if m == n {
 			return
@@ -2768,10 +3082,13 @@ func GtSF32(dst []uint8, a []float32, s float32) {
 	}
 	a = a[:n]
 	if m := n &^ 15; m > 0 && level != Generic {
-		if level == AVX512 {
+		switch level {
+		case AVX512:
 			gtSF32AVX512(&dst[0], &a[0], s, m)
-		} else {
+		case AVX2:
 			gtSF32AVX2(&dst[0], &a[0], s, m)
+		case NEON:
+			gtSF32NEON(&dst[0], &a[0], s, m)
 		}
 		if m == n {
 			return
@@ -2790,10 +3107,13 @@ func GtSF64(dst []uint8, a []float64, s float64) {
 	}
 	a = a[:n]
 	if m := n &^ 15; m > 0 && level != Generic {
-		if level == AVX512 {
+		switch level {
+		case AVX512:
 			gtSF64AVX512(&dst[0], &a[0], s, m)
-		} else {
+		case AVX2:
 			gtSF64AVX2(&dst[0], &a[0], s, m)
+		case NEON:
+			gtSF64NEON(&dst[0], &a[0], s, m)
 		}
 		if m == n {
 			return
@@ -2812,10 +3132,13 @@ func GeSF32(dst []uint8, a []float32, s float32) {
 	}
 	a = a[:n]
 	if m := n &^ 15; m > 0 && level != Generic {
-		if level == AVX512 {
+		switch level {
+		case AVX512:
 			geSF32AVX512(&dst[0], &a[0], s, m)
-		} else {
+		case AVX2:
 			geSF32AVX2(&dst[0], &a[0], s, m)
+		case NEON:
+			geSF32NEON(&dst[0], &a[0], s, m)
 		}
 		if m == n {
 			return
@@ -2834,10 +3157,13 @@ func GeSF64(dst []uint8, a []float64, s float64) {
 	}
 	a = a[:n]
 	if m := n &^ 15; m > 0 && level != Generic {
-		if level == AVX512 {
+		switch level {
+		case AVX512:
 			geSF64AVX512(&dst[0], &a[0], s, m)
-		} else {
+		case AVX2:
 			geSF64AVX2(&dst[0], &a[0], s, m)
+		case NEON:
+			geSF64NEON(&dst[0], &a[0], s, m)
 		}
 		if m == n {
 			return
@@ -2858,10 +3184,13 @@ func SelectF32(dst []float32, mask []uint8, a, b []float32) {
 	a = a[:n]
 	b = b[:n]
 	if m := n &^ 15; m > 0 && level != Generic {
-		if level == AVX512 {
+		switch level {
+		case AVX512:
 			selectF32AVX512(&dst[0], &mask[0], &a[0], &b[0], m)
-		} else {
+		case AVX2:
 			selectF32AVX2(&dst[0], &mask[0], &a[0], &b[0], m)
+		case NEON:
+			selectF32NEON(&dst[0], &mask[0], &a[0], &b[0], m)
 		}
 		if m == n {
 			return
@@ -2884,10 +3213,13 @@ func SelectF64(dst []float64, mask []uint8, a, b []float64) {
 	a = a[:n]
 	b = b[:n]
 	if m := n &^ 15; m > 0 && level != Generic {
-		if level == AVX512 {
+		switch level {
+		case AVX512:
 			selectF64AVX512(&dst[0], &mask[0], &a[0], &b[0], m)
-		} else {
+		case AVX2:
 			selectF64AVX2(&dst[0], &mask[0], &a[0], &b[0], m)
+		case NEON:
+			selectF64NEON(&dst[0], &mask[0], &a[0], &b[0], m)
 		}
 		if m == n {
 			return
@@ -2911,6 +3243,8 @@ func SumF32(a []float32) float64 {
 		return sumF32AVX512(&a[0], n)
 	case AVX2:
 		return sumF32AVX2(&a[0], n)
+	case NEON:
+		return sumF32NEON(&a[0], n)
 	}
 	return sumGo(a)
 }
@@ -2926,6 +3260,8 @@ func SumF64(a []float64) float64 {
 		return sumF64AVX512(&a[0], n)
 	case AVX2:
 		return sumF64AVX2(&a[0], n)
+	case NEON:
+		return sumF64NEON(&a[0], n)
 	}
 	return sumGo(a)
 }
@@ -2941,6 +3277,8 @@ func SumSqF32(a []float32) float64 {
 		return sumSqF32AVX512(&a[0], n)
 	case AVX2:
 		return sumSqF32AVX2(&a[0], n)
+	case NEON:
+		return sumSqF32NEON(&a[0], n)
 	}
 	return sumSqGo(a)
 }
@@ -2956,6 +3294,8 @@ func SumSqF64(a []float64) float64 {
 		return sumSqF64AVX512(&a[0], n)
 	case AVX2:
 		return sumSqF64AVX2(&a[0], n)
+	case NEON:
+		return sumSqF64NEON(&a[0], n)
 	}
 	return sumSqGo(a)
 }
@@ -2971,6 +3311,8 @@ func SumSumSqF32(a []float32) (sum, sumsq float64) {
 		return sumSumSqF32AVX512(&a[0], n)
 	case AVX2:
 		return sumSumSqF32AVX2(&a[0], n)
+	case NEON:
+		return sumSumSqF32NEON(&a[0], n)
 	}
 	return sumSumSqGo(a)
 }
@@ -2986,6 +3328,8 @@ func SumSumSqF64(a []float64) (sum, sumsq float64) {
 		return sumSumSqF64AVX512(&a[0], n)
 	case AVX2:
 		return sumSumSqF64AVX2(&a[0], n)
+	case NEON:
+		return sumSumSqF64NEON(&a[0], n)
 	}
 	return sumSumSqGo(a)
 }
@@ -3001,6 +3345,8 @@ func SumSqDevF32(a []float32, mean float64) float64 {
 		return sumSqDevF32AVX512(&a[0], mean, n)
 	case AVX2:
 		return sumSqDevF32AVX2(&a[0], mean, n)
+	case NEON:
+		return sumSqDevF32NEON(&a[0], mean, n)
 	}
 	return sumSqDevGo(a, mean)
 }
@@ -3016,6 +3362,8 @@ func SumSqDevF64(a []float64, mean float64) float64 {
 		return sumSqDevF64AVX512(&a[0], mean, n)
 	case AVX2:
 		return sumSqDevF64AVX2(&a[0], mean, n)
+	case NEON:
+		return sumSqDevF64NEON(&a[0], mean, n)
 	}
 	return sumSqDevGo(a, mean)
 }
@@ -3032,6 +3380,8 @@ func DotF32(a, b []float32) float64 {
 		return dotF32AVX512(&a[0], &b[0], n)
 	case AVX2:
 		return dotF32AVX2(&a[0], &b[0], n)
+	case NEON:
+		return dotF32NEON(&a[0], &b[0], n)
 	}
 	return dotGo(a, b)
 }
@@ -3048,6 +3398,8 @@ func DotF64(a, b []float64) float64 {
 		return dotF64AVX512(&a[0], &b[0], n)
 	case AVX2:
 		return dotF64AVX2(&a[0], &b[0], n)
+	case NEON:
+		return dotF64NEON(&a[0], &b[0], n)
 	}
 	return dotGo(a, b)
 }
@@ -3063,6 +3415,8 @@ func ReduceMaxF32(a []float32) float32 {
 		return reduceMaxF32AVX512(&a[0], n)
 	case AVX2:
 		return reduceMaxF32AVX2(&a[0], n)
+	case NEON:
+		return reduceMaxF32NEON(&a[0], n)
 	}
 	return reduceMaxGo(a)
 }
@@ -3078,6 +3432,8 @@ func ReduceMaxF64(a []float64) float64 {
 		return reduceMaxF64AVX512(&a[0], n)
 	case AVX2:
 		return reduceMaxF64AVX2(&a[0], n)
+	case NEON:
+		return reduceMaxF64NEON(&a[0], n)
 	}
 	return reduceMaxGo(a)
 }
@@ -3093,6 +3449,8 @@ func ReduceMinF32(a []float32) float32 {
 		return reduceMinF32AVX512(&a[0], n)
 	case AVX2:
 		return reduceMinF32AVX2(&a[0], n)
+	case NEON:
+		return reduceMinF32NEON(&a[0], n)
 	}
 	return reduceMinGo(a)
 }
@@ -3108,6 +3466,8 @@ func ReduceMinF64(a []float64) float64 {
 		return reduceMinF64AVX512(&a[0], n)
 	case AVX2:
 		return reduceMinF64AVX2(&a[0], n)
+	case NEON:
+		return reduceMinF64NEON(&a[0], n)
 	}
 	return reduceMinGo(a)
 }
@@ -3123,6 +3483,8 @@ func SumExpSubF32(a []float32, m float32) float64 {
 		return sumExpSubF32AVX512(&a[0], m, n)
 	case AVX2:
 		return sumExpSubF32AVX2(&a[0], m, n)
+	case NEON:
+		return sumExpSubF32NEON(&a[0], m, n)
 	}
 	return sumExpSubGo(a, m)
 }
@@ -3148,6 +3510,8 @@ func ExpSubF32(dst, a []float32, m float32) float64 {
 		return expSubF32AVX512(&dst[0], &a[0], m, n)
 	case AVX2:
 		return expSubF32AVX2(&dst[0], &a[0], m, n)
+	case NEON:
+		return expSubF32NEON(&dst[0], &a[0], m, n)
 	}
 	return expSubGo(dst, a, m)
 }
@@ -3170,10 +3534,13 @@ func F16ToF32(dst []float32, a []uint16) {
 	}
 	a = a[:n]
 	if m := n &^ 15; m > 0 && level != Generic {
-		if level == AVX512 {
+		switch level {
+		case AVX512:
 			f16ToF32AVX512(&dst[0], &a[0], m)
-		} else {
+		case AVX2:
 			f16ToF32AVX2(&dst[0], &a[0], m)
+		case NEON:
+			f16ToF32NEON(&dst[0], &a[0], m)
 		}
 		if m == n {
 			return
@@ -3192,10 +3559,13 @@ func F32ToF16(dst []uint16, a []float32) {
 	}
 	a = a[:n]
 	if m := n &^ 15; m > 0 && level != Generic {
-		if level == AVX512 {
+		switch level {
+		case AVX512:
 			f32ToF16AVX512(&dst[0], &a[0], m)
-		} else {
+		case AVX2:
 			f32ToF16AVX2(&dst[0], &a[0], m)
+		case NEON:
+			f32ToF16NEON(&dst[0], &a[0], m)
 		}
 		if m == n {
 			return
@@ -3214,10 +3584,13 @@ func BF16ToF32(dst []float32, a []uint16) {
 	}
 	a = a[:n]
 	if m := n &^ 15; m > 0 && level != Generic {
-		if level == AVX512 {
+		switch level {
+		case AVX512:
 			bf16ToF32AVX512(&dst[0], &a[0], m)
-		} else {
+		case AVX2:
 			bf16ToF32AVX2(&dst[0], &a[0], m)
+		case NEON:
+			bf16ToF32NEON(&dst[0], &a[0], m)
 		}
 		if m == n {
 			return
@@ -3236,10 +3609,13 @@ func F32ToBF16(dst []uint16, a []float32) {
 	}
 	a = a[:n]
 	if m := n &^ 15; m > 0 && level != Generic {
-		if level == AVX512 {
+		switch level {
+		case AVX512:
 			f32ToBF16AVX512(&dst[0], &a[0], m)
-		} else {
+		case AVX2:
 			f32ToBF16AVX2(&dst[0], &a[0], m)
+		case NEON:
+			f32ToBF16NEON(&dst[0], &a[0], m)
 		}
 		if m == n {
 			return
@@ -3258,10 +3634,13 @@ func U8ToF32(dst []float32, a []uint8) {
 	}
 	a = a[:n]
 	if m := n &^ 15; m > 0 && level != Generic {
-		if level == AVX512 {
+		switch level {
+		case AVX512:
 			u8ToF32AVX512(&dst[0], &a[0], m)
-		} else {
+		case AVX2:
 			u8ToF32AVX2(&dst[0], &a[0], m)
+		case NEON:
+			u8ToF32NEON(&dst[0], &a[0], m)
 		}
 		if m == n {
 			return
@@ -3280,10 +3659,13 @@ func I32ToF32(dst []float32, a []int32) {
 	}
 	a = a[:n]
 	if m := n &^ 15; m > 0 && level != Generic {
-		if level == AVX512 {
+		switch level {
+		case AVX512:
 			i32ToF32AVX512(&dst[0], &a[0], m)
-		} else {
+		case AVX2:
 			i32ToF32AVX2(&dst[0], &a[0], m)
+		case NEON:
+			i32ToF32NEON(&dst[0], &a[0], m)
 		}
 		if m == n {
 			return
@@ -3302,10 +3684,13 @@ func Uniform(dst []float32, a []uint32) {
 	}
 	a = a[:n]
 	if m := n &^ 15; m > 0 && level != Generic {
-		if level == AVX512 {
+		switch level {
+		case AVX512:
 			uniformAVX512(&dst[0], &a[0], m)
-		} else {
+		case AVX2:
 			uniformAVX2(&dst[0], &a[0], m)
+		case NEON:
+			uniformNEON(&dst[0], &a[0], m)
 		}
 		if m == n {
 			return
@@ -3324,10 +3709,13 @@ func Normal(dst []float32, a []uint32) {
 	}
 	a = a[:n]
 	if m := n &^ 15; m > 0 && level != Generic {
-		if level == AVX512 {
+		switch level {
+		case AVX512:
 			normalAVX512(&dst[0], &a[0], m)
-		} else {
+		case AVX2:
 			normalAVX2(&dst[0], &a[0], m)
+		case NEON:
+			normalNEON(&dst[0], &a[0], m)
 		}
 		if m == n {
 			return

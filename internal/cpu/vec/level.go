@@ -30,7 +30,7 @@ const (
 	AVX512                  // AVX-512 F, BW, DQ and VL
 	AVX512BF16              // AVX512 and its products of bfloat16; vector code is AVX512's
 	AMX                     // AVX512BF16 and tiles of bfloat16; vector code is AVX512's
-	NEON                    // of arm64, for matrix products; vector code is plain Go
+	NEON                    // of arm64
 )
 
 func (l Level) String() string {
@@ -55,7 +55,7 @@ func (l Level) String() string {
 // or neon). A level the machine lacks is ignored.
 func Products() Level { return chosen }
 
-// CPU returns the level in use for vector code: Generic, AVX2 or AVX512.
+// CPU returns the level in use for vector code: Generic, AVX2, AVX512 or NEON.
 func CPU() Level { return level }
 
 // Best returns the highest level of vector code this machine supports,
@@ -65,7 +65,7 @@ func Best() Level { return vectors(detect()) }
 // vectors is the level of vector code that goes with a level of products.
 func vectors(l Level) Level {
 	if l == NEON {
-		return Generic
+		return l
 	}
 	return min(l, AVX512)
 }

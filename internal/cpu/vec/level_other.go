@@ -1,24 +1,15 @@
-//go:build !amd64
+//go:build !amd64 && !arm64
 
 package vec
-
-import "runtime"
 
 // level is a constant here so that the compiler drops every other branch.
 const level = Generic
 
 // known has the levels of this architecture, in ascending order.
-var known = levelsOf(runtime.GOARCH)
+var known = []Level{Generic}
 
-var chosen = choose(detect())
+const chosen = level
 
 func preferred(best Level) Level { return best }
 
-func levelsOf(arch string) []Level {
-	if arch == "arm64" { // every such CPU has the instructions
-		return []Level{Generic, NEON}
-	}
-	return []Level{Generic}
-}
-
-func detect() Level { return known[len(known)-1] }
+func detect() Level { return Generic }

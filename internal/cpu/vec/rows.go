@@ -21,6 +21,10 @@ func SumRowsF32(acc []float64, rows *[Rows]*float32, ahead int) {
 		if n = len(acc) &^ 15; n > 0 {
 			sumRowsF32AVX2(&acc[0], rows, ahead, n)
 		}
+	case NEON:
+		if n = len(acc) &^ 7; n > 0 {
+			sumRowsF32NEON(&acc[0], rows, ahead, n)
+		}
 	}
 	sumRowsGo(acc, rows, n)
 }
@@ -36,6 +40,10 @@ func SumRowsF64(acc []float64, rows *[Rows]*float64, ahead int) {
 	case AVX2:
 		if n = len(acc) &^ 7; n > 0 {
 			sumRowsF64AVX2(&acc[0], rows, ahead, n)
+		}
+	case NEON:
+		if n = len(acc) &^ 3; n > 0 {
+			sumRowsF64NEON(&acc[0], rows, ahead, n)
 		}
 	}
 	sumRowsGo(acc, rows, n)
@@ -54,6 +62,10 @@ func MaxRowsF32(acc []float32, rows *[Rows]*float32, ahead int) {
 		if n = len(acc) &^ 15; n > 0 {
 			maxRowsF32AVX2(&acc[0], rows, ahead, n)
 		}
+	case NEON:
+		if n = len(acc) &^ 7; n > 0 {
+			maxRowsF32NEON(&acc[0], rows, ahead, n)
+		}
 	}
 	maxRowsGo(acc, rows, n)
 }
@@ -69,6 +81,10 @@ func MaxRowsF64(acc []float64, rows *[Rows]*float64, ahead int) {
 	case AVX2:
 		if n = len(acc) &^ 7; n > 0 {
 			maxRowsF64AVX2(&acc[0], rows, ahead, n)
+		}
+	case NEON:
+		if n = len(acc) &^ 3; n > 0 {
+			maxRowsF64NEON(&acc[0], rows, ahead, n)
 		}
 	}
 	maxRowsGo(acc, rows, n)
@@ -87,6 +103,10 @@ func MinRowsF32(acc []float32, rows *[Rows]*float32, ahead int) {
 		if n = len(acc) &^ 15; n > 0 {
 			minRowsF32AVX2(&acc[0], rows, ahead, n)
 		}
+	case NEON:
+		if n = len(acc) &^ 7; n > 0 {
+			minRowsF32NEON(&acc[0], rows, ahead, n)
+		}
 	}
 	minRowsGo(acc, rows, n)
 }
@@ -102,6 +122,10 @@ func MinRowsF64(acc []float64, rows *[Rows]*float64, ahead int) {
 	case AVX2:
 		if n = len(acc) &^ 7; n > 0 {
 			minRowsF64AVX2(&acc[0], rows, ahead, n)
+		}
+	case NEON:
+		if n = len(acc) &^ 3; n > 0 {
+			minRowsF64NEON(&acc[0], rows, ahead, n)
 		}
 	}
 	minRowsGo(acc, rows, n)

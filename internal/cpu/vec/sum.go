@@ -18,6 +18,10 @@ func SumFoursF32(a []float32) float64 {
 		if n = len(a) &^ 127; n > 0 {
 			s = sumFoursF32AVX2(&a[0], n)
 		}
+	case NEON:
+		if n = len(a) &^ 63; n > 0 {
+			s = sumFoursF32NEON(&a[0], n)
+		}
 	}
 	if math.IsInf(s, 0) || s != s { // perhaps only the four are too large for float32
 		return SumF32(a)

@@ -18,7 +18,7 @@ func Transpose[W Word](dst []W, pitch int, src []W, at, from, rows, columns int)
 	_, _ = src[at], src[at+rows-1]
 	_, _ = src[at+(columns-1)*from], src[at+(columns-1)*from+rows-1]
 	r, c := 0, 0 // what is done
-	if level != Generic {
+	if level == AVX2 || level == AVX512 {
 		side := blockOf[W]()
 		strip := streamRun / int(unsafe.Sizeof(dst[0]))
 		if m, n := rows&^(side.rows-1), columns&^(side.columns-1); m > 0 && n > 0 {
@@ -124,10 +124,10 @@ func transposeGo[W Word](dst []W, pitch int, src []W, at, from, rows, columns in
 }
 
 // StreamTile is the tile of TransposeStream in rows and columns, 0 if there is
-// no vector code: a cache line of the source high and a run of two of the
+// no code for it: a cache line of the source high and a run of two of the
 // result wide.
 func StreamTile[W Word]() (rows, columns int) {
-	if level == Generic {
+	if !streams() {
 		return 0, 0
 	}
 	var z W
