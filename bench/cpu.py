@@ -168,6 +168,18 @@ def attention(dtype):
     return make
 
 
+def attention_grad():
+    q, k, v = (torch.randn(8, 8, 256, 64, requires_grad=True) for _ in range(3))
+    y = F.scaled_dot_product_attention(q, k, v)
+    g = torch.randn_like(y)
+    return lambda: torch.autograd.grad(y, (q, k, v), g, retain_graph=True)
+
+
+def attention_causal():
+    q, k, v = (torch.randn(1, 8, 1024, 64) for _ in range(3))
+    return lambda: F.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+
 sq = lambda x: x.view(4096, 4096)
 CASES = {
     "add_2x3": add_small, "add_16m": add_large, "mul_add_16m": unary(lambda x: x * 2 + 1), "exp_16m": unary(torch.exp),
@@ -179,6 +191,7 @@ CASES = {
     "matmul_100": matmul(100, 100), "matmul_1024": matmul(1024, 1), "matmul_2048": matmul(2048, 1), "matmul_norm_100": matmul_norm, "matvec_4096": matvec,
     "rand_16m": lambda: lambda: torch.rand(N), "randn_16m": lambda: lambda: torch.randn(N), "cast_u8": cast_u8,
     "embedding": embedding(False), "embedding_grad": embedding(True), "index_add": index_add, "attention": attention(torch.float32), "attention_bf16": attention(torch.bfloat16),
+    "attention_grad": attention_grad, "attention_causal": attention_causal,
     "matmul_100_nt": product(torch.float32, "nt", 100, 100, 100, 100), "matmul_100_tn": product(torch.float32, "tn", 100, 100, 100, 100),
     "matmul_100_tt": product(torch.float32, "tt", 100, 100, 100, 100), "matmul_1024_nt": product(torch.float32, "nt", 1024, 1024, 1024),
     "matmul_1024_tn": product(torch.float32, "tn", 1024, 1024, 1024), "matmul_1024_tt": product(torch.float32, "tt", 1024, 1024, 1024),

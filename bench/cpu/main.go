@@ -83,6 +83,8 @@ var cases = map[string]func() func(){
 	},
 	"attention":          attention(locus.Float32),
 	"attention_bf16":     attention(locus.BFloat16),
+	"attention_grad":     attentionGrad,
+	"attention_causal":   attentionCausal,
 	"conv_lenet1":        conv(locus.Float32, 128, 1, 28, 6, 5, 2, 1),
 	"conv_lenet2":        conv(locus.Float32, 128, 6, 14, 16, 5, 0, 1),
 	"conv_resnet_a":      conv(locus.Float32, 16, 64, 24, 64, 3, 1, 1),
@@ -195,6 +197,18 @@ func attention(d locus.DType) func() func() {
 	}
 }
 
+func attentionGrad() func() {
+	return backward(func(a ...*locus.Tensor) *locus.Tensor {
+		return locus.Attention(a[0], a[1], a[2], locus.AttentionOptions{})
+	}, locus.Randn(8, 8, 256, 64), locus.Randn(8, 8, 256, 64), locus.Randn(8, 8, 256, 64))
+}
+
+// attentionCausal is of one long text.
+func attentionCausal() func() {
+	q, k, v := locus.Randn(1, 8, 1024, 64), locus.Randn(1, 8, 1024, 64), locus.Randn(1, 8, 1024, 64)
+	return func() { locus.Attention(q, k, v, locus.AttentionOptions{Causal: true}).Free() }
+}
+
 func conv(d locus.DType, batch, in, size, out, kernel, pad, stride int) func() func() {
 	return func() func() {
 		x, w := locus.Randn(batch, in, size, size).Cast(d), locus.Randn(out, in, kernel, kernel).Cast(d)
@@ -254,8 +268,8 @@ func convGrad(batch, in, size, out, kernel, pad, stride, which int) func() func(
 }
 
 // backward gives the gradient of f alone.
-func backward(f func(...*locus.Tensor) *locus.Tensor, x *locus.Tensor) func() {
-	y, grad := locus.VJP(f, x)
+func backward(f func(...*locus.Tensor) *locus.Tensor, x ...*locus.Tensor) func() {
+	y, grad := locus.VJP(f, x...)
 	g := y.Device().Randn(y.Shape()...)
 	return func() {
 		for _, d := range grad(g) {

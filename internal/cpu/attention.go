@@ -19,6 +19,9 @@ func init() {
 const (
 	queryBlock = 64
 	keyBlock   = 256
+	// scorePitch is from one query's scores to the next's. It is no power of two,
+	// so that rows do not fight for the same places in the cache.
+	scorePitch = keyBlock + 16
 )
 
 // attention is one call: q (…, L, D), k (…, S, D), v (…, S, E).
@@ -75,75 +78,136 @@ func newAttention[T float](attrs op.Attention, in []backend.View, read func(*bac
 	return a, s
 }
 
+// attentionTasks is how many tasks are enough to keep every thread busy. More
+// queries to a task save preparing keys and values for each.
+const attentionTasks = 64
+
+// fewQueries is the number of queries below which keys and values are read
+// where they lie.
+const fewQueries = 16
+
+// run computes n elements of the result. A task is a matrix, or if there are few
+// of them, some of its queries.
 func (a *attention[T]) run(n int) {
-	blocks := (a.queries-1)/queryBlock + 1
-	pool.For(n/(a.queries*a.width)*blocks, 1, func(lo, hi int) {
-		s, buf := scratchOf[T](queryBlock * (keyBlock + 2))
+	batches, blocks := n/(a.queries*a.width), blocksOf(a.queries, queryBlock)
+	span := blocksOf(blocks, blocksOf(attentionTasks, batches)) * queryBlock // queries of a task
+	each := blocksOf(a.queries, span)
+	pool.For(batches*each, 1, func(lo, hi int) {
+		w := newAttentionWork[T](min(span, a.queries))
 		for t := lo; t < hi; t++ {
-			a.block(t/blocks, t%blocks*queryBlock, buf)
+			i := t % each * span
+			a.task(t/each, i, min(i+span, a.queries), w)
 		}
-		s.free()
+		w.free()
 	})
 }
 
-// block computes the result of up to queryBlock queries from number i0 on. It
-// goes over the keys once: a row's result so far, the largest score m it is relative to and
-// the sum of weights l are rescaled when a larger score turns up.
-func (a *attention[T]) block(b, i0 int, buf []T) {
-	rows := min(queryBlock, a.queries-i0)
-	scores, m, l := buf[:queryBlock*keyBlock], buf[queryBlock*keyBlock:][:rows], buf[queryBlock*(keyBlock+1):][:rows]
-	dst := a.dst[(b*a.queries+i0)*a.width:][:rows*a.width]
-	clear(dst)
-	clear(l)
+// attentionWork is what a thread needs: prepared keys and values, a block of scores,
+// and for each query the largest score m so far and the sum l of weights relative
+// to it.
+type attentionWork[T float] struct {
+	k, v         gemm.Prepared[T]
+	room         *scratch
+	scores, m, l []T
+}
+
+func newAttentionWork[T float](queries int) *attentionWork[T] {
+	w := &attentionWork[T]{}
+	w.room, w.scores = scratchOf[T](queryBlock*scorePitch + 2*queries)
+	w.m, w.l = w.scores[queryBlock*scorePitch:][:queries], w.scores[queryBlock*scorePitch+queries:]
+	return w
+}
+
+func (w *attentionWork[T]) free() {
+	w.k.Free()
+	w.v.Free()
+	w.room.free()
+}
+
+// task computes the result of queries i0 to i1 of matrix b. It goes over the
+// keys once: a query's result so far is rescaled when a larger score turns up.
+func (a *attention[T]) task(b, i0, i1 int, w *attentionWork[T]) {
+	m, l := w.m[:i1-i0], w.l[:i1-i0]
 	fillWords(m, T(math.Inf(-1)))
+	clear(l)
 	keys := a.keys
 	if a.Causal {
-		keys = min(keys, i0+rows) // none of the others is seen
+		keys = min(keys, i1) // none of the others is seen
 	}
-	q, k, v := a.q.mat(b), a.k.mat(b).T(), a.v.mat(b)
-	q.Data = sub0(q.Data, i0*q.RowStride)
-	for j0 := 0; j0 < keys; j0 += keyBlock {
-		n := min(keyBlock, keys-j0)
-		kj, vj := k, v
-		kj.Data, vj.Data = sub0(k.Data, j0*k.ColStride), sub0(v.Data, j0*v.RowStride)
-		product(rows, n, a.depth, q, kj, scores, n, false)
-		for r := range rows {
-			s := scores[r*n : (r+1)*n]
-			scale(s, s, T(a.Scale))
-			a.hide(s, b, i0+r, j0)
-			top := max(m[r], largestOf(s))
-			if math.IsInf(float64(top), -1) { // nothing seen yet
-				clear(s)
-				continue
-			}
-			sum := T(expSub(s, s, top))
-			if top != m[r] {
-				shrink := T(math.Exp(float64(m[r] - top)))
-				l[r] *= shrink
-				scale(dst[r*a.width:(r+1)*a.width], dst[r*a.width:(r+1)*a.width], shrink)
-				m[r] = top
-			}
-			l[r] += sum
+	dst := a.dst[(b*a.queries+i0)*a.width:][:len(m)*a.width]
+	if keys == 0 {
+		clear(dst)
+	}
+	for j := 0; j < keys; j += keyBlock {
+		n := min(keyBlock, keys-j)
+		if len(m) >= fewQueries {
+			w.k.Set(a.depth, n, from(a.k.mat(b), j).T())
+			w.v.Set(n, a.width, from(a.v.mat(b), j))
 		}
-		product(rows, a.width, n, gemm.RowMajor(scores, n), vj, dst, a.width, true)
+		for i := i0; i < i1; i += queryBlock {
+			rows, seen := min(queryBlock, i1-i), n
+			if a.Causal {
+				seen = min(n, i+rows-j)
+			}
+			if seen > 0 {
+				a.block(b, i, j, rows, seen, dst[(i-i0)*a.width:][:rows*a.width], m[i-i0:][:rows], l[i-i0:][:rows], w, len(m) >= fewQueries)
+			}
+		}
 	}
-	for r := range rows {
+	for r, sum := range l {
 		row := dst[r*a.width : (r+1)*a.width]
-		if l[r] == 0 { // fully hidden
+		if sum == 0 { // fully hidden
 			clear(row)
 		} else {
-			scale(row, row, 1/l[r])
+			scale(row, row, 1/sum)
 		}
 	}
 	if a.lse == nil {
 		return
 	}
-	for r := range rows {
+	for r, sum := range l {
 		lse := math.Inf(1)
-		if l[r] != 0 {
-			lse = float64(m[r]) + math.Log(float64(l[r]))
+		if sum != 0 {
+			lse = float64(m[r]) + math.Log(float64(sum))
 		}
 		a.lse[b*a.queries+i0+r] = T(lse)
+	}
+}
+
+// block adds what n keys from j on have to say to queries from i on.
+func (a *attention[T]) block(b, i, j, rows, n int, dst, m, l []T, w *attentionWork[T], prepared bool) {
+	q := from(a.q.mat(b), i)
+	if prepared {
+		w.k.Times(rows, n, a.depth, q, w.scores, scorePitch, T(a.Scale), false)
+	} else {
+		product(rows, n, a.depth, q, from(a.k.mat(b), j).T(), w.scores, scorePitch, false)
+	}
+	for r := range rows {
+		s := w.scores[r*scorePitch:][:n]
+		if !prepared {
+			scale(s, s, T(a.Scale))
+		}
+		a.hide(s, b, i+r, j)
+		top := max(m[r], largestOf(s))
+		if math.IsInf(float64(top), -1) { // nothing seen yet
+			clear(s)
+			continue
+		}
+		sum := T(expSub(s, s, top))
+		if top != m[r] {
+			if j > 0 {
+				shrink := T(math.Exp(float64(m[r] - top)))
+				l[r] *= shrink
+				scale(dst[r*a.width:(r+1)*a.width], dst[r*a.width:(r+1)*a.width], shrink)
+			}
+			m[r] = top
+		}
+		l[r] += sum
+	}
+	if prepared {
+		w.v.Times(rows, a.width, n, gemm.RowMajor(w.scores, scorePitch), dst, a.width, 1, j > 0)
+	} else {
+		product(rows, a.width, n, gemm.RowMajor(w.scores, scorePitch), from(a.v.mat(b), j), dst, a.width, j > 0)
 	}
 }
 

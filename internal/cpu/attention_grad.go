@@ -59,51 +59,62 @@ const manyBatches = 16
 // computes the weights twice. The choice must not depend on the number of threads,
 // or results would.
 func (a *attentionGrad[T]) run() {
-	queries, keys := blocksOf(a.queries, queryBlock), blocksOf(a.keys, keyBlock)
-	each := func(tasks int, f func(t int, buf []T)) {
+	queries := blocksOf(a.queries, queryBlock)
+	each := func(tasks int, f func(t int, w *attentionGradWork[T])) {
 		pool.For(tasks, 1, func(lo, hi int) {
-			s, buf := scratchOf[T](2 * queryBlock * keyBlock)
+			w := newAttentionGradWork[T]()
 			for t := lo; t < hi; t++ {
-				f(t, buf)
+				f(t, w)
 			}
-			s.free()
+			w.free()
 		})
 	}
+	keys := blocksOf(a.keys, keyBlock)
 	if a.batches >= manyBatches {
-		each(a.batches, func(b int, buf []T) {
-			for i := range queries {
-				a.sums(b, i*queryBlock)
-				for j := range keys {
-					a.block(b, i*queryBlock, j*keyBlock, true, true, buf)
-				}
+		each(a.batches, func(b int, w *attentionGradWork[T]) {
+			a.sums(b, 0, a.queries)
+			for j := range keys {
+				a.blocks(b, 0, a.queries, j*keyBlock, true, true, w)
 			}
 		})
 		return
 	}
-	each(a.batches*queries, func(t int, buf []T) {
+	each(a.batches*queries, func(t int, w *attentionGradWork[T]) {
 		b, i := t/queries, t%queries*queryBlock
-		a.sums(b, i)
+		i1 := min(i+queryBlock, a.queries)
+		a.sums(b, i, i1)
 		for j := range keys {
-			a.block(b, i, j*keyBlock, true, false, buf)
+			a.blocks(b, i, i1, j*keyBlock, true, false, w)
 		}
 	})
-	each(a.batches*keys, func(t int, buf []T) {
-		for i := range queries {
-			a.block(t/keys, i*queryBlock, t%keys*keyBlock, false, true, buf)
-		}
+	each(a.batches*keys, func(t int, w *attentionGradWork[T]) {
+		a.blocks(t/keys, 0, a.queries, t%keys*keyBlock, false, true, w)
 	})
 }
 
 func blocksOf(n, size int) int { return (n + size - 1) / size }
 
-// scores computes those of rows queries from i0 on with n keys from j0 on.
-func (a *attentionGrad[T]) scores(b, i0, rows, j0, n int, s []T) {
-	product(rows, n, a.depth, from(a.q.mat(b), i0), from(a.k.mat(b), j0).T(), s, n, false)
-	for r := range rows {
-		row := s[r*n : (r+1)*n]
-		scale(row, row, T(a.Scale))
-		a.hide(row, b, i0+r, j0)
-	}
+// attentionGradWork is what a thread needs: keys and values prepared for the scores
+// and for the gradients of the weights, and keys for those of queries; blocks of
+// weights and of their gradients.
+type attentionGradWork[T float] struct {
+	k, v, kq   gemm.Prepared[T]
+	room       *scratch
+	weights, d []T
+}
+
+func newAttentionGradWork[T float]() *attentionGradWork[T] {
+	w := &attentionGradWork[T]{}
+	w.room, w.weights = scratchOf[T](2 * queryBlock * scorePitch)
+	w.weights, w.d = w.weights[:queryBlock*scorePitch], w.weights[queryBlock*scorePitch:]
+	return w
+}
+
+func (w *attentionGradWork[T]) free() {
+	w.k.Free()
+	w.v.Free()
+	w.kq.Free()
+	w.room.free()
 }
 
 // from is the matrix without its first rows.
@@ -112,10 +123,14 @@ func from[T any](m gemm.Mat[T], rows int) gemm.Mat[T] {
 	return m
 }
 
-// sums computes less of up to queryBlock queries from i0 on.
-func (a *attentionGrad[T]) sums(b, i0 int) {
+// sums computes less of queries i0 to i1.
+func (a *attentionGrad[T]) sums(b, i0, i1 int) {
 	g, y := from(a.g.mat(b), i0), from(a.y.mat(b), i0)
-	for r := range min(queryBlock, a.queries-i0) {
+	for r := range i1 - i0 {
+		if g.ColStride == 1 && y.ColStride == 1 {
+			a.less[b*a.queries+i0+r] = T(dot64(g.Data[r*g.RowStride:][:a.width], y.Data[r*y.RowStride:][:a.width]))
+			continue
+		}
 		less := 0.0
 		for e := range a.width {
 			less += float64(g.Data[r*g.RowStride+e*g.ColStride]) * float64(y.Data[r*y.RowStride+e*y.ColStride])
@@ -124,29 +139,38 @@ func (a *attentionGrad[T]) sums(b, i0 int) {
 	}
 }
 
-// block adds what queryBlock queries from i0 on and keyBlock keys from j0 on have
-// to say to dq, and to dk and dv.
-func (a *attentionGrad[T]) block(b, i0, j0 int, dq, dkv bool, buf []T) {
-	rows, n := min(queryBlock, a.queries-i0), min(keyBlock, a.keys-j0)
-	if a.Causal && j0 >= i0+rows {
-		return // nothing is seen
-	}
-	weights, t := buf[:rows*n], buf[queryBlock*keyBlock:][:rows*n]
-	q, k, v, g := from(a.q.mat(b), i0), from(a.k.mat(b), j0), from(a.v.mat(b), j0), from(a.g.mat(b), i0)
-	a.scores(b, i0, rows, j0, n, weights)
-	product(rows, n, a.width, g, v.T(), t, n, false)
-	for r := range rows {
-		at := b*a.queries + i0 + r
-		w, d := weights[r*n:(r+1)*n], t[r*n:(r+1)*n]
-		expSub(w, w, a.lse[at])
-		affine(d, d, T(a.Scale), -a.less[at]*T(a.Scale))
-		times(d, d, w)
-	}
+// blocks adds what queries i0 to i1 and keyBlock keys from j on have to say to dq,
+// and to dk and dv.
+func (a *attentionGrad[T]) blocks(b, i0, i1, j int, dq, dkv bool, w *attentionGradWork[T]) {
+	n := min(keyBlock, a.keys-j)
+	k, v := from(a.k.mat(b), j), from(a.v.mat(b), j)
+	w.k.Set(a.depth, n, k.T())
+	w.v.Set(a.width, n, v.T())
 	if dq {
-		product(rows, a.depth, n, gemm.RowMajor(t, n), k, a.dq[(b*a.queries+i0)*a.depth:], a.depth, true)
+		w.kq.Set(n, a.depth, k)
 	}
-	if dkv {
-		product(n, a.depth, rows, gemm.RowMajor(t, n).T(), q, a.dk[(b*a.keys+j0)*a.depth:], a.depth, true)
-		product(n, a.width, rows, gemm.RowMajor(weights, n).T(), g, a.dv[(b*a.keys+j0)*a.width:], a.width, true)
+	for i := i0; i < i1; i += queryBlock {
+		rows := min(queryBlock, i1-i)
+		if a.Causal && j >= i+rows {
+			continue // nothing is seen
+		}
+		q, g := from(a.q.mat(b), i), from(a.g.mat(b), i)
+		w.k.Times(rows, n, a.depth, q, w.weights, scorePitch, T(a.Scale), false)
+		w.v.Times(rows, n, a.width, g, w.d, scorePitch, 1, false)
+		for r := range rows {
+			at := b*a.queries + i + r
+			weights, d := w.weights[r*scorePitch:][:n], w.d[r*scorePitch:][:n]
+			a.hide(weights, b, i+r, j)
+			expSub(weights, weights, a.lse[at])
+			affine(d, d, T(a.Scale), -a.less[at]*T(a.Scale))
+			times(d, d, weights)
+		}
+		if dq {
+			w.kq.Times(rows, a.depth, n, gemm.RowMajor(w.d, scorePitch), a.dq[(b*a.queries+i)*a.depth:], a.depth, 1, true)
+		}
+		if dkv {
+			product(n, a.depth, rows, gemm.RowMajor(w.d, scorePitch).T(), q, a.dk[(b*a.keys+j)*a.depth:], a.depth, true)
+			product(n, a.width, rows, gemm.RowMajor(w.weights, scorePitch).T(), g, a.dv[(b*a.keys+j)*a.width:], a.width, true)
+		}
 	}
 }

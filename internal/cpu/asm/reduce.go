@@ -200,7 +200,7 @@ func emitExpSub(store bool) func(*vk) {
 		if !store {
 			in = "- a"
 		}
-		v.elementwise(in, 2, func(in ...Op) V {
+		v.elementwise(in, 4, func(in ...Op) V {
 			return v.expDown(v.sub(in[0], s))
 		}, func(r V) {
 			w.accAdd(acc[0], v.widenLow(r))
