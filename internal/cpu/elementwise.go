@@ -337,9 +337,14 @@ func fill(dst unsafe.Pointer, o *operand, from, n int) {
 	}
 }
 
+// fillWords fills the beginning and copies that, which goes by vectors.
 func fillWords[W any](dst []W, w W) {
-	for i := range dst {
+	n := min(len(dst), 64)
+	for i := range dst[:n] {
 		dst[i] = w
+	}
+	for n < len(dst) {
+		n += copy(dst[n:], dst[:min(n, 1024)])
 	}
 }
 

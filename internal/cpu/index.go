@@ -8,6 +8,7 @@ import (
 	"github.com/locusml/locus/dtype"
 	"github.com/locusml/locus/internal/backend"
 	"github.com/locusml/locus/internal/cpu/pool"
+	"github.com/locusml/locus/internal/cpu/vec"
 	"github.com/locusml/locus/internal/op"
 )
 
@@ -123,19 +124,25 @@ func take[W word](c *backend.Call, axis int, idx []int64) {
 	dst := elements[W](&c.Out, c.Out.Elements())
 	k := len(idx)
 	pool.For(outer*k, max(1, grainCheap/inner), func(lo, hi int) {
-		o, j := lo/k, lo%k
-		for i := lo; i < hi; i++ {
-			from := (o*size + int(idx[j])) * inner
+		for lo < hi {
+			o, j := lo/k, lo%k
+			n := min(hi-lo, k-j)
+			from, to := x[o*size*inner:(o+1)*size*inner], dst[lo*inner:(lo+n)*inner]
 			if inner == 1 {
-				dst[i] = x[from]
+				for i, at := range idx[j : j+n] {
+					to[i] = from[at]
+				}
 			} else {
-				copy(dst[i*inner:(i+1)*inner], x[from:from+inner])
+				vec.Take(bytesIn(to), bytesIn(from), idx[j:j+n], inner*int(unsafe.Sizeof(to[0])))
 			}
-			if j++; j == k {
-				o, j = o+1, 0
-			}
+			lo += n
 		}
 	})
+}
+
+// bytesIn gives the memory of x.
+func bytesIn[W word](x []W) []uint8 {
+	return unsafe.Slice((*uint8)(unsafe.Pointer(unsafe.SliceData(x))), len(x)*int(unsafe.Sizeof(x[0])))
 }
 
 // adder adds src's elements to dst at idx: shapes as the op's operands have them.

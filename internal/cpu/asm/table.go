@@ -62,6 +62,7 @@ var classes = map[string]class{
 	"largest":          {"dst, also, a, b, grad []T", "", "grad", "dst,also,a,b", "dst, also, a, b, grad *T, n int", "", "", "", false},
 	"sumRows":          {asmParams: "acc *float64, rows *[8]*T, ahead, n int"},
 	"extremeRows":      {asmParams: "acc *T, rows *[8]*T, ahead, n int"},
+	"take":             {asmParams: "dst, src *uint8, idx *int64, n, size int"},
 	"transpose1":       {asmParams: "dst *uint8, pitch int, src *uint8, from, rows, columns int"},
 	"transpose2":       {asmParams: "dst *uint16, pitch int, src *uint16, from, rows, columns int"},
 	"transpose4":       {asmParams: "dst *uint32, pitch int, src *uint32, from, rows, columns int"},

@@ -89,6 +89,7 @@ var table = []fn{
 	{name: "SpreadPairs", amd64: true, class: "spread", types: "F32", asm: "F32", own: true, emit: emitSpreadPairs},
 	{name: "LargestPairsGrad", amd64: true, class: "largest", types: "F32", asm: "F32", own: true, emit: emitLargestPairsGrad},
 	{name: "LargestPairs", amd64: true, class: "average", types: "F32", asm: "F32", own: true, emit: emitLargestPairs},
+	{name: "Take", amd64: true, class: "take", own: true, emit: emitTake},
 	{name: "Transpose1", amd64: true, class: "transpose1", own: true, emit: emitTranspose(1)},
 	{name: "Transpose2", amd64: true, class: "transpose2", own: true, emit: emitTranspose(2)},
 	{name: "Transpose4", amd64: true, class: "transpose4", own: true, emit: emitTranspose(4)},

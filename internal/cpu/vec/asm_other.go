@@ -357,6 +357,8 @@ func largestPairsGradF32AVX2(dst, also, a, b, grad *float32, n int)             
 func largestPairsGradF32AVX512(dst, also, a, b, grad *float32, n int)           { panic("unreachable") }
 func largestPairsF32AVX2(dst, a, b *float32, n int)                             { panic("unreachable") }
 func largestPairsF32AVX512(dst, a, b *float32, n int)                           { panic("unreachable") }
+func takeAVX2(dst, src *uint8, idx *int64, n, size int)                         { panic("unreachable") }
+func takeAVX512(dst, src *uint8, idx *int64, n, size int)                       { panic("unreachable") }
 func transpose1AVX2(dst *uint8, pitch int, src *uint8, from, rows, columns int) { panic("unreachable") }
 func transpose1AVX512(dst *uint8, pitch int, src *uint8, from, rows, columns int) {
 	panic("unreachable")

@@ -887,6 +887,11 @@ func largestPairsGradF32AVX2(dst *float32, also *float32, a *float32, b *float32
 //go:noescape
 func largestPairsF32AVX2(dst *float32, a *float32, b *float32, n int)
 
+// takeAVX2 is Take for n > 0.
+//
+//go:noescape
+func takeAVX2(dst *uint8, src *uint8, idx *int64, n int, size int)
+
 // transpose1AVX2 is Transpose1 for n > 0.
 //
 //go:noescape

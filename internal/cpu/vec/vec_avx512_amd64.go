@@ -887,6 +887,11 @@ func largestPairsGradF32AVX512(dst *float32, also *float32, a *float32, b *float
 //go:noescape
 func largestPairsF32AVX512(dst *float32, a *float32, b *float32, n int)
 
+// takeAVX512 is Take for n > 0.
+//
+//go:noescape
+func takeAVX512(dst *uint8, src *uint8, idx *int64, n int, size int)
+
 // transpose1AVX512 is Transpose1 for n > 0.
 //
 //go:noescape

@@ -16216,6 +16216,63 @@ end:
 	VZEROUPPER
 	RET
 
+// func takeAVX512(dst *uint8, src *uint8, idx *int64, n int, size int)
+// Requires: AVX, CMOV, MMX+
+TEXT ·takeAVX512(SB), NOSPLIT, $0-40
+	MOVQ dst+0(FP), AX
+	MOVQ src+8(FP), CX
+	MOVQ idx+16(FP), DX
+	MOVQ n+24(FP), BX
+	MOVQ size+32(FP), SI
+	LEAQ -8(DX)(BX*8), DI
+
+row:
+	MOVQ    (DX), R8
+	IMULQ   SI, R8
+	ADDQ    CX, R8
+	LEAQ    32(DX), R9
+	CMPQ    R9, DI
+	CMOVQHI DI, R9
+	MOVQ    (R9), R9
+	IMULQ   SI, R9
+	ADDQ    CX, R9
+	XORQ    R10, R10
+	MOVQ    SI, R11
+	SUBQ    $0x40, R11
+	JL      short
+
+line:
+	PREFETCHT0 (R9)(R10*1)
+	VMOVUPS    (R8)(R10*1), Y0
+	VMOVUPS    Y0, (AX)(R10*1)
+	VMOVUPS    32(R8)(R10*1), Y0
+	VMOVUPS    Y0, 32(AX)(R10*1)
+	ADDQ       $0x40, R10
+	SUBQ       $0x40, R11
+	JGE        line
+
+short:
+	ADDQ       $0x40, R11
+	JZ         end
+	PREFETCHT0 (R9)(R10*1)
+	SUBQ       $0x20, R11
+	JLE        tail
+	VMOVUPS    (R8)(R10*1), Y0
+	VMOVUPS    Y0, (AX)(R10*1)
+
+tail:
+	LEAQ    -32(SI), R10
+	VMOVUPS (R8)(R10*1), Y0
+	VMOVUPS Y0, (AX)(R10*1)
+
+end:
+	ADDQ SI, AX
+	ADDQ $0x08, DX
+	DECQ BX
+	JNZ  row
+	VZEROUPPER
+	RET
+
 // func transpose1AVX512(dst *uint8, pitch int, src *uint8, from int, rows int, columns int)
 // Requires: AVX
 TEXT ·transpose1AVX512(SB), NOSPLIT, $0-48
