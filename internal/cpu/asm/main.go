@@ -1,5 +1,5 @@
-// Command asm writes the assembly of internal/cpu/vec, depth (amd64) and gemm
-// (amd64, arm64), and the Go files that dispatch to it. It is a module of
+// Command asm writes the assembly of internal/cpu/vec and gemm (amd64, arm64) and
+// depth (amd64), and the Go files that dispatch to it. It is a module of
 // its own so that the product does not depend on avo. Run it with
 //
 //	go generate ./internal/cpu/...
@@ -76,9 +76,18 @@ func main() {
 	text, stubs := neonKernels()
 	write("gemm", "kernels_neon_arm64.s", text)
 	write("gemm", "kernels_neon_arm64.go", stubs)
-	text, stubs = neonVec()
-	write("vec", "vec_neon_arm64.s", text)
-	write("vec", "vec_neon_arm64.go", stubs)
+	for _, g := range []struct {
+		pkg, file string
+		fns       []neonFn
+	}{
+		{"vec", "vec_neon", neonVec()},
+		{"gemm", "thin_neon", neonThin()},
+		{"gemm", "winograd_neon", neonWinograd()},
+	} {
+		text, stubs := neonFile(g.pkg, g.fns)
+		write(g.pkg, g.file+"_arm64.s", text)
+		write(g.pkg, g.file+"_arm64.go", stubs)
+	}
 	d := vecDispatch()
 	write("vec", "dispatch.go", d)
 	write("vec", "asm_other.go", vecOther("!amd64", "AVX2", "AVX512"))

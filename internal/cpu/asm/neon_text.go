@@ -394,7 +394,7 @@ func used(nodes []ir.Node, r reg.Register) bool {
 	return false
 }
 
-// neonBegin starts a function.
+// neonBegin starts a function in a context of its own.
 func neonBegin(name, doc, signature string) *build.Context {
 	ctx := build.NewContext()
 	ctx.Function(name)

@@ -29,6 +29,10 @@ func (v *vk) ends(body func(i reg.Register)) {
 }
 
 func emitAveragePairs(v *vk) {
+	if v.neon() {
+		v.neonAveragePairs()
+		return
+	}
 	ctx := v.ctx
 	dst, a, b := v.ptr("dst"), v.ptr("a"), v.ptr("b")
 	w := *v
@@ -49,6 +53,10 @@ func emitAveragePairs(v *vk) {
 }
 
 func emitSpreadPairs(v *vk) {
+	if v.neon() {
+		v.neonSpreadPairs()
+		return
+	}
 	ctx := v.ctx
 	dst, also, a := v.ptr("dst"), v.ptr("also"), v.ptr("a")
 	w := *v
@@ -101,6 +109,10 @@ func (v *vk) largest(x [4]V) (best V, later [4]V) {
 }
 
 func emitLargestPairs(v *vk) {
+	if v.neon() {
+		v.neonLargestPairs()
+		return
+	}
 	dst, a, b := v.ptr("dst"), v.ptr("a"), v.ptr("b")
 	v.ends(func(i reg.Register) {
 		best, _ := v.largest(v.pairs(a, b, i))
@@ -110,6 +122,10 @@ func emitLargestPairs(v *vk) {
 }
 
 func emitLargestPairsGrad(v *vk) {
+	if v.neon() {
+		v.neonLargestPairsGrad()
+		return
+	}
 	ctx := v.ctx
 	dst, also, a, b, g := v.ptr("dst"), v.ptr("also"), v.ptr("a"), v.ptr("b"), v.ptr("grad")
 	v.ends(func(i reg.Register) {

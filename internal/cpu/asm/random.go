@@ -16,6 +16,10 @@ import (
 // four vectors, of which the lower half counts: what multiplications leave in
 // the upper ones never comes back.
 func emitPhilox(v *vk) {
+	if v.neon() {
+		v.neonPhilox()
+		return
+	}
 	ctx := v.ctx
 	w := v.as(true)
 	const groups = 2

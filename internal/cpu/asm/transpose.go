@@ -146,6 +146,10 @@ func (v *vk) triple(f reg.Register) reg.GPVirtual {
 func emitTranspose(size int) func(*vk) {
 	b := blockOf(size)
 	return func(v *vk) {
+		if v.neon() {
+			v.neonTranspose(size)
+			return
+		}
 		ctx := v.ctx
 		dst, g := v.ptr("dst"), v.bytes("pitch", b)
 		src, f := v.ptr("src"), v.bytes("from", b)

@@ -32,6 +32,8 @@ var neonF32 = kernels[float32]{
 	edge:   neonTiles[float32](kernF32R8V2NEON),
 	packed: func(t *byte) { neonTile[float32]((*tile)(unsafe.Pointer(t)), 8, 8, kernF32R8V2NEON) },
 	rows:   neonRows[float32](kernF32R8V1RowsNEON, kernF32R8V2RowsNEON),
+	row:    rowF32NEON,
+	dots:   []func(*byte){dotF32R1NEON, dotF32R2NEON, dotF32R3NEON},
 }
 
 var neonF64 = kernels[float64]{
@@ -40,6 +42,8 @@ var neonF64 = kernels[float64]{
 	edge:   neonTiles[float64](kernF64R8V2NEON),
 	packed: func(t *byte) { neonTile[float64]((*tile)(unsafe.Pointer(t)), 8, 4, kernF64R8V2NEON) },
 	rows:   neonRows[float64](kernF64R8V1RowsNEON, kernF64R8V2RowsNEON),
+	row:    rowF64NEON,
+	dots:   []func(*byte){dotF64R1NEON, dotF64R2NEON, dotF64R3NEON},
 }
 
 // neonTiles makes the kernels that read A and B with any stride: where these

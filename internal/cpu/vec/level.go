@@ -11,6 +11,11 @@
 // signed zeros and denormals as IEEE 754 and C do. Sums, dot products and the
 // like over float32 are accumulated in float64 and returned as float64, so the
 // only error that matters is that of the caller's final rounding.
+//
+// There is assembly for amd64 (AVX2, AVX-512) and arm64 (NEON), generated from
+// the same descriptions in package asm, and plain Go for everything else. The
+// Stream versions and conversions of int64 have none on arm64, elementary functions of
+// float64 nowhere.
 package vec
 
 //go:generate sh -c "cd ../asm && go run ."

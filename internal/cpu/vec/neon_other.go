@@ -3,142 +3,157 @@
 
 package vec
 
-func addF32NEON(dst, a, b *float32, n int)                          { panic("unreachable") }
-func addF64NEON(dst, a, b *float64, n int)                          { panic("unreachable") }
-func subF32NEON(dst, a, b *float32, n int)                          { panic("unreachable") }
-func subF64NEON(dst, a, b *float64, n int)                          { panic("unreachable") }
-func mulF32NEON(dst, a, b *float32, n int)                          { panic("unreachable") }
-func mulF64NEON(dst, a, b *float64, n int)                          { panic("unreachable") }
-func divF32NEON(dst, a, b *float32, n int)                          { panic("unreachable") }
-func divF64NEON(dst, a, b *float64, n int)                          { panic("unreachable") }
-func maxF32NEON(dst, a, b *float32, n int)                          { panic("unreachable") }
-func maxF64NEON(dst, a, b *float64, n int)                          { panic("unreachable") }
-func minF32NEON(dst, a, b *float32, n int)                          { panic("unreachable") }
-func minF64NEON(dst, a, b *float64, n int)                          { panic("unreachable") }
-func addSF32NEON(dst, a *float32, s float32, n int)                 { panic("unreachable") }
-func addSF64NEON(dst, a *float64, s float64, n int)                 { panic("unreachable") }
-func subSF32NEON(dst, a *float32, s float32, n int)                 { panic("unreachable") }
-func subSF64NEON(dst, a *float64, s float64, n int)                 { panic("unreachable") }
-func rSubSF32NEON(dst, a *float32, s float32, n int)                { panic("unreachable") }
-func rSubSF64NEON(dst, a *float64, s float64, n int)                { panic("unreachable") }
-func mulSF32NEON(dst, a *float32, s float32, n int)                 { panic("unreachable") }
-func mulSF64NEON(dst, a *float64, s float64, n int)                 { panic("unreachable") }
-func divSF32NEON(dst, a *float32, s float32, n int)                 { panic("unreachable") }
-func divSF64NEON(dst, a *float64, s float64, n int)                 { panic("unreachable") }
-func rDivSF32NEON(dst, a *float32, s float32, n int)                { panic("unreachable") }
-func rDivSF64NEON(dst, a *float64, s float64, n int)                { panic("unreachable") }
-func maxSF32NEON(dst, a *float32, s float32, n int)                 { panic("unreachable") }
-func maxSF64NEON(dst, a *float64, s float64, n int)                 { panic("unreachable") }
-func minSF32NEON(dst, a *float32, s float32, n int)                 { panic("unreachable") }
-func minSF64NEON(dst, a *float64, s float64, n int)                 { panic("unreachable") }
-func clampF32NEON(dst, a *float32, s, t float32, n int)             { panic("unreachable") }
-func clampF64NEON(dst, a *float64, s, t float64, n int)             { panic("unreachable") }
-func affineF32NEON(dst, a *float32, s, t float32, n int)            { panic("unreachable") }
-func affineF64NEON(dst, a *float64, s, t float64, n int)            { panic("unreachable") }
-func blendF32NEON(dst, a, b *float32, s, t float32, n int)          { panic("unreachable") }
-func blendF64NEON(dst, a, b *float64, s, t float64, n int)          { panic("unreachable") }
-func subMulF32NEON(dst, a *float32, s, t float32, n int)            { panic("unreachable") }
-func subMulF64NEON(dst, a *float64, s, t float64, n int)            { panic("unreachable") }
-func axpyF32NEON(dst, a *float32, s float32, n int)                 { panic("unreachable") }
-func axpyF64NEON(dst, a *float64, s float64, n int)                 { panic("unreachable") }
-func fmaF32NEON(dst, a, b, c *float32, n int)                       { panic("unreachable") }
-func fmaF64NEON(dst, a, b, c *float64, n int)                       { panic("unreachable") }
-func negF32NEON(dst, a *float32, n int)                             { panic("unreachable") }
-func negF64NEON(dst, a *float64, n int)                             { panic("unreachable") }
-func absF32NEON(dst, a *float32, n int)                             { panic("unreachable") }
-func absF64NEON(dst, a *float64, n int)                             { panic("unreachable") }
-func sqrtF32NEON(dst, a *float32, n int)                            { panic("unreachable") }
-func sqrtF64NEON(dst, a *float64, n int)                            { panic("unreachable") }
-func rsqrtF32NEON(dst, a *float32, n int)                           { panic("unreachable") }
-func rsqrtF64NEON(dst, a *float64, n int)                           { panic("unreachable") }
-func squareF32NEON(dst, a *float32, n int)                          { panic("unreachable") }
-func squareF64NEON(dst, a *float64, n int)                          { panic("unreachable") }
-func recipF32NEON(dst, a *float32, n int)                           { panic("unreachable") }
-func recipF64NEON(dst, a *float64, n int)                           { panic("unreachable") }
-func reluF32NEON(dst, a *float32, n int)                            { panic("unreachable") }
-func reluF64NEON(dst, a *float64, n int)                            { panic("unreachable") }
-func floorF32NEON(dst, a *float32, n int)                           { panic("unreachable") }
-func floorF64NEON(dst, a *float64, n int)                           { panic("unreachable") }
-func ceilF32NEON(dst, a *float32, n int)                            { panic("unreachable") }
-func ceilF64NEON(dst, a *float64, n int)                            { panic("unreachable") }
-func roundF32NEON(dst, a *float32, n int)                           { panic("unreachable") }
-func roundF64NEON(dst, a *float64, n int)                           { panic("unreachable") }
-func truncF32NEON(dst, a *float32, n int)                           { panic("unreachable") }
-func truncF64NEON(dst, a *float64, n int)                           { panic("unreachable") }
-func expF32NEON(dst, a *float32, n int)                             { panic("unreachable") }
-func expm1F32NEON(dst, a *float32, n int)                           { panic("unreachable") }
-func logF32NEON(dst, a *float32, n int)                             { panic("unreachable") }
-func log1pF32NEON(dst, a *float32, n int)                           { panic("unreachable") }
-func tanhF32NEON(dst, a *float32, n int)                            { panic("unreachable") }
-func sigmoidF32NEON(dst, a *float32, n int)                         { panic("unreachable") }
-func erfF32NEON(dst, a *float32, n int)                             { panic("unreachable") }
-func geluF32NEON(dst, a *float32, n int)                            { panic("unreachable") }
-func geluTanhF32NEON(dst, a *float32, n int)                        { panic("unreachable") }
-func siluF32NEON(dst, a *float32, n int)                            { panic("unreachable") }
-func reluGradF32NEON(dst, a, b *float32, n int)                     { panic("unreachable") }
-func reluGradF64NEON(dst, a, b *float64, n int)                     { panic("unreachable") }
-func sigmoidGradF32NEON(dst, a, b *float32, n int)                  { panic("unreachable") }
-func sigmoidGradF64NEON(dst, a, b *float64, n int)                  { panic("unreachable") }
-func tanhGradF32NEON(dst, a, b *float32, n int)                     { panic("unreachable") }
-func tanhGradF64NEON(dst, a, b *float64, n int)                     { panic("unreachable") }
-func sinF32NEON(dst, a *float32, n int)                             { panic("unreachable") }
-func cosF32NEON(dst, a *float32, n int)                             { panic("unreachable") }
-func powF32NEON(dst, a, b *float32, n int)                          { panic("unreachable") }
-func powSF32NEON(dst, a *float32, s float32, n int)                 { panic("unreachable") }
-func eqF32NEON(dst *uint8, a, b *float32, n int)                    { panic("unreachable") }
-func eqF64NEON(dst *uint8, a, b *float64, n int)                    { panic("unreachable") }
-func neF32NEON(dst *uint8, a, b *float32, n int)                    { panic("unreachable") }
-func neF64NEON(dst *uint8, a, b *float64, n int)                    { panic("unreachable") }
-func ltF32NEON(dst *uint8, a, b *float32, n int)                    { panic("unreachable") }
-func ltF64NEON(dst *uint8, a, b *float64, n int)                    { panic("unreachable") }
-func leF32NEON(dst *uint8, a, b *float32, n int)                    { panic("unreachable") }
-func leF64NEON(dst *uint8, a, b *float64, n int)                    { panic("unreachable") }
-func gtF32NEON(dst *uint8, a, b *float32, n int)                    { panic("unreachable") }
-func gtF64NEON(dst *uint8, a, b *float64, n int)                    { panic("unreachable") }
-func geF32NEON(dst *uint8, a, b *float32, n int)                    { panic("unreachable") }
-func geF64NEON(dst *uint8, a, b *float64, n int)                    { panic("unreachable") }
-func eqSF32NEON(dst *uint8, a *float32, s float32, n int)           { panic("unreachable") }
-func eqSF64NEON(dst *uint8, a *float64, s float64, n int)           { panic("unreachable") }
-func neSF32NEON(dst *uint8, a *float32, s float32, n int)           { panic("unreachable") }
-func neSF64NEON(dst *uint8, a *float64, s float64, n int)           { panic("unreachable") }
-func ltSF32NEON(dst *uint8, a *float32, s float32, n int)           { panic("unreachable") }
-func ltSF64NEON(dst *uint8, a *float64, s float64, n int)           { panic("unreachable") }
-func leSF32NEON(dst *uint8, a *float32, s float32, n int)           { panic("unreachable") }
-func leSF64NEON(dst *uint8, a *float64, s float64, n int)           { panic("unreachable") }
-func gtSF32NEON(dst *uint8, a *float32, s float32, n int)           { panic("unreachable") }
-func gtSF64NEON(dst *uint8, a *float64, s float64, n int)           { panic("unreachable") }
-func geSF32NEON(dst *uint8, a *float32, s float32, n int)           { panic("unreachable") }
-func geSF64NEON(dst *uint8, a *float64, s float64, n int)           { panic("unreachable") }
-func selectF32NEON(dst *float32, mask *uint8, a, b *float32, n int) { panic("unreachable") }
-func selectF64NEON(dst *float64, mask *uint8, a, b *float64, n int) { panic("unreachable") }
-func sumF32NEON(a *float32, n int) float64                          { panic("unreachable") }
-func sumF64NEON(a *float64, n int) float64                          { panic("unreachable") }
-func sumFoursF32NEON(a *float32, n int) float64                     { panic("unreachable") }
-func sumSqF32NEON(a *float32, n int) float64                        { panic("unreachable") }
-func sumSqF64NEON(a *float64, n int) float64                        { panic("unreachable") }
-func sumSumSqF32NEON(a *float32, n int) (sum, sumsq float64)        { panic("unreachable") }
-func sumSumSqF64NEON(a *float64, n int) (sum, sumsq float64)        { panic("unreachable") }
-func sumSqDevF32NEON(a *float32, s float64, n int) float64          { panic("unreachable") }
-func sumSqDevF64NEON(a *float64, s float64, n int) float64          { panic("unreachable") }
-func dotF32NEON(a, b *float32, n int) float64                       { panic("unreachable") }
-func dotF64NEON(a, b *float64, n int) float64                       { panic("unreachable") }
-func reduceMaxF32NEON(a *float32, n int) float32                    { panic("unreachable") }
-func reduceMaxF64NEON(a *float64, n int) float64                    { panic("unreachable") }
-func reduceMinF32NEON(a *float32, n int) float32                    { panic("unreachable") }
-func reduceMinF64NEON(a *float64, n int) float64                    { panic("unreachable") }
-func sumRowsF32NEON(acc *float64, rows *[8]*float32, ahead, n int)  { panic("unreachable") }
-func sumRowsF64NEON(acc *float64, rows *[8]*float64, ahead, n int)  { panic("unreachable") }
-func maxRowsF32NEON(acc *float32, rows *[8]*float32, ahead, n int)  { panic("unreachable") }
-func maxRowsF64NEON(acc *float64, rows *[8]*float64, ahead, n int)  { panic("unreachable") }
-func minRowsF32NEON(acc *float32, rows *[8]*float32, ahead, n int)  { panic("unreachable") }
-func minRowsF64NEON(acc *float64, rows *[8]*float64, ahead, n int)  { panic("unreachable") }
-func sumExpSubF32NEON(a *float32, s float32, n int) float64         { panic("unreachable") }
-func expSubF32NEON(dst, a *float32, s float32, n int) float64       { panic("unreachable") }
-func f16ToF32NEON(dst *float32, a *uint16, n int)                   { panic("unreachable") }
-func f32ToF16NEON(dst *uint16, a *float32, n int)                   { panic("unreachable") }
-func bf16ToF32NEON(dst *float32, a *uint16, n int)                  { panic("unreachable") }
-func f32ToBF16NEON(dst *uint16, a *float32, n int)                  { panic("unreachable") }
-func u8ToF32NEON(dst *float32, a *uint8, n int)                     { panic("unreachable") }
-func i32ToF32NEON(dst *float32, a *int32, n int)                    { panic("unreachable") }
-func uniformNEON(dst *float32, a *uint32, n int)                    { panic("unreachable") }
-func normalNEON(dst *float32, a *uint32, n int)                     { panic("unreachable") }
+func addF32NEON(dst, a, b *float32, n int)                                      { panic("unreachable") }
+func addF64NEON(dst, a, b *float64, n int)                                      { panic("unreachable") }
+func subF32NEON(dst, a, b *float32, n int)                                      { panic("unreachable") }
+func subF64NEON(dst, a, b *float64, n int)                                      { panic("unreachable") }
+func mulF32NEON(dst, a, b *float32, n int)                                      { panic("unreachable") }
+func mulF64NEON(dst, a, b *float64, n int)                                      { panic("unreachable") }
+func divF32NEON(dst, a, b *float32, n int)                                      { panic("unreachable") }
+func divF64NEON(dst, a, b *float64, n int)                                      { panic("unreachable") }
+func maxF32NEON(dst, a, b *float32, n int)                                      { panic("unreachable") }
+func maxF64NEON(dst, a, b *float64, n int)                                      { panic("unreachable") }
+func minF32NEON(dst, a, b *float32, n int)                                      { panic("unreachable") }
+func minF64NEON(dst, a, b *float64, n int)                                      { panic("unreachable") }
+func addSF32NEON(dst, a *float32, s float32, n int)                             { panic("unreachable") }
+func addSF64NEON(dst, a *float64, s float64, n int)                             { panic("unreachable") }
+func subSF32NEON(dst, a *float32, s float32, n int)                             { panic("unreachable") }
+func subSF64NEON(dst, a *float64, s float64, n int)                             { panic("unreachable") }
+func rSubSF32NEON(dst, a *float32, s float32, n int)                            { panic("unreachable") }
+func rSubSF64NEON(dst, a *float64, s float64, n int)                            { panic("unreachable") }
+func mulSF32NEON(dst, a *float32, s float32, n int)                             { panic("unreachable") }
+func mulSF64NEON(dst, a *float64, s float64, n int)                             { panic("unreachable") }
+func divSF32NEON(dst, a *float32, s float32, n int)                             { panic("unreachable") }
+func divSF64NEON(dst, a *float64, s float64, n int)                             { panic("unreachable") }
+func rDivSF32NEON(dst, a *float32, s float32, n int)                            { panic("unreachable") }
+func rDivSF64NEON(dst, a *float64, s float64, n int)                            { panic("unreachable") }
+func maxSF32NEON(dst, a *float32, s float32, n int)                             { panic("unreachable") }
+func maxSF64NEON(dst, a *float64, s float64, n int)                             { panic("unreachable") }
+func minSF32NEON(dst, a *float32, s float32, n int)                             { panic("unreachable") }
+func minSF64NEON(dst, a *float64, s float64, n int)                             { panic("unreachable") }
+func clampF32NEON(dst, a *float32, s, t float32, n int)                         { panic("unreachable") }
+func clampF64NEON(dst, a *float64, s, t float64, n int)                         { panic("unreachable") }
+func affineF32NEON(dst, a *float32, s, t float32, n int)                        { panic("unreachable") }
+func affineF64NEON(dst, a *float64, s, t float64, n int)                        { panic("unreachable") }
+func blendF32NEON(dst, a, b *float32, s, t float32, n int)                      { panic("unreachable") }
+func blendF64NEON(dst, a, b *float64, s, t float64, n int)                      { panic("unreachable") }
+func subMulF32NEON(dst, a *float32, s, t float32, n int)                        { panic("unreachable") }
+func subMulF64NEON(dst, a *float64, s, t float64, n int)                        { panic("unreachable") }
+func axpyF32NEON(dst, a *float32, s float32, n int)                             { panic("unreachable") }
+func axpyF64NEON(dst, a *float64, s float64, n int)                             { panic("unreachable") }
+func fmaF32NEON(dst, a, b, c *float32, n int)                                   { panic("unreachable") }
+func fmaF64NEON(dst, a, b, c *float64, n int)                                   { panic("unreachable") }
+func negF32NEON(dst, a *float32, n int)                                         { panic("unreachable") }
+func negF64NEON(dst, a *float64, n int)                                         { panic("unreachable") }
+func absF32NEON(dst, a *float32, n int)                                         { panic("unreachable") }
+func absF64NEON(dst, a *float64, n int)                                         { panic("unreachable") }
+func sqrtF32NEON(dst, a *float32, n int)                                        { panic("unreachable") }
+func sqrtF64NEON(dst, a *float64, n int)                                        { panic("unreachable") }
+func rsqrtF32NEON(dst, a *float32, n int)                                       { panic("unreachable") }
+func rsqrtF64NEON(dst, a *float64, n int)                                       { panic("unreachable") }
+func squareF32NEON(dst, a *float32, n int)                                      { panic("unreachable") }
+func squareF64NEON(dst, a *float64, n int)                                      { panic("unreachable") }
+func recipF32NEON(dst, a *float32, n int)                                       { panic("unreachable") }
+func recipF64NEON(dst, a *float64, n int)                                       { panic("unreachable") }
+func reluF32NEON(dst, a *float32, n int)                                        { panic("unreachable") }
+func reluF64NEON(dst, a *float64, n int)                                        { panic("unreachable") }
+func floorF32NEON(dst, a *float32, n int)                                       { panic("unreachable") }
+func floorF64NEON(dst, a *float64, n int)                                       { panic("unreachable") }
+func ceilF32NEON(dst, a *float32, n int)                                        { panic("unreachable") }
+func ceilF64NEON(dst, a *float64, n int)                                        { panic("unreachable") }
+func roundF32NEON(dst, a *float32, n int)                                       { panic("unreachable") }
+func roundF64NEON(dst, a *float64, n int)                                       { panic("unreachable") }
+func truncF32NEON(dst, a *float32, n int)                                       { panic("unreachable") }
+func truncF64NEON(dst, a *float64, n int)                                       { panic("unreachable") }
+func expF32NEON(dst, a *float32, n int)                                         { panic("unreachable") }
+func expm1F32NEON(dst, a *float32, n int)                                       { panic("unreachable") }
+func logF32NEON(dst, a *float32, n int)                                         { panic("unreachable") }
+func log1pF32NEON(dst, a *float32, n int)                                       { panic("unreachable") }
+func tanhF32NEON(dst, a *float32, n int)                                        { panic("unreachable") }
+func sigmoidF32NEON(dst, a *float32, n int)                                     { panic("unreachable") }
+func erfF32NEON(dst, a *float32, n int)                                         { panic("unreachable") }
+func geluF32NEON(dst, a *float32, n int)                                        { panic("unreachable") }
+func geluTanhF32NEON(dst, a *float32, n int)                                    { panic("unreachable") }
+func siluF32NEON(dst, a *float32, n int)                                        { panic("unreachable") }
+func reluGradF32NEON(dst, a, b *float32, n int)                                 { panic("unreachable") }
+func reluGradF64NEON(dst, a, b *float64, n int)                                 { panic("unreachable") }
+func sigmoidGradF32NEON(dst, a, b *float32, n int)                              { panic("unreachable") }
+func sigmoidGradF64NEON(dst, a, b *float64, n int)                              { panic("unreachable") }
+func tanhGradF32NEON(dst, a, b *float32, n int)                                 { panic("unreachable") }
+func tanhGradF64NEON(dst, a, b *float64, n int)                                 { panic("unreachable") }
+func sinF32NEON(dst, a *float32, n int)                                         { panic("unreachable") }
+func cosF32NEON(dst, a *float32, n int)                                         { panic("unreachable") }
+func powF32NEON(dst, a, b *float32, n int)                                      { panic("unreachable") }
+func powSF32NEON(dst, a *float32, s float32, n int)                             { panic("unreachable") }
+func eqF32NEON(dst *uint8, a, b *float32, n int)                                { panic("unreachable") }
+func eqF64NEON(dst *uint8, a, b *float64, n int)                                { panic("unreachable") }
+func neF32NEON(dst *uint8, a, b *float32, n int)                                { panic("unreachable") }
+func neF64NEON(dst *uint8, a, b *float64, n int)                                { panic("unreachable") }
+func ltF32NEON(dst *uint8, a, b *float32, n int)                                { panic("unreachable") }
+func ltF64NEON(dst *uint8, a, b *float64, n int)                                { panic("unreachable") }
+func leF32NEON(dst *uint8, a, b *float32, n int)                                { panic("unreachable") }
+func leF64NEON(dst *uint8, a, b *float64, n int)                                { panic("unreachable") }
+func gtF32NEON(dst *uint8, a, b *float32, n int)                                { panic("unreachable") }
+func gtF64NEON(dst *uint8, a, b *float64, n int)                                { panic("unreachable") }
+func geF32NEON(dst *uint8, a, b *float32, n int)                                { panic("unreachable") }
+func geF64NEON(dst *uint8, a, b *float64, n int)                                { panic("unreachable") }
+func eqSF32NEON(dst *uint8, a *float32, s float32, n int)                       { panic("unreachable") }
+func eqSF64NEON(dst *uint8, a *float64, s float64, n int)                       { panic("unreachable") }
+func neSF32NEON(dst *uint8, a *float32, s float32, n int)                       { panic("unreachable") }
+func neSF64NEON(dst *uint8, a *float64, s float64, n int)                       { panic("unreachable") }
+func ltSF32NEON(dst *uint8, a *float32, s float32, n int)                       { panic("unreachable") }
+func ltSF64NEON(dst *uint8, a *float64, s float64, n int)                       { panic("unreachable") }
+func leSF32NEON(dst *uint8, a *float32, s float32, n int)                       { panic("unreachable") }
+func leSF64NEON(dst *uint8, a *float64, s float64, n int)                       { panic("unreachable") }
+func gtSF32NEON(dst *uint8, a *float32, s float32, n int)                       { panic("unreachable") }
+func gtSF64NEON(dst *uint8, a *float64, s float64, n int)                       { panic("unreachable") }
+func geSF32NEON(dst *uint8, a *float32, s float32, n int)                       { panic("unreachable") }
+func geSF64NEON(dst *uint8, a *float64, s float64, n int)                       { panic("unreachable") }
+func selectF32NEON(dst *float32, mask *uint8, a, b *float32, n int)             { panic("unreachable") }
+func selectF64NEON(dst *float64, mask *uint8, a, b *float64, n int)             { panic("unreachable") }
+func sumF32NEON(a *float32, n int) float64                                      { panic("unreachable") }
+func sumF64NEON(a *float64, n int) float64                                      { panic("unreachable") }
+func sumFoursF32NEON(a *float32, n int) float64                                 { panic("unreachable") }
+func sumSqF32NEON(a *float32, n int) float64                                    { panic("unreachable") }
+func sumSqF64NEON(a *float64, n int) float64                                    { panic("unreachable") }
+func sumSumSqF32NEON(a *float32, n int) (sum, sumsq float64)                    { panic("unreachable") }
+func sumSumSqF64NEON(a *float64, n int) (sum, sumsq float64)                    { panic("unreachable") }
+func sumSqDevF32NEON(a *float32, s float64, n int) float64                      { panic("unreachable") }
+func sumSqDevF64NEON(a *float64, s float64, n int) float64                      { panic("unreachable") }
+func dotF32NEON(a, b *float32, n int) float64                                   { panic("unreachable") }
+func dotF64NEON(a, b *float64, n int) float64                                   { panic("unreachable") }
+func reduceMaxF32NEON(a *float32, n int) float32                                { panic("unreachable") }
+func reduceMaxF64NEON(a *float64, n int) float64                                { panic("unreachable") }
+func reduceMinF32NEON(a *float32, n int) float32                                { panic("unreachable") }
+func reduceMinF64NEON(a *float64, n int) float64                                { panic("unreachable") }
+func sumRowsF32NEON(acc *float64, rows *[8]*float32, ahead, n int)              { panic("unreachable") }
+func sumRowsF64NEON(acc *float64, rows *[8]*float64, ahead, n int)              { panic("unreachable") }
+func maxRowsF32NEON(acc *float32, rows *[8]*float32, ahead, n int)              { panic("unreachable") }
+func maxRowsF64NEON(acc *float64, rows *[8]*float64, ahead, n int)              { panic("unreachable") }
+func minRowsF32NEON(acc *float32, rows *[8]*float32, ahead, n int)              { panic("unreachable") }
+func minRowsF64NEON(acc *float64, rows *[8]*float64, ahead, n int)              { panic("unreachable") }
+func sumExpSubF32NEON(a *float32, s float32, n int) float64                     { panic("unreachable") }
+func expSubF32NEON(dst, a *float32, s float32, n int) float64                   { panic("unreachable") }
+func f16ToF32NEON(dst *float32, a *uint16, n int)                               { panic("unreachable") }
+func f32ToF16NEON(dst *uint16, a *float32, n int)                               { panic("unreachable") }
+func bf16ToF32NEON(dst *float32, a *uint16, n int)                              { panic("unreachable") }
+func f32ToBF16NEON(dst *uint16, a *float32, n int)                              { panic("unreachable") }
+func u8ToF32NEON(dst *float32, a *uint8, n int)                                 { panic("unreachable") }
+func i32ToF32NEON(dst *float32, a *int32, n int)                                { panic("unreachable") }
+func averagePairsF32NEON(dst, a, b *float32, n int)                             { panic("unreachable") }
+func spreadPairsF32NEON(dst, also, a *float32, n int)                           { panic("unreachable") }
+func largestPairsGradF32NEON(dst, also, a, b, grad *float32, n int)             { panic("unreachable") }
+func largestPairsF32NEON(dst, a, b *float32, n int)                             { panic("unreachable") }
+func transpose1NEON(dst *uint8, pitch int, src *uint8, from, rows, columns int) { panic("unreachable") }
+func transpose2NEON(dst *uint16, pitch int, src *uint16, from, rows, columns int) {
+	panic("unreachable")
+}
+func transpose4NEON(dst *uint32, pitch int, src *uint32, from, rows, columns int) {
+	panic("unreachable")
+}
+func transpose8NEON(dst *uint64, pitch int, src *uint64, from, rows, columns int) {
+	panic("unreachable")
+}
+func philoxNEON(dst *uint32, key, block uint64, n int) { panic("unreachable") }
+func uniformNEON(dst *float32, a *uint32, n int)       { panic("unreachable") }
+func normalNEON(dst *float32, a *uint32, n int)        { panic("unreachable") }

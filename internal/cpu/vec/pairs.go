@@ -14,6 +14,9 @@ func AveragePairsF32(dst, a, b []float32) {
 		case AVX2:
 			averagePairsF32AVX2(&dst[0], &a[0], &b[0], n)
 			return
+		case NEON:
+			averagePairsF32NEON(&dst[0], &a[0], &b[0], n)
+			return
 		}
 	}
 	for i := range dst {
@@ -35,6 +38,9 @@ func SpreadPairsF32(dst, also, a []float32) {
 			return
 		case AVX2:
 			spreadPairsF32AVX2(&dst[0], &also[0], &a[0], n)
+			return
+		case NEON:
+			spreadPairsF32NEON(&dst[0], &also[0], &a[0], n)
 			return
 		}
 	}
@@ -60,6 +66,9 @@ func LargestPairsGradF32(dst, also, a, b, g []float32) {
 		case AVX2:
 			largestPairsGradF32AVX2(&dst[0], &also[0], &a[0], &b[0], &g[0], n)
 			return
+		case NEON:
+			largestPairsGradF32NEON(&dst[0], &also[0], &a[0], &b[0], &g[0], n)
+			return
 		}
 	}
 	for i, d := range g {
@@ -84,6 +93,9 @@ func LargestPairsF32(dst, a, b []float32) {
 			return
 		case AVX2:
 			largestPairsF32AVX2(&dst[0], &a[0], &b[0], n)
+			return
+		case NEON:
+			largestPairsF32NEON(&dst[0], &a[0], &b[0], n)
 			return
 		}
 	}

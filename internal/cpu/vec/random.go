@@ -14,6 +14,10 @@ func Philox(dst []uint32, key, block uint64) {
 		m &^= 31
 		philoxAVX2(&dst[0], key, block, m/4)
 		dst, block = dst[m:], block+uint64(m/4)
+	case level == NEON && m >= 32:
+		m &^= 31
+		philoxNEON(&dst[0], key, block, m/4)
+		dst, block = dst[m:], block+uint64(m/4)
 	}
 	philoxGo(dst, key, block)
 }

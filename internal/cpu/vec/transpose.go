@@ -18,7 +18,7 @@ func Transpose[W Word](dst []W, pitch int, src []W, at, from, rows, columns int)
 	_, _ = src[at], src[at+rows-1]
 	_, _ = src[at+(columns-1)*from], src[at+(columns-1)*from+rows-1]
 	r, c := 0, 0 // what is done
-	if level == AVX2 || level == AVX512 {
+	if level != Generic {
 		side := blockOf[W]()
 		strip := streamRun / int(unsafe.Sizeof(dst[0]))
 		if m, n := rows&^(side.rows-1), columns&^(side.columns-1); m > 0 && n > 0 {
@@ -42,7 +42,11 @@ type block struct{ rows, columns int }
 
 func blockOf[W Word]() block {
 	var z W
-	switch unsafe.Sizeof(z) {
+	size := unsafe.Sizeof(z)
+	if level == NEON { // 16 bytes of each column
+		return block{int(16 / size), []int{8, 4}[size/8]}
+	}
+	switch size {
 	case 1, 2:
 		return block{16, 8}
 	case 4:
@@ -52,31 +56,46 @@ func blockOf[W Word]() block {
 }
 
 func transposeBlocks[W Word](dst *W, pitch int, src *W, from, rows, columns int) {
-	wide := level == AVX512
 	switch d := any(dst).(type) {
 	case *uint8:
-		if s := any(src).(*uint8); wide {
+		s := any(src).(*uint8)
+		switch level {
+		case AVX512:
 			transpose1AVX512(d, pitch, s, from, rows, columns)
-		} else {
+		case AVX2:
 			transpose1AVX2(d, pitch, s, from, rows, columns)
+		case NEON:
+			transpose1NEON(d, pitch, s, from, rows, columns)
 		}
 	case *uint16:
-		if s := any(src).(*uint16); wide {
+		s := any(src).(*uint16)
+		switch level {
+		case AVX512:
 			transpose2AVX512(d, pitch, s, from, rows, columns)
-		} else {
+		case AVX2:
 			transpose2AVX2(d, pitch, s, from, rows, columns)
+		case NEON:
+			transpose2NEON(d, pitch, s, from, rows, columns)
 		}
 	case *uint32:
-		if s := any(src).(*uint32); wide {
+		s := any(src).(*uint32)
+		switch level {
+		case AVX512:
 			transpose4AVX512(d, pitch, s, from, rows, columns)
-		} else {
+		case AVX2:
 			transpose4AVX2(d, pitch, s, from, rows, columns)
+		case NEON:
+			transpose4NEON(d, pitch, s, from, rows, columns)
 		}
 	case *uint64:
-		if s := any(src).(*uint64); wide {
+		s := any(src).(*uint64)
+		switch level {
+		case AVX512:
 			transpose8AVX512(d, pitch, s, from, rows, columns)
-		} else {
+		case AVX2:
 			transpose8AVX2(d, pitch, s, from, rows, columns)
+		case NEON:
+			transpose8NEON(d, pitch, s, from, rows, columns)
 		}
 	}
 }

@@ -687,6 +687,51 @@ func u8ToF32NEON(dst *float32, a *uint8, n int)
 //go:noescape
 func i32ToF32NEON(dst *float32, a *int32, n int)
 
+// averagePairsF32NEON is AveragePairsF32 for n > 0.
+//
+//go:noescape
+func averagePairsF32NEON(dst *float32, a *float32, b *float32, n int)
+
+// spreadPairsF32NEON is SpreadPairsF32 for n > 0.
+//
+//go:noescape
+func spreadPairsF32NEON(dst *float32, also *float32, a *float32, n int)
+
+// largestPairsGradF32NEON is LargestPairsGradF32 for n > 0.
+//
+//go:noescape
+func largestPairsGradF32NEON(dst *float32, also *float32, a *float32, b *float32, grad *float32, n int)
+
+// largestPairsF32NEON is LargestPairsF32 for n > 0.
+//
+//go:noescape
+func largestPairsF32NEON(dst *float32, a *float32, b *float32, n int)
+
+// transpose1NEON is Transpose1 for n > 0.
+//
+//go:noescape
+func transpose1NEON(dst *uint8, pitch int, src *uint8, from int, rows int, columns int)
+
+// transpose2NEON is Transpose2 for n > 0.
+//
+//go:noescape
+func transpose2NEON(dst *uint16, pitch int, src *uint16, from int, rows int, columns int)
+
+// transpose4NEON is Transpose4 for n > 0.
+//
+//go:noescape
+func transpose4NEON(dst *uint32, pitch int, src *uint32, from int, rows int, columns int)
+
+// transpose8NEON is Transpose8 for n > 0.
+//
+//go:noescape
+func transpose8NEON(dst *uint64, pitch int, src *uint64, from int, rows int, columns int)
+
+// philoxNEON is Philox for n > 0.
+//
+//go:noescape
+func philoxNEON(dst *uint32, key uint64, block uint64, n int)
+
 // uniformNEON is Uniform for n > 0.
 //
 //go:noescape

@@ -300,83 +300,93 @@ DATA neonConstants<>+2352(SB)/8, $0x00007fff00007fff
 DATA neonConstants<>+2360(SB)/8, $0x00007fff00007fff
 DATA neonConstants<>+2368(SB)/8, $0x0000004000000040
 DATA neonConstants<>+2376(SB)/8, $0x0000004000000040
-DATA neonConstants<>+2384(SB)/8, $0x3380000033800000
-DATA neonConstants<>+2392(SB)/8, $0x3380000033800000
-DATA neonConstants<>+2400(SB)/8, $0x0100000001000000
-DATA neonConstants<>+2408(SB)/8, $0x0100000001000000
-DATA neonConstants<>+2416(SB)/8, $0x3d9021bb3d9021bb
-DATA neonConstants<>+2424(SB)/8, $0x3d9021bb3d9021bb
-DATA neonConstants<>+2432(SB)/8, $0x32f1658832f16588
-DATA neonConstants<>+2440(SB)/8, $0x32f1658832f16588
-DATA neonConstants<>+2448(SB)/8, $0xb951f09bb951f09b
-DATA neonConstants<>+2456(SB)/8, $0xb951f09bb951f09b
-DATA neonConstants<>+2464(SB)/8, $0xbbf9c5d7bbf9c5d7
-DATA neonConstants<>+2472(SB)/8, $0xbbf9c5d7bbf9c5d7
-DATA neonConstants<>+2480(SB)/8, $0x3c1aa57e3c1aa57e
-DATA neonConstants<>+2488(SB)/8, $0x3c1aa57e3c1aa57e
-DATA neonConstants<>+2496(SB)/8, $0x3f8036db3f8036db
-DATA neonConstants<>+2504(SB)/8, $0x3f8036db3f8036db
-DATA neonConstants<>+2512(SB)/8, $0x40354f7e40354f7e
-DATA neonConstants<>+2520(SB)/8, $0x40354f7e40354f7e
-DATA neonConstants<>+2528(SB)/8, $0x3fb504f33fb504f3
-DATA neonConstants<>+2536(SB)/8, $0x3fb504f33fb504f3
-DATA neonConstants<>+2544(SB)/8, $0x007fffff007fffff
-DATA neonConstants<>+2552(SB)/8, $0x007fffff007fffff
-DATA neonConstants<>+2560(SB)/8, $0x0000007e0000007e
-DATA neonConstants<>+2568(SB)/8, $0x0000007e0000007e
-DATA neonConstants<>+2576(SB)/8, $0x3f3504f33f3504f3
-DATA neonConstants<>+2584(SB)/8, $0x3f3504f33f3504f3
-DATA neonConstants<>+2592(SB)/8, $0xbdebd1b8bdebd1b8
-DATA neonConstants<>+2600(SB)/8, $0xbdebd1b8bdebd1b8
-DATA neonConstants<>+2608(SB)/8, $0x3def251a3def251a
-DATA neonConstants<>+2616(SB)/8, $0x3def251a3def251a
-DATA neonConstants<>+2624(SB)/8, $0xbdfe5d4fbdfe5d4f
-DATA neonConstants<>+2632(SB)/8, $0xbdfe5d4fbdfe5d4f
-DATA neonConstants<>+2640(SB)/8, $0x3e11e9bf3e11e9bf
-DATA neonConstants<>+2648(SB)/8, $0x3e11e9bf3e11e9bf
-DATA neonConstants<>+2656(SB)/8, $0xbe2aae50be2aae50
-DATA neonConstants<>+2664(SB)/8, $0xbe2aae50be2aae50
-DATA neonConstants<>+2672(SB)/8, $0x3e4cceac3e4cceac
-DATA neonConstants<>+2680(SB)/8, $0x3e4cceac3e4cceac
-DATA neonConstants<>+2688(SB)/8, $0xbe7ffffcbe7ffffc
-DATA neonConstants<>+2696(SB)/8, $0xbe7ffffcbe7ffffc
-DATA neonConstants<>+2704(SB)/8, $0x3eaaaaaa3eaaaaaa
-DATA neonConstants<>+2712(SB)/8, $0x3eaaaaaa3eaaaaaa
-DATA neonConstants<>+2720(SB)/8, $0xb95e8083b95e8083
-DATA neonConstants<>+2728(SB)/8, $0xb95e8083b95e8083
-DATA neonConstants<>+2736(SB)/8, $0x3f3180003f318000
-DATA neonConstants<>+2744(SB)/8, $0x3f3180003f318000
-DATA neonConstants<>+2752(SB)/8, $0x4020000040200000
-DATA neonConstants<>+2760(SB)/8, $0x4020000040200000
-DATA neonConstants<>+2768(SB)/8, $0x34b84b3634b84b36
-DATA neonConstants<>+2776(SB)/8, $0x34b84b3634b84b36
-DATA neonConstants<>+2784(SB)/8, $0xb66c7357b66c7357
-DATA neonConstants<>+2792(SB)/8, $0xb66c7357b66c7357
-DATA neonConstants<>+2800(SB)/8, $0xb6935ac1b6935ac1
-DATA neonConstants<>+2808(SB)/8, $0xb6935ac1b6935ac1
-DATA neonConstants<>+2816(SB)/8, $0x396532db396532db
-DATA neonConstants<>+2824(SB)/8, $0x396532db396532db
-DATA neonConstants<>+2832(SB)/8, $0xbaa45408baa45408
-DATA neonConstants<>+2840(SB)/8, $0xbaa45408baa45408
-DATA neonConstants<>+2848(SB)/8, $0xbb88e4efbb88e4ef
-DATA neonConstants<>+2856(SB)/8, $0xbb88e4efbb88e4ef
-DATA neonConstants<>+2864(SB)/8, $0x3e7c8f633e7c8f63
-DATA neonConstants<>+2872(SB)/8, $0x3e7c8f633e7c8f63
-DATA neonConstants<>+2880(SB)/8, $0x3fc02e2f3fc02e2f
-DATA neonConstants<>+2888(SB)/8, $0x3fc02e2f3fc02e2f
-DATA neonConstants<>+2896(SB)/8, $0x40a0000040a00000
-DATA neonConstants<>+2904(SB)/8, $0x40a0000040a00000
-DATA neonConstants<>+2912(SB)/8, $0x4040000040400000
-DATA neonConstants<>+2920(SB)/8, $0x4040000040400000
-DATA neonConstants<>+2928(SB)/8, $0x38d3b56b38d3b56b
-DATA neonConstants<>+2936(SB)/8, $0x38d3b56b38d3b56b
-DATA neonConstants<>+2944(SB)/8, $0x3ab0dc723ab0dc72
-DATA neonConstants<>+2952(SB)/8, $0x3ab0dc723ab0dc72
-DATA neonConstants<>+2960(SB)/8, $0xbb70bde7bb70bde7
-DATA neonConstants<>+2968(SB)/8, $0xbb70bde7bb70bde7
-DATA neonConstants<>+2976(SB)/8, $0x3bbc127b3bbc127b
-DATA neonConstants<>+2984(SB)/8, $0x3bbc127b3bbc127b
-GLOBL neonConstants<>(SB), RODATA|NOPTR, $2992
+DATA neonConstants<>+2384(SB)/8, $0x0000000000000004
+DATA neonConstants<>+2392(SB)/8, $0x0000000000000004
+DATA neonConstants<>+2400(SB)/8, $0x9e3779b99e3779b9
+DATA neonConstants<>+2408(SB)/8, $0x9e3779b99e3779b9
+DATA neonConstants<>+2416(SB)/8, $0xbb67ae85bb67ae85
+DATA neonConstants<>+2424(SB)/8, $0xbb67ae85bb67ae85
+DATA neonConstants<>+2432(SB)/8, $0xd2511f53d2511f53
+DATA neonConstants<>+2440(SB)/8, $0xd2511f53d2511f53
+DATA neonConstants<>+2448(SB)/8, $0xcd9e8d57cd9e8d57
+DATA neonConstants<>+2456(SB)/8, $0xcd9e8d57cd9e8d57
+DATA neonConstants<>+2464(SB)/8, $0x3380000033800000
+DATA neonConstants<>+2472(SB)/8, $0x3380000033800000
+DATA neonConstants<>+2480(SB)/8, $0x0100000001000000
+DATA neonConstants<>+2488(SB)/8, $0x0100000001000000
+DATA neonConstants<>+2496(SB)/8, $0x3d9021bb3d9021bb
+DATA neonConstants<>+2504(SB)/8, $0x3d9021bb3d9021bb
+DATA neonConstants<>+2512(SB)/8, $0x32f1658832f16588
+DATA neonConstants<>+2520(SB)/8, $0x32f1658832f16588
+DATA neonConstants<>+2528(SB)/8, $0xb951f09bb951f09b
+DATA neonConstants<>+2536(SB)/8, $0xb951f09bb951f09b
+DATA neonConstants<>+2544(SB)/8, $0xbbf9c5d7bbf9c5d7
+DATA neonConstants<>+2552(SB)/8, $0xbbf9c5d7bbf9c5d7
+DATA neonConstants<>+2560(SB)/8, $0x3c1aa57e3c1aa57e
+DATA neonConstants<>+2568(SB)/8, $0x3c1aa57e3c1aa57e
+DATA neonConstants<>+2576(SB)/8, $0x3f8036db3f8036db
+DATA neonConstants<>+2584(SB)/8, $0x3f8036db3f8036db
+DATA neonConstants<>+2592(SB)/8, $0x40354f7e40354f7e
+DATA neonConstants<>+2600(SB)/8, $0x40354f7e40354f7e
+DATA neonConstants<>+2608(SB)/8, $0x3fb504f33fb504f3
+DATA neonConstants<>+2616(SB)/8, $0x3fb504f33fb504f3
+DATA neonConstants<>+2624(SB)/8, $0x007fffff007fffff
+DATA neonConstants<>+2632(SB)/8, $0x007fffff007fffff
+DATA neonConstants<>+2640(SB)/8, $0x0000007e0000007e
+DATA neonConstants<>+2648(SB)/8, $0x0000007e0000007e
+DATA neonConstants<>+2656(SB)/8, $0x3f3504f33f3504f3
+DATA neonConstants<>+2664(SB)/8, $0x3f3504f33f3504f3
+DATA neonConstants<>+2672(SB)/8, $0xbdebd1b8bdebd1b8
+DATA neonConstants<>+2680(SB)/8, $0xbdebd1b8bdebd1b8
+DATA neonConstants<>+2688(SB)/8, $0x3def251a3def251a
+DATA neonConstants<>+2696(SB)/8, $0x3def251a3def251a
+DATA neonConstants<>+2704(SB)/8, $0xbdfe5d4fbdfe5d4f
+DATA neonConstants<>+2712(SB)/8, $0xbdfe5d4fbdfe5d4f
+DATA neonConstants<>+2720(SB)/8, $0x3e11e9bf3e11e9bf
+DATA neonConstants<>+2728(SB)/8, $0x3e11e9bf3e11e9bf
+DATA neonConstants<>+2736(SB)/8, $0xbe2aae50be2aae50
+DATA neonConstants<>+2744(SB)/8, $0xbe2aae50be2aae50
+DATA neonConstants<>+2752(SB)/8, $0x3e4cceac3e4cceac
+DATA neonConstants<>+2760(SB)/8, $0x3e4cceac3e4cceac
+DATA neonConstants<>+2768(SB)/8, $0xbe7ffffcbe7ffffc
+DATA neonConstants<>+2776(SB)/8, $0xbe7ffffcbe7ffffc
+DATA neonConstants<>+2784(SB)/8, $0x3eaaaaaa3eaaaaaa
+DATA neonConstants<>+2792(SB)/8, $0x3eaaaaaa3eaaaaaa
+DATA neonConstants<>+2800(SB)/8, $0xb95e8083b95e8083
+DATA neonConstants<>+2808(SB)/8, $0xb95e8083b95e8083
+DATA neonConstants<>+2816(SB)/8, $0x3f3180003f318000
+DATA neonConstants<>+2824(SB)/8, $0x3f3180003f318000
+DATA neonConstants<>+2832(SB)/8, $0x4020000040200000
+DATA neonConstants<>+2840(SB)/8, $0x4020000040200000
+DATA neonConstants<>+2848(SB)/8, $0x34b84b3634b84b36
+DATA neonConstants<>+2856(SB)/8, $0x34b84b3634b84b36
+DATA neonConstants<>+2864(SB)/8, $0xb66c7357b66c7357
+DATA neonConstants<>+2872(SB)/8, $0xb66c7357b66c7357
+DATA neonConstants<>+2880(SB)/8, $0xb6935ac1b6935ac1
+DATA neonConstants<>+2888(SB)/8, $0xb6935ac1b6935ac1
+DATA neonConstants<>+2896(SB)/8, $0x396532db396532db
+DATA neonConstants<>+2904(SB)/8, $0x396532db396532db
+DATA neonConstants<>+2912(SB)/8, $0xbaa45408baa45408
+DATA neonConstants<>+2920(SB)/8, $0xbaa45408baa45408
+DATA neonConstants<>+2928(SB)/8, $0xbb88e4efbb88e4ef
+DATA neonConstants<>+2936(SB)/8, $0xbb88e4efbb88e4ef
+DATA neonConstants<>+2944(SB)/8, $0x3e7c8f633e7c8f63
+DATA neonConstants<>+2952(SB)/8, $0x3e7c8f633e7c8f63
+DATA neonConstants<>+2960(SB)/8, $0x3fc02e2f3fc02e2f
+DATA neonConstants<>+2968(SB)/8, $0x3fc02e2f3fc02e2f
+DATA neonConstants<>+2976(SB)/8, $0x40a0000040a00000
+DATA neonConstants<>+2984(SB)/8, $0x40a0000040a00000
+DATA neonConstants<>+2992(SB)/8, $0x4040000040400000
+DATA neonConstants<>+3000(SB)/8, $0x4040000040400000
+DATA neonConstants<>+3008(SB)/8, $0x38d3b56b38d3b56b
+DATA neonConstants<>+3016(SB)/8, $0x38d3b56b38d3b56b
+DATA neonConstants<>+3024(SB)/8, $0x3ab0dc723ab0dc72
+DATA neonConstants<>+3032(SB)/8, $0x3ab0dc723ab0dc72
+DATA neonConstants<>+3040(SB)/8, $0xbb70bde7bb70bde7
+DATA neonConstants<>+3048(SB)/8, $0xbb70bde7bb70bde7
+DATA neonConstants<>+3056(SB)/8, $0x3bbc127b3bbc127b
+DATA neonConstants<>+3064(SB)/8, $0x3bbc127b3bbc127b
+GLOBL neonConstants<>(SB), RODATA|NOPTR, $3072
 
 // From 4n bytes before the middle on, n lanes of ones.
 DATA neonMask<>+0(SB)/8, $0xffffffffffffffff
@@ -12814,10 +12824,844 @@ block:
 	BGT block
 	RET
 
+// func averagePairsF32NEON(dst *float32, a *float32, b *float32, n int)
+TEXT ·averagePairsF32NEON(SB), NOSPLIT, $0-32
+	MOVD $neonConstants<>(SB), R0
+	FMOVQ 688(R0), F0
+	MOVD dst+0(FP), R0
+	MOVD a+8(FP), R1
+	MOVD b+16(FP), R2
+	MOVD n+24(FP), R3
+	MOVD $0, R6
+	SUB $8, R3
+
+eight:
+	ADD R6<<3, R2, R7
+	FLDPQ (R7), (F1, F2)
+	FLDPQ 32(R7), (F3, F4)
+	ADD R6<<3, R1, R7
+	FLDPQ (R7), (F5, F6)
+	FLDPQ 32(R7), (F7, F8)
+	WORD $0x6e20dca5 // fmul v5.4s, v5.4s, v0.4s
+	WORD $0x4e20cc25 // fmla v5.4s, v1.4s, v0.4s
+	WORD $0x6e20dcc1 // fmul v1.4s, v6.4s, v0.4s
+	WORD $0x4e20cc41 // fmla v1.4s, v2.4s, v0.4s
+	WORD $0x6e20dce2 // fmul v2.4s, v7.4s, v0.4s
+	WORD $0x4e20cc62 // fmla v2.4s, v3.4s, v0.4s
+	WORD $0x6e20dd03 // fmul v3.4s, v8.4s, v0.4s
+	WORD $0x4e20cc83 // fmla v3.4s, v4.4s, v0.4s
+	ADD R6<<2, R0, R7
+	WORD $0x6e21d4a1 // faddp v1.4s, v5.4s, v1.4s
+	WORD $0x6e23d442 // faddp v2.4s, v2.4s, v3.4s
+	FSTPQ (F1, F2), (R7)
+	CMP R3, R6
+	BGE end
+	ADD $8, R6
+	CMP R3, R6
+	CSEL GT, R3, R6, R6
+	B eight
+
+end:
+	RET
+
+// func spreadPairsF32NEON(dst *float32, also *float32, a *float32, n int)
+TEXT ·spreadPairsF32NEON(SB), NOSPLIT, $0-32
+	MOVD $neonConstants<>(SB), R0
+	FMOVQ 688(R0), F0
+	MOVD dst+0(FP), R0
+	MOVD also+8(FP), R1
+	MOVD a+16(FP), R2
+	MOVD n+24(FP), R3
+	MOVD $0, R6
+	SUB $8, R3
+
+eight:
+	ADD R6<<2, R2, R7
+	FLDPQ (R7), (F1, F2)
+	WORD $0x6e20dc21 // fmul v1.4s, v1.4s, v0.4s
+	WORD $0x4e813823 // zip1 v3.4s, v1.4s, v1.4s
+	WORD $0x4e817821 // zip2 v1.4s, v1.4s, v1.4s
+	WORD $0x6e20dc42 // fmul v2.4s, v2.4s, v0.4s
+	WORD $0x4e823844 // zip1 v4.4s, v2.4s, v2.4s
+	WORD $0x4e827842 // zip2 v2.4s, v2.4s, v2.4s
+	ADD R6<<3, R0, R7
+	FSTPQ (F3, F1), (R7)
+	FSTPQ (F4, F2), 32(R7)
+	ADD R6<<3, R1, R7
+	FSTPQ (F3, F1), (R7)
+	FSTPQ (F4, F2), 32(R7)
+	CMP R3, R6
+	BGE end
+	ADD $8, R6
+	CMP R3, R6
+	CSEL GT, R3, R6, R6
+	B eight
+
+end:
+	RET
+
+// func largestPairsGradF32NEON(dst *float32, also *float32, a *float32, b *float32, grad *float32, n int)
+TEXT ·largestPairsGradF32NEON(SB), NOSPLIT, $0-48
+	MOVD dst+0(FP), R0
+	MOVD also+8(FP), R1
+	MOVD a+16(FP), R2
+	MOVD b+24(FP), R3
+	MOVD grad+32(FP), R6
+	MOVD n+40(FP), R7
+	MOVD $0, R8
+	SUB $8, R7
+
+eight:
+	ADD R8<<3, R2, R9
+	FLDPQ (R9), (F0, F1)
+	FLDPQ 32(R9), (F2, F3)
+	ADD R8<<3, R3, R9
+	FLDPQ (R9), (F4, F5)
+	FLDPQ 32(R9), (F6, F7)
+	ADD R8<<2, R6, R9
+	FLDPQ (R9), (F8, F9)
+	WORD $0x4e81180a // uzp1 v10.4s, v0.4s, v1.4s
+	WORD $0x4e83184b // uzp1 v11.4s, v2.4s, v3.4s
+	WORD $0x4e815800 // uzp2 v0.4s, v0.4s, v1.4s
+	WORD $0x4e835842 // uzp2 v2.4s, v2.4s, v3.4s
+	WORD $0x4e851881 // uzp1 v1.4s, v4.4s, v5.4s
+	WORD $0x4e8718c3 // uzp1 v3.4s, v6.4s, v7.4s
+	WORD $0x4e855884 // uzp2 v4.4s, v4.4s, v5.4s
+	WORD $0x4e8758c7 // uzp2 v7.4s, v6.4s, v7.4s
+	WORD $0x4e2ae545 // fcmeq v5.4s, v10.4s, v10.4s
+	WORD $0x4e2be56c // fcmeq v12.4s, v11.4s, v11.4s
+	WORD $0x6e20e546 // fcmge v6.4s, v10.4s, v0.4s
+	WORD $0x6e22e56d // fcmge v13.4s, v11.4s, v2.4s
+	WORD $0x4e661ca5 // bic v5.16b, v5.16b, v6.16b
+	WORD $0x4e6d1d86 // bic v6.16b, v12.16b, v13.16b
+	WORD $0x6ea51c0a // bit v10.16b, v0.16b, v5.16b
+	WORD $0x6ea61c4b // bit v11.16b, v2.16b, v6.16b
+	WORD $0x4e2ae540 // fcmeq v0.4s, v10.4s, v10.4s
+	WORD $0x4e2be56c // fcmeq v12.4s, v11.4s, v11.4s
+	WORD $0x6e21e542 // fcmge v2.4s, v10.4s, v1.4s
+	WORD $0x6e23e56d // fcmge v13.4s, v11.4s, v3.4s
+	WORD $0x4e621c00 // bic v0.16b, v0.16b, v2.16b
+	WORD $0x4e6d1d82 // bic v2.16b, v12.16b, v13.16b
+	WORD $0x6ea01c2a // bit v10.16b, v1.16b, v0.16b
+	WORD $0x6ea21c6b // bit v11.16b, v3.16b, v2.16b
+	WORD $0x4e2ae541 // fcmeq v1.4s, v10.4s, v10.4s
+	WORD $0x4e2be56c // fcmeq v12.4s, v11.4s, v11.4s
+	WORD $0x6e24e543 // fcmge v3.4s, v10.4s, v4.4s
+	WORD $0x6e27e56d // fcmge v13.4s, v11.4s, v7.4s
+	WORD $0x4e631c21 // bic v1.16b, v1.16b, v3.16b
+	WORD $0x4e6d1d83 // bic v3.16b, v12.16b, v13.16b
+	WORD $0x6ea11c8a // bit v10.16b, v4.16b, v1.16b
+	WORD $0x6ea31ceb // bit v11.16b, v7.16b, v3.16b
+	WORD $0x4e281c24 // and v4.16b, v1.16b, v8.16b
+	WORD $0x4e291c67 // and v7.16b, v3.16b, v9.16b
+	WORD $0x4e611d01 // bic v1.16b, v8.16b, v1.16b
+	WORD $0x4e631d28 // bic v8.16b, v9.16b, v3.16b
+	WORD $0x4e211c03 // and v3.16b, v0.16b, v1.16b
+	WORD $0x4e281c49 // and v9.16b, v2.16b, v8.16b
+	WORD $0x4e601c20 // bic v0.16b, v1.16b, v0.16b
+	WORD $0x4e621d02 // bic v2.16b, v8.16b, v2.16b
+	WORD $0x4e201ca1 // and v1.16b, v5.16b, v0.16b
+	WORD $0x4e221cc8 // and v8.16b, v6.16b, v2.16b
+	WORD $0x4e651c00 // bic v0.16b, v0.16b, v5.16b
+	WORD $0x4e661c45 // bic v5.16b, v2.16b, v6.16b
+	WORD $0x4e813802 // zip1 v2.4s, v0.4s, v1.4s
+	WORD $0x4e8838a6 // zip1 v6.4s, v5.4s, v8.4s
+	WORD $0x4e817800 // zip2 v0.4s, v0.4s, v1.4s
+	WORD $0x4e8878a5 // zip2 v5.4s, v5.4s, v8.4s
+	WORD $0x4e843861 // zip1 v1.4s, v3.4s, v4.4s
+	WORD $0x4e873928 // zip1 v8.4s, v9.4s, v7.4s
+	WORD $0x4e847863 // zip2 v3.4s, v3.4s, v4.4s
+	WORD $0x4e877924 // zip2 v4.4s, v9.4s, v7.4s
+	ADD R8<<3, R0, R9
+	FSTPQ (F2, F0), (R9)
+	FSTPQ (F6, F5), 32(R9)
+	ADD R8<<3, R1, R9
+	FSTPQ (F1, F3), (R9)
+	FSTPQ (F8, F4), 32(R9)
+	CMP R7, R8
+	BGE end
+	ADD $8, R8
+	CMP R7, R8
+	CSEL GT, R7, R8, R8
+	B eight
+
+end:
+	RET
+
+// func largestPairsF32NEON(dst *float32, a *float32, b *float32, n int)
+TEXT ·largestPairsF32NEON(SB), NOSPLIT, $0-32
+	MOVD dst+0(FP), R0
+	MOVD a+8(FP), R1
+	MOVD b+16(FP), R2
+	MOVD n+24(FP), R3
+	MOVD $0, R6
+	SUB $8, R3
+
+eight:
+	ADD R6<<3, R1, R7
+	FLDPQ (R7), (F0, F1)
+	FLDPQ 32(R7), (F2, F3)
+	ADD R6<<3, R2, R7
+	FLDPQ (R7), (F4, F5)
+	FLDPQ 32(R7), (F6, F7)
+	WORD $0x4e811808 // uzp1 v8.4s, v0.4s, v1.4s
+	WORD $0x4e831849 // uzp1 v9.4s, v2.4s, v3.4s
+	WORD $0x4e815800 // uzp2 v0.4s, v0.4s, v1.4s
+	WORD $0x4e835842 // uzp2 v2.4s, v2.4s, v3.4s
+	WORD $0x4e851881 // uzp1 v1.4s, v4.4s, v5.4s
+	WORD $0x4e8718c3 // uzp1 v3.4s, v6.4s, v7.4s
+	WORD $0x4e855884 // uzp2 v4.4s, v4.4s, v5.4s
+	WORD $0x4e8758c7 // uzp2 v7.4s, v6.4s, v7.4s
+	WORD $0x4e28e505 // fcmeq v5.4s, v8.4s, v8.4s
+	WORD $0x4e29e52a // fcmeq v10.4s, v9.4s, v9.4s
+	WORD $0x6e20e506 // fcmge v6.4s, v8.4s, v0.4s
+	WORD $0x6e22e52b // fcmge v11.4s, v9.4s, v2.4s
+	WORD $0x4e661ca5 // bic v5.16b, v5.16b, v6.16b
+	WORD $0x4e6b1d46 // bic v6.16b, v10.16b, v11.16b
+	WORD $0x6ea51c08 // bit v8.16b, v0.16b, v5.16b
+	WORD $0x6ea61c49 // bit v9.16b, v2.16b, v6.16b
+	WORD $0x4e28e500 // fcmeq v0.4s, v8.4s, v8.4s
+	WORD $0x4e29e525 // fcmeq v5.4s, v9.4s, v9.4s
+	WORD $0x6e21e502 // fcmge v2.4s, v8.4s, v1.4s
+	WORD $0x6e23e526 // fcmge v6.4s, v9.4s, v3.4s
+	WORD $0x4e621c00 // bic v0.16b, v0.16b, v2.16b
+	WORD $0x4e661ca2 // bic v2.16b, v5.16b, v6.16b
+	WORD $0x6ea01c28 // bit v8.16b, v1.16b, v0.16b
+	WORD $0x6ea21c69 // bit v9.16b, v3.16b, v2.16b
+	WORD $0x4e28e500 // fcmeq v0.4s, v8.4s, v8.4s
+	WORD $0x4e29e522 // fcmeq v2.4s, v9.4s, v9.4s
+	WORD $0x6e24e501 // fcmge v1.4s, v8.4s, v4.4s
+	WORD $0x6e27e523 // fcmge v3.4s, v9.4s, v7.4s
+	WORD $0x4e611c00 // bic v0.16b, v0.16b, v1.16b
+	WORD $0x4e631c41 // bic v1.16b, v2.16b, v3.16b
+	WORD $0x6ea01c88 // bit v8.16b, v4.16b, v0.16b
+	WORD $0x6ea11ce9 // bit v9.16b, v7.16b, v1.16b
+	ADD R6<<2, R0, R7
+	FSTPQ (F8, F9), (R7)
+	CMP R3, R6
+	BGE end
+	ADD $8, R6
+	CMP R3, R6
+	CSEL GT, R3, R6, R6
+	B eight
+
+end:
+	RET
+
+// func transpose1NEON(dst *uint8, pitch int, src *uint8, from int, rows int, columns int)
+TEXT ·transpose1NEON(SB), NOSPLIT, $0-48
+	MOVD dst+0(FP), R0
+	MOVD pitch+8(FP), R1
+	MOVD src+16(FP), R2
+	MOVD from+24(FP), R3
+	MOVD columns+40(FP), R6
+
+column:
+	MOVD rows+32(FP), R9
+	MOVD R2, R7
+	MOVD R0, R8
+
+row:
+	MOVD R7, R10
+	FMOVQ (R10), F0
+	ADD R3, R10
+	FMOVQ (R10), F1
+	ADD R3, R10
+	FMOVQ (R10), F2
+	ADD R3, R10
+	FMOVQ (R10), F3
+	ADD R3, R10
+	FMOVQ (R10), F4
+	ADD R3, R10
+	FMOVQ (R10), F5
+	ADD R3, R10
+	FMOVQ (R10), F6
+	ADD R3, R10
+	FMOVQ (R10), F7
+	ADD R3, R10
+	WORD $0x4e043808 // zip1 v8.16b, v0.16b, v4.16b
+	WORD $0x4e047800 // zip2 v0.16b, v0.16b, v4.16b
+	WORD $0x4e053824 // zip1 v4.16b, v1.16b, v5.16b
+	WORD $0x4e057821 // zip2 v1.16b, v1.16b, v5.16b
+	WORD $0x4e063845 // zip1 v5.16b, v2.16b, v6.16b
+	WORD $0x4e067842 // zip2 v2.16b, v2.16b, v6.16b
+	WORD $0x4e073866 // zip1 v6.16b, v3.16b, v7.16b
+	WORD $0x4e077863 // zip2 v3.16b, v3.16b, v7.16b
+	WORD $0x4e053907 // zip1 v7.16b, v8.16b, v5.16b
+	WORD $0x4e057905 // zip2 v5.16b, v8.16b, v5.16b
+	WORD $0x4e023808 // zip1 v8.16b, v0.16b, v2.16b
+	WORD $0x4e027800 // zip2 v0.16b, v0.16b, v2.16b
+	WORD $0x4e063882 // zip1 v2.16b, v4.16b, v6.16b
+	WORD $0x4e067884 // zip2 v4.16b, v4.16b, v6.16b
+	WORD $0x4e033826 // zip1 v6.16b, v1.16b, v3.16b
+	WORD $0x4e037821 // zip2 v1.16b, v1.16b, v3.16b
+	WORD $0x4e0238e3 // zip1 v3.16b, v7.16b, v2.16b
+	WORD $0x4e0278e2 // zip2 v2.16b, v7.16b, v2.16b
+	WORD $0x4e0438a7 // zip1 v7.16b, v5.16b, v4.16b
+	WORD $0x4e0478a4 // zip2 v4.16b, v5.16b, v4.16b
+	WORD $0x4e063905 // zip1 v5.16b, v8.16b, v6.16b
+	WORD $0x4e067906 // zip2 v6.16b, v8.16b, v6.16b
+	WORD $0x4e013808 // zip1 v8.16b, v0.16b, v1.16b
+	WORD $0x4e017800 // zip2 v0.16b, v0.16b, v1.16b
+	VST1 V3.D[0], (R8)
+	ADD R1, R8
+	VST1 V3.D[1], (R8)
+	ADD R1, R8
+	VST1 V2.D[0], (R8)
+	ADD R1, R8
+	VST1 V2.D[1], (R8)
+	ADD R1, R8
+	VST1 V7.D[0], (R8)
+	ADD R1, R8
+	VST1 V7.D[1], (R8)
+	ADD R1, R8
+	VST1 V4.D[0], (R8)
+	ADD R1, R8
+	VST1 V4.D[1], (R8)
+	ADD R1, R8
+	VST1 V5.D[0], (R8)
+	ADD R1, R8
+	VST1 V5.D[1], (R8)
+	ADD R1, R8
+	VST1 V6.D[0], (R8)
+	ADD R1, R8
+	VST1 V6.D[1], (R8)
+	ADD R1, R8
+	VST1 V8.D[0], (R8)
+	ADD R1, R8
+	VST1 V8.D[1], (R8)
+	ADD R1, R8
+	VST1 V0.D[0], (R8)
+	ADD R1, R8
+	VST1 V0.D[1], (R8)
+	ADD R1, R8
+	ADD $16, R7
+	SUBS $16, R9
+	BGT row
+	ADD R3<<3, R2
+	ADD $8, R0
+	SUBS $8, R6
+	BGT column
+	RET
+
+// func transpose2NEON(dst *uint16, pitch int, src *uint16, from int, rows int, columns int)
+TEXT ·transpose2NEON(SB), NOSPLIT, $0-48
+	MOVD dst+0(FP), R0
+	MOVD pitch+8(FP), R1
+	LSL $1, R1
+	MOVD src+16(FP), R2
+	MOVD from+24(FP), R3
+	LSL $1, R3
+	MOVD columns+40(FP), R6
+
+column:
+	MOVD rows+32(FP), R9
+	MOVD R2, R7
+	MOVD R0, R8
+
+row:
+	MOVD R7, R10
+	FMOVQ (R10), F0
+	ADD R3, R10
+	FMOVQ (R10), F1
+	ADD R3, R10
+	FMOVQ (R10), F2
+	ADD R3, R10
+	FMOVQ (R10), F3
+	ADD R3, R10
+	FMOVQ (R10), F4
+	ADD R3, R10
+	FMOVQ (R10), F5
+	ADD R3, R10
+	FMOVQ (R10), F6
+	ADD R3, R10
+	FMOVQ (R10), F7
+	ADD R3, R10
+	WORD $0x4e443808 // zip1 v8.8h, v0.8h, v4.8h
+	WORD $0x4e447800 // zip2 v0.8h, v0.8h, v4.8h
+	WORD $0x4e453824 // zip1 v4.8h, v1.8h, v5.8h
+	WORD $0x4e457821 // zip2 v1.8h, v1.8h, v5.8h
+	WORD $0x4e463845 // zip1 v5.8h, v2.8h, v6.8h
+	WORD $0x4e467842 // zip2 v2.8h, v2.8h, v6.8h
+	WORD $0x4e473866 // zip1 v6.8h, v3.8h, v7.8h
+	WORD $0x4e477863 // zip2 v3.8h, v3.8h, v7.8h
+	WORD $0x4e453907 // zip1 v7.8h, v8.8h, v5.8h
+	WORD $0x4e457905 // zip2 v5.8h, v8.8h, v5.8h
+	WORD $0x4e423808 // zip1 v8.8h, v0.8h, v2.8h
+	WORD $0x4e427800 // zip2 v0.8h, v0.8h, v2.8h
+	WORD $0x4e463882 // zip1 v2.8h, v4.8h, v6.8h
+	WORD $0x4e467884 // zip2 v4.8h, v4.8h, v6.8h
+	WORD $0x4e433826 // zip1 v6.8h, v1.8h, v3.8h
+	WORD $0x4e437821 // zip2 v1.8h, v1.8h, v3.8h
+	WORD $0x4e4238e3 // zip1 v3.8h, v7.8h, v2.8h
+	WORD $0x4e4278e2 // zip2 v2.8h, v7.8h, v2.8h
+	WORD $0x4e4438a7 // zip1 v7.8h, v5.8h, v4.8h
+	WORD $0x4e4478a4 // zip2 v4.8h, v5.8h, v4.8h
+	WORD $0x4e463905 // zip1 v5.8h, v8.8h, v6.8h
+	WORD $0x4e467906 // zip2 v6.8h, v8.8h, v6.8h
+	WORD $0x4e413808 // zip1 v8.8h, v0.8h, v1.8h
+	WORD $0x4e417800 // zip2 v0.8h, v0.8h, v1.8h
+	FMOVQ F3, (R8)
+	ADD R1, R8
+	FMOVQ F2, (R8)
+	ADD R1, R8
+	FMOVQ F7, (R8)
+	ADD R1, R8
+	FMOVQ F4, (R8)
+	ADD R1, R8
+	FMOVQ F5, (R8)
+	ADD R1, R8
+	FMOVQ F6, (R8)
+	ADD R1, R8
+	FMOVQ F8, (R8)
+	ADD R1, R8
+	FMOVQ F0, (R8)
+	ADD R1, R8
+	ADD $16, R7
+	SUBS $8, R9
+	BGT row
+	ADD R3<<3, R2
+	ADD $16, R0
+	SUBS $8, R6
+	BGT column
+	RET
+
+// func transpose4NEON(dst *uint32, pitch int, src *uint32, from int, rows int, columns int)
+TEXT ·transpose4NEON(SB), NOSPLIT, $0-48
+	MOVD dst+0(FP), R0
+	MOVD pitch+8(FP), R1
+	LSL $2, R1
+	MOVD src+16(FP), R2
+	MOVD from+24(FP), R3
+	LSL $2, R3
+	MOVD columns+40(FP), R6
+
+column:
+	MOVD rows+32(FP), R9
+	MOVD R2, R7
+	MOVD R0, R8
+
+row:
+	MOVD R7, R10
+	FMOVQ (R10), F0
+	ADD R3, R10
+	FMOVQ (R10), F1
+	ADD R3, R10
+	FMOVQ (R10), F2
+	ADD R3, R10
+	FMOVQ (R10), F3
+	ADD R3, R10
+	FMOVQ (R10), F4
+	ADD R3, R10
+	FMOVQ (R10), F5
+	ADD R3, R10
+	FMOVQ (R10), F6
+	ADD R3, R10
+	FMOVQ (R10), F7
+	ADD R3, R10
+	WORD $0x4e823808 // zip1 v8.4s, v0.4s, v2.4s
+	WORD $0x4e827800 // zip2 v0.4s, v0.4s, v2.4s
+	WORD $0x4e833822 // zip1 v2.4s, v1.4s, v3.4s
+	WORD $0x4e837821 // zip2 v1.4s, v1.4s, v3.4s
+	WORD $0x4e823903 // zip1 v3.4s, v8.4s, v2.4s
+	WORD $0x4e827902 // zip2 v2.4s, v8.4s, v2.4s
+	WORD $0x4e813808 // zip1 v8.4s, v0.4s, v1.4s
+	WORD $0x4e817800 // zip2 v0.4s, v0.4s, v1.4s
+	WORD $0x4e863881 // zip1 v1.4s, v4.4s, v6.4s
+	WORD $0x4e867884 // zip2 v4.4s, v4.4s, v6.4s
+	WORD $0x4e8738a6 // zip1 v6.4s, v5.4s, v7.4s
+	WORD $0x4e8778a5 // zip2 v5.4s, v5.4s, v7.4s
+	WORD $0x4e863827 // zip1 v7.4s, v1.4s, v6.4s
+	WORD $0x4e867821 // zip2 v1.4s, v1.4s, v6.4s
+	WORD $0x4e853886 // zip1 v6.4s, v4.4s, v5.4s
+	WORD $0x4e857884 // zip2 v4.4s, v4.4s, v5.4s
+	FSTPQ (F3, F7), (R8)
+	ADD R1, R8
+	FSTPQ (F2, F1), (R8)
+	ADD R1, R8
+	FSTPQ (F8, F6), (R8)
+	ADD R1, R8
+	FSTPQ (F0, F4), (R8)
+	ADD R1, R8
+	ADD $16, R7
+	SUBS $4, R9
+	BGT row
+	ADD R3<<3, R2
+	ADD $32, R0
+	SUBS $8, R6
+	BGT column
+	RET
+
+// func transpose8NEON(dst *uint64, pitch int, src *uint64, from int, rows int, columns int)
+TEXT ·transpose8NEON(SB), NOSPLIT, $0-48
+	MOVD dst+0(FP), R0
+	MOVD pitch+8(FP), R1
+	LSL $3, R1
+	MOVD src+16(FP), R2
+	MOVD from+24(FP), R3
+	LSL $3, R3
+	MOVD columns+40(FP), R6
+
+column:
+	MOVD rows+32(FP), R9
+	MOVD R2, R7
+	MOVD R0, R8
+
+row:
+	MOVD R7, R10
+	FMOVQ (R10), F0
+	ADD R3, R10
+	FMOVQ (R10), F1
+	ADD R3, R10
+	FMOVQ (R10), F2
+	ADD R3, R10
+	FMOVQ (R10), F3
+	ADD R3, R10
+	WORD $0x4ec13804 // zip1 v4.2d, v0.2d, v1.2d
+	WORD $0x4ec17800 // zip2 v0.2d, v0.2d, v1.2d
+	WORD $0x4ec33841 // zip1 v1.2d, v2.2d, v3.2d
+	WORD $0x4ec37842 // zip2 v2.2d, v2.2d, v3.2d
+	FSTPQ (F4, F1), (R8)
+	ADD R1, R8
+	FSTPQ (F0, F2), (R8)
+	ADD R1, R8
+	ADD $16, R7
+	SUBS $2, R9
+	BGT row
+	ADD R3<<2, R2
+	ADD $32, R0
+	SUBS $4, R6
+	BGT column
+	RET
+
+// func philoxNEON(dst *uint32, key uint64, block uint64, n int)
+TEXT ·philoxNEON(SB), NOSPLIT, $0-32
+	MOVD $neonConstants<>(SB), R0
+	FMOVQ 2384(R0), F4
+	FMOVQ 2400(R0), F5
+	FMOVQ 2416(R0), F6
+	FMOVQ 2432(R0), F7
+	FMOVQ 2448(R0), F8
+	MOVD dst+0(FP), R0
+	MOVD n+24(FP), R1
+	MOVD block+16(FP), R2
+	WORD $0x6f00e400 // movi v0.2d, #0
+	VMOV R2, V0.D[0]
+	ADD $1, R2
+	VMOV R2, V0.D[1]
+	ADD $1, R2
+	WORD $0x6f00e401 // movi v1.2d, #0
+	VMOV R2, V1.D[0]
+	ADD $1, R2
+	VMOV R2, V1.D[1]
+	ADD $1, R2
+	MOVD key+8(FP), R2
+	VDUP R2, V2.S4
+	LSR $32, R2
+	VDUP R2, V3.S4
+	LSR $32, R2
+
+blocks:
+	WORD $0x4e811809 // uzp1 v9.4s, v0.4s, v1.4s
+	WORD $0x4e81580a // uzp2 v10.4s, v0.4s, v1.4s
+	WORD $0x6f00e40b // movi v11.2d, #0
+	WORD $0x6f00e40c // movi v12.2d, #0
+	WORD $0x4ee48400 // add v0.2d, v0.2d, v4.2d
+	WORD $0x4ee48421 // add v1.2d, v1.2d, v4.2d
+	WORD $0x4e81180d // uzp1 v13.4s, v0.4s, v1.4s
+	WORD $0x4e81580e // uzp2 v14.4s, v0.4s, v1.4s
+	WORD $0x6f00e40f // movi v15.2d, #0
+	WORD $0x6f00e410 // movi v16.2d, #0
+	WORD $0x4ee48400 // add v0.2d, v0.2d, v4.2d
+	WORD $0x4ee48421 // add v1.2d, v1.2d, v4.2d
+	WORD $0x2ea7c131 // umull v17.2d, v9.2s, v7.2s
+	WORD $0x2ea7c1b2 // umull v18.2d, v13.2s, v7.2s
+	WORD $0x6ea7c129 // umull2 v9.2d, v9.4s, v7.4s
+	WORD $0x6ea7c1b3 // umull2 v19.2d, v13.4s, v7.4s
+	WORD $0x4e891a2d // uzp1 v13.4s, v17.4s, v9.4s
+	WORD $0x4e931a54 // uzp1 v20.4s, v18.4s, v19.4s
+	WORD $0x4e895a29 // uzp2 v9.4s, v17.4s, v9.4s
+	WORD $0x4e935a52 // uzp2 v18.4s, v18.4s, v19.4s
+	WORD $0x2ea8c171 // umull v17.2d, v11.2s, v8.2s
+	WORD $0x2ea8c1f3 // umull v19.2d, v15.2s, v8.2s
+	WORD $0x6ea8c16b // umull2 v11.2d, v11.4s, v8.4s
+	WORD $0x6ea8c1f5 // umull2 v21.2d, v15.4s, v8.4s
+	WORD $0x4e8b1a2f // uzp1 v15.4s, v17.4s, v11.4s
+	WORD $0x4e951a76 // uzp1 v22.4s, v19.4s, v21.4s
+	WORD $0x4e8b5a2b // uzp2 v11.4s, v17.4s, v11.4s
+	WORD $0x4e955a71 // uzp2 v17.4s, v19.4s, v21.4s
+	WORD $0x6e2a1d6a // eor v10.16b, v11.16b, v10.16b
+	WORD $0x6e2e1e2b // eor v11.16b, v17.16b, v14.16b
+	WORD $0x6e221d4a // eor v10.16b, v10.16b, v2.16b
+	WORD $0x6e221d6b // eor v11.16b, v11.16b, v2.16b
+	WORD $0x6e2c1d29 // eor v9.16b, v9.16b, v12.16b
+	WORD $0x6e301e4c // eor v12.16b, v18.16b, v16.16b
+	WORD $0x6e231d29 // eor v9.16b, v9.16b, v3.16b
+	WORD $0x6e231d8c // eor v12.16b, v12.16b, v3.16b
+	WORD $0x4ea5844e // add v14.4s, v2.4s, v5.4s
+	WORD $0x4ea68470 // add v16.4s, v3.4s, v6.4s
+	WORD $0x2ea7c151 // umull v17.2d, v10.2s, v7.2s
+	WORD $0x2ea7c172 // umull v18.2d, v11.2s, v7.2s
+	WORD $0x6ea7c14a // umull2 v10.2d, v10.4s, v7.4s
+	WORD $0x6ea7c173 // umull2 v19.2d, v11.4s, v7.4s
+	WORD $0x4e8a1a2b // uzp1 v11.4s, v17.4s, v10.4s
+	WORD $0x4e931a55 // uzp1 v21.4s, v18.4s, v19.4s
+	WORD $0x4e8a5a2a // uzp2 v10.4s, v17.4s, v10.4s
+	WORD $0x4e935a52 // uzp2 v18.4s, v18.4s, v19.4s
+	WORD $0x2ea8c131 // umull v17.2d, v9.2s, v8.2s
+	WORD $0x2ea8c193 // umull v19.2d, v12.2s, v8.2s
+	WORD $0x6ea8c129 // umull2 v9.2d, v9.4s, v8.4s
+	WORD $0x6ea8c197 // umull2 v23.2d, v12.4s, v8.4s
+	WORD $0x4e891a2c // uzp1 v12.4s, v17.4s, v9.4s
+	WORD $0x4e971a78 // uzp1 v24.4s, v19.4s, v23.4s
+	WORD $0x4e895a29 // uzp2 v9.4s, v17.4s, v9.4s
+	WORD $0x4e975a71 // uzp2 v17.4s, v19.4s, v23.4s
+	WORD $0x6e2f1d29 // eor v9.16b, v9.16b, v15.16b
+	WORD $0x6e361e2f // eor v15.16b, v17.16b, v22.16b
+	WORD $0x6e2e1d29 // eor v9.16b, v9.16b, v14.16b
+	WORD $0x6e2e1def // eor v15.16b, v15.16b, v14.16b
+	WORD $0x6e2d1d4a // eor v10.16b, v10.16b, v13.16b
+	WORD $0x6e341e4d // eor v13.16b, v18.16b, v20.16b
+	WORD $0x6e301d4a // eor v10.16b, v10.16b, v16.16b
+	WORD $0x6e301dad // eor v13.16b, v13.16b, v16.16b
+	WORD $0x4ea585ce // add v14.4s, v14.4s, v5.4s
+	WORD $0x4ea68610 // add v16.4s, v16.4s, v6.4s
+	WORD $0x2ea7c131 // umull v17.2d, v9.2s, v7.2s
+	WORD $0x2ea7c1f2 // umull v18.2d, v15.2s, v7.2s
+	WORD $0x6ea7c129 // umull2 v9.2d, v9.4s, v7.4s
+	WORD $0x6ea7c1f3 // umull2 v19.2d, v15.4s, v7.4s
+	WORD $0x4e891a2f // uzp1 v15.4s, v17.4s, v9.4s
+	WORD $0x4e931a54 // uzp1 v20.4s, v18.4s, v19.4s
+	WORD $0x4e895a29 // uzp2 v9.4s, v17.4s, v9.4s
+	WORD $0x4e935a52 // uzp2 v18.4s, v18.4s, v19.4s
+	WORD $0x2ea8c151 // umull v17.2d, v10.2s, v8.2s
+	WORD $0x2ea8c1b3 // umull v19.2d, v13.2s, v8.2s
+	WORD $0x6ea8c14a // umull2 v10.2d, v10.4s, v8.4s
+	WORD $0x6ea8c1b6 // umull2 v22.2d, v13.4s, v8.4s
+	WORD $0x4e8a1a2d // uzp1 v13.4s, v17.4s, v10.4s
+	WORD $0x4e961a77 // uzp1 v23.4s, v19.4s, v22.4s
+	WORD $0x4e8a5a2a // uzp2 v10.4s, v17.4s, v10.4s
+	WORD $0x4e965a71 // uzp2 v17.4s, v19.4s, v22.4s
+	WORD $0x6e2c1d4a // eor v10.16b, v10.16b, v12.16b
+	WORD $0x6e381e2c // eor v12.16b, v17.16b, v24.16b
+	WORD $0x6e2e1d4a // eor v10.16b, v10.16b, v14.16b
+	WORD $0x6e2e1d8c // eor v12.16b, v12.16b, v14.16b
+	WORD $0x6e2b1d29 // eor v9.16b, v9.16b, v11.16b
+	WORD $0x6e351e4b // eor v11.16b, v18.16b, v21.16b
+	WORD $0x6e301d29 // eor v9.16b, v9.16b, v16.16b
+	WORD $0x6e301d6b // eor v11.16b, v11.16b, v16.16b
+	WORD $0x4ea585ce // add v14.4s, v14.4s, v5.4s
+	WORD $0x4ea68610 // add v16.4s, v16.4s, v6.4s
+	WORD $0x2ea7c151 // umull v17.2d, v10.2s, v7.2s
+	WORD $0x2ea7c192 // umull v18.2d, v12.2s, v7.2s
+	WORD $0x6ea7c14a // umull2 v10.2d, v10.4s, v7.4s
+	WORD $0x6ea7c193 // umull2 v19.2d, v12.4s, v7.4s
+	WORD $0x4e8a1a2c // uzp1 v12.4s, v17.4s, v10.4s
+	WORD $0x4e931a55 // uzp1 v21.4s, v18.4s, v19.4s
+	WORD $0x4e8a5a2a // uzp2 v10.4s, v17.4s, v10.4s
+	WORD $0x4e935a52 // uzp2 v18.4s, v18.4s, v19.4s
+	WORD $0x2ea8c131 // umull v17.2d, v9.2s, v8.2s
+	WORD $0x2ea8c173 // umull v19.2d, v11.2s, v8.2s
+	WORD $0x6ea8c129 // umull2 v9.2d, v9.4s, v8.4s
+	WORD $0x6ea8c176 // umull2 v22.2d, v11.4s, v8.4s
+	WORD $0x4e891a2b // uzp1 v11.4s, v17.4s, v9.4s
+	WORD $0x4e961a78 // uzp1 v24.4s, v19.4s, v22.4s
+	WORD $0x4e895a29 // uzp2 v9.4s, v17.4s, v9.4s
+	WORD $0x4e965a71 // uzp2 v17.4s, v19.4s, v22.4s
+	WORD $0x6e2d1d29 // eor v9.16b, v9.16b, v13.16b
+	WORD $0x6e371e2d // eor v13.16b, v17.16b, v23.16b
+	WORD $0x6e2e1d29 // eor v9.16b, v9.16b, v14.16b
+	WORD $0x6e2e1dad // eor v13.16b, v13.16b, v14.16b
+	WORD $0x6e2f1d4a // eor v10.16b, v10.16b, v15.16b
+	WORD $0x6e341e4f // eor v15.16b, v18.16b, v20.16b
+	WORD $0x6e301d4a // eor v10.16b, v10.16b, v16.16b
+	WORD $0x6e301def // eor v15.16b, v15.16b, v16.16b
+	WORD $0x4ea585ce // add v14.4s, v14.4s, v5.4s
+	WORD $0x4ea68610 // add v16.4s, v16.4s, v6.4s
+	WORD $0x2ea7c131 // umull v17.2d, v9.2s, v7.2s
+	WORD $0x2ea7c1b2 // umull v18.2d, v13.2s, v7.2s
+	WORD $0x6ea7c129 // umull2 v9.2d, v9.4s, v7.4s
+	WORD $0x6ea7c1b3 // umull2 v19.2d, v13.4s, v7.4s
+	WORD $0x4e891a2d // uzp1 v13.4s, v17.4s, v9.4s
+	WORD $0x4e931a54 // uzp1 v20.4s, v18.4s, v19.4s
+	WORD $0x4e895a29 // uzp2 v9.4s, v17.4s, v9.4s
+	WORD $0x4e935a52 // uzp2 v18.4s, v18.4s, v19.4s
+	WORD $0x2ea8c151 // umull v17.2d, v10.2s, v8.2s
+	WORD $0x2ea8c1f3 // umull v19.2d, v15.2s, v8.2s
+	WORD $0x6ea8c14a // umull2 v10.2d, v10.4s, v8.4s
+	WORD $0x6ea8c1f6 // umull2 v22.2d, v15.4s, v8.4s
+	WORD $0x4e8a1a2f // uzp1 v15.4s, v17.4s, v10.4s
+	WORD $0x4e961a77 // uzp1 v23.4s, v19.4s, v22.4s
+	WORD $0x4e8a5a2a // uzp2 v10.4s, v17.4s, v10.4s
+	WORD $0x4e965a71 // uzp2 v17.4s, v19.4s, v22.4s
+	WORD $0x6e2b1d4a // eor v10.16b, v10.16b, v11.16b
+	WORD $0x6e381e2b // eor v11.16b, v17.16b, v24.16b
+	WORD $0x6e2e1d4a // eor v10.16b, v10.16b, v14.16b
+	WORD $0x6e2e1d6b // eor v11.16b, v11.16b, v14.16b
+	WORD $0x6e2c1d29 // eor v9.16b, v9.16b, v12.16b
+	WORD $0x6e351e4c // eor v12.16b, v18.16b, v21.16b
+	WORD $0x6e301d29 // eor v9.16b, v9.16b, v16.16b
+	WORD $0x6e301d8c // eor v12.16b, v12.16b, v16.16b
+	WORD $0x4ea585ce // add v14.4s, v14.4s, v5.4s
+	WORD $0x4ea68610 // add v16.4s, v16.4s, v6.4s
+	WORD $0x2ea7c151 // umull v17.2d, v10.2s, v7.2s
+	WORD $0x2ea7c172 // umull v18.2d, v11.2s, v7.2s
+	WORD $0x6ea7c14a // umull2 v10.2d, v10.4s, v7.4s
+	WORD $0x6ea7c173 // umull2 v19.2d, v11.4s, v7.4s
+	WORD $0x4e8a1a2b // uzp1 v11.4s, v17.4s, v10.4s
+	WORD $0x4e931a55 // uzp1 v21.4s, v18.4s, v19.4s
+	WORD $0x4e8a5a2a // uzp2 v10.4s, v17.4s, v10.4s
+	WORD $0x4e935a52 // uzp2 v18.4s, v18.4s, v19.4s
+	WORD $0x2ea8c131 // umull v17.2d, v9.2s, v8.2s
+	WORD $0x2ea8c193 // umull v19.2d, v12.2s, v8.2s
+	WORD $0x6ea8c129 // umull2 v9.2d, v9.4s, v8.4s
+	WORD $0x6ea8c196 // umull2 v22.2d, v12.4s, v8.4s
+	WORD $0x4e891a2c // uzp1 v12.4s, v17.4s, v9.4s
+	WORD $0x4e961a78 // uzp1 v24.4s, v19.4s, v22.4s
+	WORD $0x4e895a29 // uzp2 v9.4s, v17.4s, v9.4s
+	WORD $0x4e965a71 // uzp2 v17.4s, v19.4s, v22.4s
+	WORD $0x6e2f1d29 // eor v9.16b, v9.16b, v15.16b
+	WORD $0x6e371e2f // eor v15.16b, v17.16b, v23.16b
+	WORD $0x6e2e1d29 // eor v9.16b, v9.16b, v14.16b
+	WORD $0x6e2e1def // eor v15.16b, v15.16b, v14.16b
+	WORD $0x6e2d1d4a // eor v10.16b, v10.16b, v13.16b
+	WORD $0x6e341e4d // eor v13.16b, v18.16b, v20.16b
+	WORD $0x6e301d4a // eor v10.16b, v10.16b, v16.16b
+	WORD $0x6e301dad // eor v13.16b, v13.16b, v16.16b
+	WORD $0x4ea585ce // add v14.4s, v14.4s, v5.4s
+	WORD $0x4ea68610 // add v16.4s, v16.4s, v6.4s
+	WORD $0x2ea7c131 // umull v17.2d, v9.2s, v7.2s
+	WORD $0x2ea7c1f2 // umull v18.2d, v15.2s, v7.2s
+	WORD $0x6ea7c129 // umull2 v9.2d, v9.4s, v7.4s
+	WORD $0x6ea7c1f3 // umull2 v19.2d, v15.4s, v7.4s
+	WORD $0x4e891a2f // uzp1 v15.4s, v17.4s, v9.4s
+	WORD $0x4e931a54 // uzp1 v20.4s, v18.4s, v19.4s
+	WORD $0x4e895a29 // uzp2 v9.4s, v17.4s, v9.4s
+	WORD $0x4e935a52 // uzp2 v18.4s, v18.4s, v19.4s
+	WORD $0x2ea8c151 // umull v17.2d, v10.2s, v8.2s
+	WORD $0x2ea8c1b3 // umull v19.2d, v13.2s, v8.2s
+	WORD $0x6ea8c14a // umull2 v10.2d, v10.4s, v8.4s
+	WORD $0x6ea8c1b6 // umull2 v22.2d, v13.4s, v8.4s
+	WORD $0x4e8a1a2d // uzp1 v13.4s, v17.4s, v10.4s
+	WORD $0x4e961a77 // uzp1 v23.4s, v19.4s, v22.4s
+	WORD $0x4e8a5a2a // uzp2 v10.4s, v17.4s, v10.4s
+	WORD $0x4e965a71 // uzp2 v17.4s, v19.4s, v22.4s
+	WORD $0x6e2c1d4a // eor v10.16b, v10.16b, v12.16b
+	WORD $0x6e381e2c // eor v12.16b, v17.16b, v24.16b
+	WORD $0x6e2e1d4a // eor v10.16b, v10.16b, v14.16b
+	WORD $0x6e2e1d8c // eor v12.16b, v12.16b, v14.16b
+	WORD $0x6e2b1d29 // eor v9.16b, v9.16b, v11.16b
+	WORD $0x6e351e4b // eor v11.16b, v18.16b, v21.16b
+	WORD $0x6e301d29 // eor v9.16b, v9.16b, v16.16b
+	WORD $0x6e301d6b // eor v11.16b, v11.16b, v16.16b
+	WORD $0x4ea585ce // add v14.4s, v14.4s, v5.4s
+	WORD $0x4ea68610 // add v16.4s, v16.4s, v6.4s
+	WORD $0x2ea7c151 // umull v17.2d, v10.2s, v7.2s
+	WORD $0x2ea7c192 // umull v18.2d, v12.2s, v7.2s
+	WORD $0x6ea7c14a // umull2 v10.2d, v10.4s, v7.4s
+	WORD $0x6ea7c193 // umull2 v19.2d, v12.4s, v7.4s
+	WORD $0x4e8a1a2c // uzp1 v12.4s, v17.4s, v10.4s
+	WORD $0x4e931a55 // uzp1 v21.4s, v18.4s, v19.4s
+	WORD $0x4e8a5a2a // uzp2 v10.4s, v17.4s, v10.4s
+	WORD $0x4e935a52 // uzp2 v18.4s, v18.4s, v19.4s
+	WORD $0x2ea8c131 // umull v17.2d, v9.2s, v8.2s
+	WORD $0x2ea8c173 // umull v19.2d, v11.2s, v8.2s
+	WORD $0x6ea8c129 // umull2 v9.2d, v9.4s, v8.4s
+	WORD $0x6ea8c176 // umull2 v22.2d, v11.4s, v8.4s
+	WORD $0x4e891a2b // uzp1 v11.4s, v17.4s, v9.4s
+	WORD $0x4e961a78 // uzp1 v24.4s, v19.4s, v22.4s
+	WORD $0x4e895a29 // uzp2 v9.4s, v17.4s, v9.4s
+	WORD $0x4e965a71 // uzp2 v17.4s, v19.4s, v22.4s
+	WORD $0x6e2d1d29 // eor v9.16b, v9.16b, v13.16b
+	WORD $0x6e371e2d // eor v13.16b, v17.16b, v23.16b
+	WORD $0x6e2e1d29 // eor v9.16b, v9.16b, v14.16b
+	WORD $0x6e2e1dad // eor v13.16b, v13.16b, v14.16b
+	WORD $0x6e2f1d4a // eor v10.16b, v10.16b, v15.16b
+	WORD $0x6e341e4f // eor v15.16b, v18.16b, v20.16b
+	WORD $0x6e301d4a // eor v10.16b, v10.16b, v16.16b
+	WORD $0x6e301def // eor v15.16b, v15.16b, v16.16b
+	WORD $0x4ea585ce // add v14.4s, v14.4s, v5.4s
+	WORD $0x4ea68610 // add v16.4s, v16.4s, v6.4s
+	WORD $0x2ea7c131 // umull v17.2d, v9.2s, v7.2s
+	WORD $0x2ea7c1b2 // umull v18.2d, v13.2s, v7.2s
+	WORD $0x6ea7c129 // umull2 v9.2d, v9.4s, v7.4s
+	WORD $0x6ea7c1b3 // umull2 v19.2d, v13.4s, v7.4s
+	WORD $0x4e891a2d // uzp1 v13.4s, v17.4s, v9.4s
+	WORD $0x4e931a54 // uzp1 v20.4s, v18.4s, v19.4s
+	WORD $0x4e895a29 // uzp2 v9.4s, v17.4s, v9.4s
+	WORD $0x4e935a52 // uzp2 v18.4s, v18.4s, v19.4s
+	WORD $0x2ea8c151 // umull v17.2d, v10.2s, v8.2s
+	WORD $0x2ea8c1f3 // umull v19.2d, v15.2s, v8.2s
+	WORD $0x6ea8c14a // umull2 v10.2d, v10.4s, v8.4s
+	WORD $0x6ea8c1f6 // umull2 v22.2d, v15.4s, v8.4s
+	WORD $0x4e8a1a2f // uzp1 v15.4s, v17.4s, v10.4s
+	WORD $0x4e961a77 // uzp1 v23.4s, v19.4s, v22.4s
+	WORD $0x4e8a5a2a // uzp2 v10.4s, v17.4s, v10.4s
+	WORD $0x4e965a71 // uzp2 v17.4s, v19.4s, v22.4s
+	WORD $0x6e2b1d4a // eor v10.16b, v10.16b, v11.16b
+	WORD $0x6e381e2b // eor v11.16b, v17.16b, v24.16b
+	WORD $0x6e2e1d4a // eor v10.16b, v10.16b, v14.16b
+	WORD $0x6e2e1d6b // eor v11.16b, v11.16b, v14.16b
+	WORD $0x6e2c1d29 // eor v9.16b, v9.16b, v12.16b
+	WORD $0x6e351e4c // eor v12.16b, v18.16b, v21.16b
+	WORD $0x6e301d29 // eor v9.16b, v9.16b, v16.16b
+	WORD $0x6e301d8c // eor v12.16b, v12.16b, v16.16b
+	WORD $0x4ea585ce // add v14.4s, v14.4s, v5.4s
+	WORD $0x4ea68610 // add v16.4s, v16.4s, v6.4s
+	WORD $0x2ea7c151 // umull v17.2d, v10.2s, v7.2s
+	WORD $0x2ea7c172 // umull v18.2d, v11.2s, v7.2s
+	WORD $0x6ea7c14a // umull2 v10.2d, v10.4s, v7.4s
+	WORD $0x6ea7c173 // umull2 v19.2d, v11.4s, v7.4s
+	WORD $0x4e8a1a2b // uzp1 v11.4s, v17.4s, v10.4s
+	WORD $0x4e931a55 // uzp1 v21.4s, v18.4s, v19.4s
+	WORD $0x4e8a5a2a // uzp2 v10.4s, v17.4s, v10.4s
+	WORD $0x4e935a52 // uzp2 v18.4s, v18.4s, v19.4s
+	WORD $0x2ea8c131 // umull v17.2d, v9.2s, v8.2s
+	WORD $0x2ea8c193 // umull v19.2d, v12.2s, v8.2s
+	WORD $0x6ea8c129 // umull2 v9.2d, v9.4s, v8.4s
+	WORD $0x6ea8c196 // umull2 v22.2d, v12.4s, v8.4s
+	WORD $0x4e891a2c // uzp1 v12.4s, v17.4s, v9.4s
+	WORD $0x4e961a78 // uzp1 v24.4s, v19.4s, v22.4s
+	WORD $0x4e895a29 // uzp2 v9.4s, v17.4s, v9.4s
+	WORD $0x4e965a71 // uzp2 v17.4s, v19.4s, v22.4s
+	WORD $0x6e2f1d29 // eor v9.16b, v9.16b, v15.16b
+	WORD $0x6e371e2f // eor v15.16b, v17.16b, v23.16b
+	WORD $0x6e2e1d29 // eor v9.16b, v9.16b, v14.16b
+	WORD $0x6e2e1dee // eor v14.16b, v15.16b, v14.16b
+	WORD $0x6e2d1d4a // eor v10.16b, v10.16b, v13.16b
+	WORD $0x6e341e4d // eor v13.16b, v18.16b, v20.16b
+	WORD $0x6e301d4a // eor v10.16b, v10.16b, v16.16b
+	WORD $0x6e301dad // eor v13.16b, v13.16b, v16.16b
+	WORD $0x4e8a392f // zip1 v15.4s, v9.4s, v10.4s
+	WORD $0x4e8a7929 // zip2 v9.4s, v9.4s, v10.4s
+	WORD $0x4e8b398a // zip1 v10.4s, v12.4s, v11.4s
+	WORD $0x4e8b798b // zip2 v11.4s, v12.4s, v11.4s
+	WORD $0x4e8a39ec // zip1 v12.4s, v15.4s, v10.4s
+	WORD $0x4e8a79ea // zip2 v10.4s, v15.4s, v10.4s
+	WORD $0x4e8b392f // zip1 v15.4s, v9.4s, v11.4s
+	WORD $0x4e8b7929 // zip2 v9.4s, v9.4s, v11.4s
+	FSTPQ (F12, F10), (R0)
+	FSTPQ (F15, F9), 32(R0)
+	ADD $64, R0
+	WORD $0x4e8d39c9 // zip1 v9.4s, v14.4s, v13.4s
+	WORD $0x4e8d79ca // zip2 v10.4s, v14.4s, v13.4s
+	WORD $0x4e953b0b // zip1 v11.4s, v24.4s, v21.4s
+	WORD $0x4e957b0c // zip2 v12.4s, v24.4s, v21.4s
+	WORD $0x4e8b392d // zip1 v13.4s, v9.4s, v11.4s
+	WORD $0x4e8b7929 // zip2 v9.4s, v9.4s, v11.4s
+	WORD $0x4e8c394b // zip1 v11.4s, v10.4s, v12.4s
+	WORD $0x4e8c794a // zip2 v10.4s, v10.4s, v12.4s
+	FSTPQ (F13, F9), (R0)
+	FSTPQ (F11, F10), 32(R0)
+	ADD $64, R0
+	SUBS $8, R1
+	BGT blocks
+	RET
+
 // func uniformNEON(dst *float32, a *uint32, n int)
 TEXT ·uniformNEON(SB), NOSPLIT, $0-24
 	MOVD $neonConstants<>(SB), R0
-	FMOVQ 2384(R0), F1
+	FMOVQ 2464(R0), F1
 	MOVD dst+0(FP), R0
 	MOVD a+8(FP), R1
 	MOVD n+16(FP), R2
@@ -12853,30 +13697,30 @@ block:
 TEXT ·normalNEON(SB), NOSPLIT, $0-24
 	MOVD $neonConstants<>(SB), R0
 	FMOVQ 1824(R0), F2
-	FMOVQ 2544(R0), F3
-	FMOVQ 2384(R0), F4
+	FMOVQ 2624(R0), F3
+	FMOVQ 2464(R0), F4
 	FMOVQ (R0), F5
-	FMOVQ 2560(R0), F6
+	FMOVQ 2640(R0), F6
 	FMOVQ 304(R0), F7
-	FMOVQ 2576(R0), F8
-	FMOVQ 2592(R0), F9
-	FMOVQ 2608(R0), F10
-	FMOVQ 2624(R0), F11
-	FMOVQ 2640(R0), F12
-	FMOVQ 2656(R0), F13
-	FMOVQ 2672(R0), F14
-	FMOVQ 2688(R0), F15
-	FMOVQ 2704(R0), F16
-	FMOVQ 2720(R0), F17
-	FMOVQ 2736(R0), F18
-	FMOVQ 2752(R0), F19
-	FMOVQ 2768(R0), F20
-	FMOVQ 2784(R0), F21
-	FMOVQ 2800(R0), F22
-	FMOVQ 2816(R0), F23
-	FMOVQ 2832(R0), F24
-	FMOVQ 2848(R0), F25
-	FMOVQ 2864(R0), F26
+	FMOVQ 2656(R0), F8
+	FMOVQ 2672(R0), F9
+	FMOVQ 2688(R0), F10
+	FMOVQ 2704(R0), F11
+	FMOVQ 2720(R0), F12
+	FMOVQ 2736(R0), F13
+	FMOVQ 2752(R0), F14
+	FMOVQ 2768(R0), F15
+	FMOVQ 2784(R0), F16
+	FMOVQ 2800(R0), F17
+	FMOVQ 2816(R0), F18
+	FMOVQ 2832(R0), F19
+	FMOVQ 2848(R0), F20
+	FMOVQ 2864(R0), F21
+	FMOVQ 2880(R0), F22
+	FMOVQ 2896(R0), F23
+	FMOVQ 2912(R0), F24
+	FMOVQ 2928(R0), F25
+	FMOVQ 2944(R0), F26
 	MOVD dst+0(FP), R1
 	MOVD a+8(FP), R2
 	MOVD n+16(FP), R3
@@ -12892,7 +13736,7 @@ block:
 	WORD $0x4ea28400 // add v0.4s, v0.4s, v2.4s
 	WORD $0x4e21d81b // scvtf v27.4s, v0.4s
 	WORD $0x6e24df7b // fmul v27.4s, v27.4s, v4.4s
-	FMOVQ 2400(R0), F28
+	FMOVQ 2480(R0), F28
 	WORD $0x6ea08780 // sub v0.4s, v28.4s, v0.4s
 	WORD $0x4e21d800 // scvtf v0.4s, v0.4s
 	WORD $0x6e24dc00 // fmul v0.4s, v0.4s, v4.4s
@@ -12912,7 +13756,7 @@ block:
 	WORD $0x4ea5d400 // fsub v0.4s, v0.4s, v5.4s
 	WORD $0x6e20dc1d // fmul v29.4s, v0.4s, v0.4s
 	WORD $0x6e3ddc1e // fmul v30.4s, v0.4s, v29.4s
-	FMOVQ 2416(R0), F31
+	FMOVQ 2496(R0), F31
 	WORD $0x6e20dfff // fmul v31.4s, v31.4s, v0.4s
 	WORD $0x4e29d7ff // fadd v31.4s, v31.4s, v9.4s
 	WORD $0x6e20dfff // fmul v31.4s, v31.4s, v0.4s
@@ -12939,7 +13783,7 @@ block:
 	WORD $0x4e3cd400 // fadd v0.4s, v0.4s, v28.4s
 	WORD $0x6ea0f800 // fneg v0.4s, v0.4s
 	WORD $0x4eb3d41c // fsub v28.4s, v0.4s, v19.4s
-	FMOVQ 2432(R0), F29
+	FMOVQ 2512(R0), F29
 	WORD $0x6e3cdfbd // fmul v29.4s, v29.4s, v28.4s
 	WORD $0x4e34d7bd // fadd v29.4s, v29.4s, v20.4s
 	WORD $0x6e3cdfbd // fmul v29.4s, v29.4s, v28.4s
@@ -12955,46 +13799,46 @@ block:
 	WORD $0x6e3cdfbd // fmul v29.4s, v29.4s, v28.4s
 	WORD $0x4e3ad7bd // fadd v29.4s, v29.4s, v26.4s
 	WORD $0x6e3cdfbc // fmul v28.4s, v29.4s, v28.4s
-	FMOVQ 2880(R0), F29
+	FMOVQ 2960(R0), F29
 	WORD $0x4e3dd79c // fadd v28.4s, v28.4s, v29.4s
-	FMOVQ 2896(R0), F29
+	FMOVQ 2976(R0), F29
 	WORD $0x6e3de41d // fcmge v29.4s, v0.4s, v29.4s
 	WORD $0x6eb0abbe // umaxv s30, v29.4s
 	WORD $0x1e2603c6 // fmov w6, s30
 	CBZW R6, centre1
 	WORD $0x6ea1f800 // fsqrt v0.4s, v0.4s
-	FMOVQ 2912(R0), F30
+	FMOVQ 2992(R0), F30
 	WORD $0x4ebed400 // fsub v0.4s, v0.4s, v30.4s
-	FMOVQ 2448(R0), F30
+	FMOVQ 2528(R0), F30
 	WORD $0x6e20dfde // fmul v30.4s, v30.4s, v0.4s
-	FMOVQ 2928(R0), F31
+	FMOVQ 3008(R0), F31
 	WORD $0x4e3fd7de // fadd v30.4s, v30.4s, v31.4s
 	WORD $0x6e20dfde // fmul v30.4s, v30.4s, v0.4s
-	FMOVQ 2944(R0), F31
+	FMOVQ 3024(R0), F31
 	WORD $0x4e3fd7de // fadd v30.4s, v30.4s, v31.4s
 	WORD $0x6e20dfde // fmul v30.4s, v30.4s, v0.4s
-	FMOVQ 2960(R0), F31
+	FMOVQ 3040(R0), F31
 	WORD $0x4e3fd7de // fadd v30.4s, v30.4s, v31.4s
 	WORD $0x6e20dfde // fmul v30.4s, v30.4s, v0.4s
-	FMOVQ 2976(R0), F31
+	FMOVQ 3056(R0), F31
 	WORD $0x4e3fd7de // fadd v30.4s, v30.4s, v31.4s
 	WORD $0x6e20dfde // fmul v30.4s, v30.4s, v0.4s
-	FMOVQ 2464(R0), F31
+	FMOVQ 2544(R0), F31
 	WORD $0x4e3fd7de // fadd v30.4s, v30.4s, v31.4s
 	WORD $0x6e20dfde // fmul v30.4s, v30.4s, v0.4s
-	FMOVQ 2480(R0), F31
+	FMOVQ 2560(R0), F31
 	WORD $0x4e3fd7de // fadd v30.4s, v30.4s, v31.4s
 	WORD $0x6e20dfde // fmul v30.4s, v30.4s, v0.4s
-	FMOVQ 2496(R0), F31
+	FMOVQ 2576(R0), F31
 	WORD $0x4e3fd7de // fadd v30.4s, v30.4s, v31.4s
 	WORD $0x6e20dfc0 // fmul v0.4s, v30.4s, v0.4s
-	FMOVQ 2512(R0), F30
+	FMOVQ 2592(R0), F30
 	WORD $0x4e3ed400 // fadd v0.4s, v0.4s, v30.4s
 	WORD $0x6ebd1c1c // bit v28.16b, v0.16b, v29.16b
 
 centre1:
 	WORD $0x6e3bdf80 // fmul v0.4s, v28.4s, v27.4s
-	FMOVQ 2528(R0), F27
+	FMOVQ 2608(R0), F27
 	WORD $0x6e3bdc00 // fmul v0.4s, v0.4s, v27.4s
 	FMOVQ 848(R0), F27
 	WORD $0x4e3b1c21 // and v1.16b, v1.16b, v27.16b
@@ -13010,7 +13854,7 @@ centre1:
 	WORD $0x4ea28400 // add v0.4s, v0.4s, v2.4s
 	WORD $0x4e21d81b // scvtf v27.4s, v0.4s
 	WORD $0x6e24df7b // fmul v27.4s, v27.4s, v4.4s
-	FMOVQ 2400(R0), F28
+	FMOVQ 2480(R0), F28
 	WORD $0x6ea08780 // sub v0.4s, v28.4s, v0.4s
 	WORD $0x4e21d800 // scvtf v0.4s, v0.4s
 	WORD $0x6e24dc00 // fmul v0.4s, v0.4s, v4.4s
@@ -13030,7 +13874,7 @@ centre1:
 	WORD $0x4ea5d400 // fsub v0.4s, v0.4s, v5.4s
 	WORD $0x6e20dc1d // fmul v29.4s, v0.4s, v0.4s
 	WORD $0x6e3ddc1e // fmul v30.4s, v0.4s, v29.4s
-	FMOVQ 2416(R0), F31
+	FMOVQ 2496(R0), F31
 	WORD $0x6e20dfff // fmul v31.4s, v31.4s, v0.4s
 	WORD $0x4e29d7ff // fadd v31.4s, v31.4s, v9.4s
 	WORD $0x6e20dfff // fmul v31.4s, v31.4s, v0.4s
@@ -13057,7 +13901,7 @@ centre1:
 	WORD $0x4e3cd400 // fadd v0.4s, v0.4s, v28.4s
 	WORD $0x6ea0f800 // fneg v0.4s, v0.4s
 	WORD $0x4eb3d41c // fsub v28.4s, v0.4s, v19.4s
-	FMOVQ 2432(R0), F29
+	FMOVQ 2512(R0), F29
 	WORD $0x6e3cdfbd // fmul v29.4s, v29.4s, v28.4s
 	WORD $0x4e34d7bd // fadd v29.4s, v29.4s, v20.4s
 	WORD $0x6e3cdfbd // fmul v29.4s, v29.4s, v28.4s
@@ -13073,46 +13917,46 @@ centre1:
 	WORD $0x6e3cdfbd // fmul v29.4s, v29.4s, v28.4s
 	WORD $0x4e3ad7bd // fadd v29.4s, v29.4s, v26.4s
 	WORD $0x6e3cdfbc // fmul v28.4s, v29.4s, v28.4s
-	FMOVQ 2880(R0), F29
+	FMOVQ 2960(R0), F29
 	WORD $0x4e3dd79c // fadd v28.4s, v28.4s, v29.4s
-	FMOVQ 2896(R0), F29
+	FMOVQ 2976(R0), F29
 	WORD $0x6e3de41d // fcmge v29.4s, v0.4s, v29.4s
 	WORD $0x6eb0abbe // umaxv s30, v29.4s
 	WORD $0x1e2603c6 // fmov w6, s30
 	CBZW R6, centre2
 	WORD $0x6ea1f800 // fsqrt v0.4s, v0.4s
-	FMOVQ 2912(R0), F30
+	FMOVQ 2992(R0), F30
 	WORD $0x4ebed400 // fsub v0.4s, v0.4s, v30.4s
-	FMOVQ 2448(R0), F30
+	FMOVQ 2528(R0), F30
 	WORD $0x6e20dfde // fmul v30.4s, v30.4s, v0.4s
-	FMOVQ 2928(R0), F31
+	FMOVQ 3008(R0), F31
 	WORD $0x4e3fd7de // fadd v30.4s, v30.4s, v31.4s
 	WORD $0x6e20dfde // fmul v30.4s, v30.4s, v0.4s
-	FMOVQ 2944(R0), F31
+	FMOVQ 3024(R0), F31
 	WORD $0x4e3fd7de // fadd v30.4s, v30.4s, v31.4s
 	WORD $0x6e20dfde // fmul v30.4s, v30.4s, v0.4s
-	FMOVQ 2960(R0), F31
+	FMOVQ 3040(R0), F31
 	WORD $0x4e3fd7de // fadd v30.4s, v30.4s, v31.4s
 	WORD $0x6e20dfde // fmul v30.4s, v30.4s, v0.4s
-	FMOVQ 2976(R0), F31
+	FMOVQ 3056(R0), F31
 	WORD $0x4e3fd7de // fadd v30.4s, v30.4s, v31.4s
 	WORD $0x6e20dfde // fmul v30.4s, v30.4s, v0.4s
-	FMOVQ 2464(R0), F31
+	FMOVQ 2544(R0), F31
 	WORD $0x4e3fd7de // fadd v30.4s, v30.4s, v31.4s
 	WORD $0x6e20dfde // fmul v30.4s, v30.4s, v0.4s
-	FMOVQ 2480(R0), F31
+	FMOVQ 2560(R0), F31
 	WORD $0x4e3fd7de // fadd v30.4s, v30.4s, v31.4s
 	WORD $0x6e20dfde // fmul v30.4s, v30.4s, v0.4s
-	FMOVQ 2496(R0), F31
+	FMOVQ 2576(R0), F31
 	WORD $0x4e3fd7de // fadd v30.4s, v30.4s, v31.4s
 	WORD $0x6e20dfc0 // fmul v0.4s, v30.4s, v0.4s
-	FMOVQ 2512(R0), F30
+	FMOVQ 2592(R0), F30
 	WORD $0x4e3ed400 // fadd v0.4s, v0.4s, v30.4s
 	WORD $0x6ebd1c1c // bit v28.16b, v0.16b, v29.16b
 
 centre2:
 	WORD $0x6e3bdf80 // fmul v0.4s, v28.4s, v27.4s
-	FMOVQ 2528(R0), F27
+	FMOVQ 2608(R0), F27
 	WORD $0x6e3bdc00 // fmul v0.4s, v0.4s, v27.4s
 	FMOVQ 848(R0), F27
 	WORD $0x4e3b1c21 // and v1.16b, v1.16b, v27.16b
@@ -13128,7 +13972,7 @@ centre2:
 	WORD $0x4ea28400 // add v0.4s, v0.4s, v2.4s
 	WORD $0x4e21d81b // scvtf v27.4s, v0.4s
 	WORD $0x6e24df7b // fmul v27.4s, v27.4s, v4.4s
-	FMOVQ 2400(R0), F28
+	FMOVQ 2480(R0), F28
 	WORD $0x6ea08780 // sub v0.4s, v28.4s, v0.4s
 	WORD $0x4e21d800 // scvtf v0.4s, v0.4s
 	WORD $0x6e24dc00 // fmul v0.4s, v0.4s, v4.4s
@@ -13148,7 +13992,7 @@ centre2:
 	WORD $0x4ea5d400 // fsub v0.4s, v0.4s, v5.4s
 	WORD $0x6e20dc1d // fmul v29.4s, v0.4s, v0.4s
 	WORD $0x6e3ddc1e // fmul v30.4s, v0.4s, v29.4s
-	FMOVQ 2416(R0), F31
+	FMOVQ 2496(R0), F31
 	WORD $0x6e20dfff // fmul v31.4s, v31.4s, v0.4s
 	WORD $0x4e29d7ff // fadd v31.4s, v31.4s, v9.4s
 	WORD $0x6e20dfff // fmul v31.4s, v31.4s, v0.4s
@@ -13175,7 +14019,7 @@ centre2:
 	WORD $0x4e3cd400 // fadd v0.4s, v0.4s, v28.4s
 	WORD $0x6ea0f800 // fneg v0.4s, v0.4s
 	WORD $0x4eb3d41c // fsub v28.4s, v0.4s, v19.4s
-	FMOVQ 2432(R0), F29
+	FMOVQ 2512(R0), F29
 	WORD $0x6e3cdfbd // fmul v29.4s, v29.4s, v28.4s
 	WORD $0x4e34d7bd // fadd v29.4s, v29.4s, v20.4s
 	WORD $0x6e3cdfbd // fmul v29.4s, v29.4s, v28.4s
@@ -13191,46 +14035,46 @@ centre2:
 	WORD $0x6e3cdfbd // fmul v29.4s, v29.4s, v28.4s
 	WORD $0x4e3ad7bd // fadd v29.4s, v29.4s, v26.4s
 	WORD $0x6e3cdfbc // fmul v28.4s, v29.4s, v28.4s
-	FMOVQ 2880(R0), F29
+	FMOVQ 2960(R0), F29
 	WORD $0x4e3dd79c // fadd v28.4s, v28.4s, v29.4s
-	FMOVQ 2896(R0), F29
+	FMOVQ 2976(R0), F29
 	WORD $0x6e3de41d // fcmge v29.4s, v0.4s, v29.4s
 	WORD $0x6eb0abbe // umaxv s30, v29.4s
 	WORD $0x1e2603c6 // fmov w6, s30
 	CBZW R6, centre3
 	WORD $0x6ea1f800 // fsqrt v0.4s, v0.4s
-	FMOVQ 2912(R0), F30
+	FMOVQ 2992(R0), F30
 	WORD $0x4ebed400 // fsub v0.4s, v0.4s, v30.4s
-	FMOVQ 2448(R0), F30
+	FMOVQ 2528(R0), F30
 	WORD $0x6e20dfde // fmul v30.4s, v30.4s, v0.4s
-	FMOVQ 2928(R0), F31
+	FMOVQ 3008(R0), F31
 	WORD $0x4e3fd7de // fadd v30.4s, v30.4s, v31.4s
 	WORD $0x6e20dfde // fmul v30.4s, v30.4s, v0.4s
-	FMOVQ 2944(R0), F31
+	FMOVQ 3024(R0), F31
 	WORD $0x4e3fd7de // fadd v30.4s, v30.4s, v31.4s
 	WORD $0x6e20dfde // fmul v30.4s, v30.4s, v0.4s
-	FMOVQ 2960(R0), F31
+	FMOVQ 3040(R0), F31
 	WORD $0x4e3fd7de // fadd v30.4s, v30.4s, v31.4s
 	WORD $0x6e20dfde // fmul v30.4s, v30.4s, v0.4s
-	FMOVQ 2976(R0), F31
+	FMOVQ 3056(R0), F31
 	WORD $0x4e3fd7de // fadd v30.4s, v30.4s, v31.4s
 	WORD $0x6e20dfde // fmul v30.4s, v30.4s, v0.4s
-	FMOVQ 2464(R0), F31
+	FMOVQ 2544(R0), F31
 	WORD $0x4e3fd7de // fadd v30.4s, v30.4s, v31.4s
 	WORD $0x6e20dfde // fmul v30.4s, v30.4s, v0.4s
-	FMOVQ 2480(R0), F31
+	FMOVQ 2560(R0), F31
 	WORD $0x4e3fd7de // fadd v30.4s, v30.4s, v31.4s
 	WORD $0x6e20dfde // fmul v30.4s, v30.4s, v0.4s
-	FMOVQ 2496(R0), F31
+	FMOVQ 2576(R0), F31
 	WORD $0x4e3fd7de // fadd v30.4s, v30.4s, v31.4s
 	WORD $0x6e20dfc0 // fmul v0.4s, v30.4s, v0.4s
-	FMOVQ 2512(R0), F30
+	FMOVQ 2592(R0), F30
 	WORD $0x4e3ed400 // fadd v0.4s, v0.4s, v30.4s
 	WORD $0x6ebd1c1c // bit v28.16b, v0.16b, v29.16b
 
 centre3:
 	WORD $0x6e3bdf80 // fmul v0.4s, v28.4s, v27.4s
-	FMOVQ 2528(R0), F27
+	FMOVQ 2608(R0), F27
 	WORD $0x6e3bdc00 // fmul v0.4s, v0.4s, v27.4s
 	FMOVQ 848(R0), F27
 	WORD $0x4e3b1c21 // and v1.16b, v1.16b, v27.16b
@@ -13246,7 +14090,7 @@ centre3:
 	WORD $0x4ea28400 // add v0.4s, v0.4s, v2.4s
 	WORD $0x4e21d81b // scvtf v27.4s, v0.4s
 	WORD $0x6e24df7b // fmul v27.4s, v27.4s, v4.4s
-	FMOVQ 2400(R0), F28
+	FMOVQ 2480(R0), F28
 	WORD $0x6ea08780 // sub v0.4s, v28.4s, v0.4s
 	WORD $0x4e21d800 // scvtf v0.4s, v0.4s
 	WORD $0x6e24dc00 // fmul v0.4s, v0.4s, v4.4s
@@ -13266,7 +14110,7 @@ centre3:
 	WORD $0x4ea5d400 // fsub v0.4s, v0.4s, v5.4s
 	WORD $0x6e20dc1d // fmul v29.4s, v0.4s, v0.4s
 	WORD $0x6e3ddc1e // fmul v30.4s, v0.4s, v29.4s
-	FMOVQ 2416(R0), F31
+	FMOVQ 2496(R0), F31
 	WORD $0x6e20dfff // fmul v31.4s, v31.4s, v0.4s
 	WORD $0x4e29d7ff // fadd v31.4s, v31.4s, v9.4s
 	WORD $0x6e20dfff // fmul v31.4s, v31.4s, v0.4s
@@ -13293,7 +14137,7 @@ centre3:
 	WORD $0x4e3cd400 // fadd v0.4s, v0.4s, v28.4s
 	WORD $0x6ea0f800 // fneg v0.4s, v0.4s
 	WORD $0x4eb3d41c // fsub v28.4s, v0.4s, v19.4s
-	FMOVQ 2432(R0), F29
+	FMOVQ 2512(R0), F29
 	WORD $0x6e3cdfbd // fmul v29.4s, v29.4s, v28.4s
 	WORD $0x4e34d7bd // fadd v29.4s, v29.4s, v20.4s
 	WORD $0x6e3cdfbd // fmul v29.4s, v29.4s, v28.4s
@@ -13309,46 +14153,46 @@ centre3:
 	WORD $0x6e3cdfbd // fmul v29.4s, v29.4s, v28.4s
 	WORD $0x4e3ad7bd // fadd v29.4s, v29.4s, v26.4s
 	WORD $0x6e3cdfbc // fmul v28.4s, v29.4s, v28.4s
-	FMOVQ 2880(R0), F29
+	FMOVQ 2960(R0), F29
 	WORD $0x4e3dd79c // fadd v28.4s, v28.4s, v29.4s
-	FMOVQ 2896(R0), F29
+	FMOVQ 2976(R0), F29
 	WORD $0x6e3de41d // fcmge v29.4s, v0.4s, v29.4s
 	WORD $0x6eb0abbe // umaxv s30, v29.4s
 	WORD $0x1e2603c6 // fmov w6, s30
 	CBZW R6, centre4
 	WORD $0x6ea1f800 // fsqrt v0.4s, v0.4s
-	FMOVQ 2912(R0), F30
+	FMOVQ 2992(R0), F30
 	WORD $0x4ebed400 // fsub v0.4s, v0.4s, v30.4s
-	FMOVQ 2448(R0), F30
+	FMOVQ 2528(R0), F30
 	WORD $0x6e20dfde // fmul v30.4s, v30.4s, v0.4s
-	FMOVQ 2928(R0), F31
+	FMOVQ 3008(R0), F31
 	WORD $0x4e3fd7de // fadd v30.4s, v30.4s, v31.4s
 	WORD $0x6e20dfde // fmul v30.4s, v30.4s, v0.4s
-	FMOVQ 2944(R0), F31
+	FMOVQ 3024(R0), F31
 	WORD $0x4e3fd7de // fadd v30.4s, v30.4s, v31.4s
 	WORD $0x6e20dfde // fmul v30.4s, v30.4s, v0.4s
-	FMOVQ 2960(R0), F31
+	FMOVQ 3040(R0), F31
 	WORD $0x4e3fd7de // fadd v30.4s, v30.4s, v31.4s
 	WORD $0x6e20dfde // fmul v30.4s, v30.4s, v0.4s
-	FMOVQ 2976(R0), F31
+	FMOVQ 3056(R0), F31
 	WORD $0x4e3fd7de // fadd v30.4s, v30.4s, v31.4s
 	WORD $0x6e20dfde // fmul v30.4s, v30.4s, v0.4s
-	FMOVQ 2464(R0), F31
+	FMOVQ 2544(R0), F31
 	WORD $0x4e3fd7de // fadd v30.4s, v30.4s, v31.4s
 	WORD $0x6e20dfde // fmul v30.4s, v30.4s, v0.4s
-	FMOVQ 2480(R0), F31
+	FMOVQ 2560(R0), F31
 	WORD $0x4e3fd7de // fadd v30.4s, v30.4s, v31.4s
 	WORD $0x6e20dfde // fmul v30.4s, v30.4s, v0.4s
-	FMOVQ 2496(R0), F31
+	FMOVQ 2576(R0), F31
 	WORD $0x4e3fd7de // fadd v30.4s, v30.4s, v31.4s
 	WORD $0x6e20dfc0 // fmul v0.4s, v30.4s, v0.4s
-	FMOVQ 2512(R0), F30
+	FMOVQ 2592(R0), F30
 	WORD $0x4e3ed400 // fadd v0.4s, v0.4s, v30.4s
 	WORD $0x6ebd1c1c // bit v28.16b, v0.16b, v29.16b
 
 centre4:
 	WORD $0x6e3bdf80 // fmul v0.4s, v28.4s, v27.4s
-	FMOVQ 2528(R0), F27
+	FMOVQ 2608(R0), F27
 	WORD $0x6e3bdc00 // fmul v0.4s, v0.4s, v27.4s
 	FMOVQ 848(R0), F27
 	WORD $0x4e3b1c21 // and v1.16b, v1.16b, v27.16b
