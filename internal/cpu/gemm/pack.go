@@ -1,7 +1,5 @@
 package gemm
 
-import "unsafe"
-
 // pack lays out lines [l0, l0+count) of s, each limited to the k columns from
 // p0, as panels of width lines: panel q holds for each column the width values
 // of lines q*width…, adjacent. Where the last panel has fewer lines the rest
@@ -91,13 +89,5 @@ func packHalf(dst []float32, s source[float32], l0, count, p0, k, width int) {
 		if !packFast(d, w, 0, h, 0, k, width) {
 			packPanel(d[:width*k], w, 0, h, 0, k, width)
 		}
-	}
-}
-
-// lines fills rows with the addresses of up to len(rows) lines from l, the last
-// of h repeated.
-func lines[T Float](rows []uintptr, s source[T], l, h, p0 int) {
-	for i := range rows {
-		rows[i] = uintptr(unsafe.Pointer(&s.data[s.line(l+min(i, h-1))+p0]))
 	}
 }

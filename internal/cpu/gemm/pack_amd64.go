@@ -137,3 +137,11 @@ func turnPixelsFast[T Float](dst []T, plane int, sums []T, w, pixels, n int) int
 	runtime.KeepAlive(sums)
 	return pixels
 }
+
+// lines fills rows with the addresses of up to len(rows) lines from l, the last
+// of h repeated.
+func lines[T Float](rows []uintptr, s source[T], l, h, p0 int) {
+	for i := range rows {
+		rows[i] = uintptr(unsafe.Pointer(&s.data[s.line(l+min(i, h-1))+p0]))
+	}
+}
