@@ -1,5 +1,5 @@
-// Command asm writes the assembly of internal/cpu/vec and gemm (amd64, arm64) and
-// depth (amd64), and the Go files that dispatch to it. It is a module of
+// Command asm writes the assembly of internal/cpu/vec, gemm and depth (amd64, arm64),
+// and the Go files that dispatch to it. It is a module of
 // its own so that the product does not depend on avo. Run it with
 //
 //	go generate ./internal/cpu/...
@@ -83,6 +83,7 @@ func main() {
 		{"vec", "vec_neon", neonVec()},
 		{"gemm", "thin_neon", neonThin()},
 		{"gemm", "winograd_neon", neonWinograd()},
+		{"depth", "depth_neon", neonDepth()},
 	} {
 		text, stubs := neonFile(g.pkg, g.fns)
 		write(g.pkg, g.file+"_arm64.s", text)

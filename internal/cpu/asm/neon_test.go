@@ -34,7 +34,7 @@ func neonSamples() (words []uint32, texts []string) {
 	return words, texts
 }
 
-var neonFiles = []string{"../gemm/kernels_neon_arm64.s", "../vec/vec_neon_arm64.s", "../gemm/thin_neon_arm64.s", "../gemm/winograd_neon_arm64.s"}
+var neonFiles = []string{"../gemm/kernels_neon_arm64.s", "../vec/vec_neon_arm64.s", "../gemm/thin_neon_arm64.s", "../gemm/winograd_neon_arm64.s", "../depth/depth_neon_arm64.s"}
 
 const neonWords = "testdata/neon_words.txt"
 
