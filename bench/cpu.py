@@ -81,15 +81,18 @@ def conv_bias(batch, cin, size, cout, kernel, pad, stride):
     return make
 
 
-def pool(f, grad):
+def pool(f, grad, shape=(128, 6, 28, 28), window=2, stride=2, pad=0):
     def make():
-        x = torch.randn(128, 6, 28, 28, requires_grad=grad)
+        x = torch.randn(*shape, requires_grad=grad)
         if not grad:
-            return lambda: f(x, 2)
-        y = f(x, 2)
+            return lambda: f(x, window, stride, pad)
+        y = f(x, window, stride, pad)
         g = torch.randn_like(y)
         return lambda: torch.autograd.grad(y, x, g, retain_graph=True)
     return make
+
+
+RESNET_POOL = dict(shape=(16, 64, 112, 112), window=3, stride=2, pad=1)
 
 
 def lenet():
@@ -217,6 +220,8 @@ CASES = {
     "conv_resnet_c_weight_grad": conv_grad(16, 3, 96, 64, 7, 3, 2, "w"),
     "avg_pool": pool(F.avg_pool2d, False), "avg_pool_grad": pool(F.avg_pool2d, True),
     "max_pool": pool(F.max_pool2d, False), "max_pool_grad": pool(F.max_pool2d, True),
+    "avg_pool_3": pool(F.avg_pool2d, False, **RESNET_POOL), "avg_pool_3_grad": pool(F.avg_pool2d, True, **RESNET_POOL),
+    "max_pool_3": pool(F.max_pool2d, False, **RESNET_POOL), "max_pool_3_grad": pool(F.max_pool2d, True, **RESNET_POOL),
     "mlp_step": step(256, (784,), lambda: nn.Sequential(nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 10))),
     "lenet_step": step(128, (1, 28, 28), lenet),
 }

@@ -105,10 +105,14 @@ var cases = map[string]func() func(){
 	"conv_resnet_b_input_grad":  convGrad(16, 128, 12, 128, 3, 1, 1, input),
 	"conv_resnet_b_weight_grad": convGrad(16, 128, 12, 128, 3, 1, 1, weight),
 	"conv_resnet_c_weight_grad": convGrad(16, 3, 96, 64, 7, 3, 2, weight),
-	"avg_pool":                  pooling(locus.AvgPool2D, false),
-	"avg_pool_grad":             pooling(locus.AvgPool2D, true),
-	"max_pool":                  pooling(locus.MaxPool2D, false),
-	"max_pool_grad":             pooling(locus.MaxPool2D, true),
+	"avg_pool":                  pooling(locus.AvgPool2D, lenetPool, false),
+	"avg_pool_grad":             pooling(locus.AvgPool2D, lenetPool, true),
+	"max_pool":                  pooling(locus.MaxPool2D, lenetPool, false),
+	"max_pool_grad":             pooling(locus.MaxPool2D, lenetPool, true),
+	"avg_pool_3":                pooling(locus.AvgPool2D, resnetPool, false),
+	"avg_pool_3_grad":           pooling(locus.AvgPool2D, resnetPool, true),
+	"max_pool_3":                pooling(locus.MaxPool2D, resnetPool, false),
+	"max_pool_3_grad":           pooling(locus.MaxPool2D, resnetPool, true),
 
 	"mlp_step":   step(256, []int{784}, func() nn.Module { return nn.Sequential(nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 10)) }),
 	"lenet_step": step(128, []int{1, 28, 28}, leNet),
@@ -278,13 +282,25 @@ func backward(f func(...*locus.Tensor) *locus.Tensor, x ...*locus.Tensor) func()
 	}
 }
 
-func pooling(f func(x *locus.Tensor, window locus.Pair, o locus.PoolOptions) *locus.Tensor, grad bool) func() func() {
+// poolShape is what is pooled, and how.
+type poolShape struct {
+	shape               []int
+	window, stride, pad int
+}
+
+var (
+	lenetPool  = poolShape{[]int{128, 6, 28, 28}, 2, 2, 0}
+	resnetPool = poolShape{[]int{16, 64, 112, 112}, 3, 2, 1} // behind ResNet's first convolution
+)
+
+func pooling(f func(x *locus.Tensor, window locus.Pair, o locus.PoolOptions) *locus.Tensor, p poolShape, grad bool) func() func() {
+	o := locus.PoolOptions{Stride: locus.Pair(p.stride), Padding: locus.Pair(p.pad)}
 	return func() func() {
-		x := locus.Randn(128, 6, 28, 28)
+		x := locus.Randn(p.shape...)
 		if grad {
-			return backward(func(a ...*locus.Tensor) *locus.Tensor { return f(a[0], 2, locus.PoolOptions{}) }, x)
+			return backward(func(a ...*locus.Tensor) *locus.Tensor { return f(a[0], locus.Pair(p.window), o) }, x)
 		}
-		return func() { f(x, 2, locus.PoolOptions{}).Free() }
+		return func() { f(x, locus.Pair(p.window), o).Free() }
 	}
 }
 

@@ -65,6 +65,17 @@ func planes(shape []int, work int, f func(plane int)) {
 	})
 }
 
+// eachPlane is planes with room for so many float32.
+func eachPlane(shape []int, work, room int, f func(plane int, room []float32)) {
+	pool.For(shape[0]*shape[1], max(1, grainDear/max(work, 1)), func(lo, hi int) {
+		s, buf := scratchOf[float32](room)
+		for p := lo; p < hi; p++ {
+			f(p, buf)
+		}
+		s.free()
+	})
+}
+
 // largestIn finds the first largest element of a window; the first NaN is the
 // largest. A window that has no element inside gives 0.
 func largestIn[T number](x []T, width, y, ny, dy, c, nc, dc int) int {
@@ -83,6 +94,13 @@ func largestIn[T number](x []T, width, y, ny, dy, c, nc, dc int) int {
 		}
 	}
 	return at
+}
+
+// largestAt is largestIn for window (i, j).
+func largestAt[T number](x []T, width, i, j int, wy, wx *window) int {
+	y, ny := wy.span(i)
+	c, nc := wx.span(j)
+	return largestIn(x, width, y, ny, wy.dilation, c, nc, wx.dilation)
 }
 
 // eachWindow calls f with the place of every window's largest element.
@@ -156,6 +174,15 @@ func maxPoolPlanes[T number](c *backend.Call, dst, x []T, lowest T) {
 		j1--
 	}
 	pairs := a.Kernel == [2]int{2, 2} && wy.tiled(oh) && wx.tiled(ow)
+	if to, ok := any(dst).([]float32); ok && !pairs {
+		if q, ok := newPhases(&a, h, w, oh, ow); ok {
+			x := any(x).([]float32)
+			eachPlane(c.Out.Shape, h*w, q.all()+q.size(), func(p int, room []float32) {
+				q.max(to[p*oh*ow:][:oh*ow], x[p*h*w:][:h*w], room[:q.all()], room[q.all():])
+			})
+			return
+		}
+	}
 	planes(c.Out.Shape, oh*ow*a.Kernel[0]*a.Kernel[1], func(p int) {
 		in, out := x[p*h*w:][:h*w], dst[p*oh*ow:][:oh*ow]
 		if to, ok := any(out).([]float32); ok && pairs {
@@ -215,6 +242,14 @@ func maxPoolGrad[T float](c *backend.Call, dst []T, in [3][]T) {
 		})
 		return
 	}
+	if q, inPhases := newPhases(&a, h, w, oh, ow); ok && inPhases {
+		g, x := any(in[0]).([]float32), any(in[1]).([]float32)
+		n, m := q.all(), q.size()
+		eachPlane(c.Out.Shape, h*w, 2*(n+m), func(p int, room []float32) {
+			q.maxGrad(to32[p*h*w:][:h*w], g[p*oh*ow:][:oh*ow], x[p*h*w:][:h*w], room[:n], room[n:2*n], room[2*n:][:m], room[2*n+m:])
+		})
+		return
+	}
 	planes(c.Out.Shape, h*w+oh*ow*a.Kernel[0]*a.Kernel[1], func(p int) {
 		to, g := dst[p*h*w:][:h*w], in[0][p*oh*ow:][:oh*ow]
 		clear(to)
@@ -255,6 +290,9 @@ func (w *window) tiled(n int) bool {
 	return w.pad == 0 && w.stride == w.kernel && (w.dilation == 1 || w.kernel == 1) && n*w.kernel <= w.size
 }
 
+// fewTaps is the size of windows up to which averages are summed as float32.
+const fewTaps = 16
+
 func avgPool[T float](c *backend.Call, dst []T, in [3][]T) {
 	a := c.Attrs.(op.Pool)
 	h, w, oh, ow := c.In[0].Shape[2], c.In[0].Shape[3], c.Out.Shape[2], c.Out.Shape[3]
@@ -267,22 +305,31 @@ func avgPool[T float](c *backend.Call, dst []T, in [3][]T) {
 		planes(c.Out.Shape, h*w, func(p int) { averagePairs(to32[p*oh*ow:][:oh*ow], x[p*h*w:][:h*w], w, ow) })
 		return
 	}
+	one := func(x, to []T, i, j int) {
+		ny, nx := countY[i], countX[j]
+		s := 0.0
+		for k := range ny {
+			at := (fromY[i]+k*wy.dilation)*w + fromX[j]
+			for range nx {
+				s += float64(x[at])
+				at += wx.dilation
+			}
+		}
+		to[i*ow+j] = T(s * share(&a, ny, nx))
+	}
+	if q, inPhases := newPhases(&a, h, w, oh, ow); ok && inPhases && a.Kernel[0]*a.Kernel[1] <= fewTaps {
+		eachPlane(c.Out.Shape, h*w, q.all()+q.size(), func(p int, room []float32) {
+			x, to := in[0][p*h*w:][:h*w], dst[p*oh*ow:][:oh*ow]
+			q.average(any(to).([]float32), any(x).([]float32), room[:q.all()], room[q.all():])
+			q.borders(func(i, j int) { one(x, to, i, j) })
+		})
+		return
+	}
 	planes(c.Out.Shape, oh*ow*a.Kernel[0]*a.Kernel[1], func(p int) {
 		x, to := in[0][p*h*w:][:h*w], dst[p*oh*ow:][:oh*ow]
 		for i := range oh {
-			row := to[i*ow:][:ow]
-			ny := countY[i]
-			for j := range row {
-				nx := countX[j]
-				s := 0.0
-				for k := range ny {
-					at := (fromY[i]+k*wy.dilation)*w + fromX[j]
-					for range nx {
-						s += float64(x[at])
-						at += wx.dilation
-					}
-				}
-				row[j] = T(s * share(&a, ny, nx))
+			for j := range ow {
+				one(x, to, i, j)
 			}
 		}
 	})
@@ -309,7 +356,27 @@ func avgPoolGrad[T float](c *backend.Call, dst []T, in [3][]T) {
 	wy, wx := windows(&a, h, w)
 	fromY, countY := wy.spans(oh)
 	fromX, countX := wx.spans(ow)
+	one := func(to, g []T, i, j int) {
+		ny, nx := countY[i], countX[j]
+		d := T(float64(g[i*ow+j]) * share(&a, ny, nx))
+		for k := range ny {
+			at := (fromY[i]+k*wy.dilation)*w + fromX[j]
+			for range nx {
+				to[at] += d
+				at += wx.dilation
+			}
+		}
+	}
 	tiled := wy.tiled(oh) && wx.tiled(ow)
+	_, ok := any(dst).([]float32)
+	if q, inPhases := newPhases(&a, h, w, oh, ow); ok && inPhases && !tiled {
+		eachPlane(c.Out.Shape, h*w, q.all()+q.size(), func(p int, room []float32) {
+			to, g := dst[p*h*w:][:h*w], in[0][p*oh*ow:][:oh*ow]
+			q.spread(any(to).([]float32), any(g).([]float32), room[:q.all()], room[q.all():])
+			q.borders(func(i, j int) { one(to, g, i, j) })
+		})
+		return
+	}
 	planes(c.Out.Shape, h*w+oh*ow*a.Kernel[0]*a.Kernel[1], func(p int) {
 		to, g := dst[p*h*w:][:h*w], in[0][p*oh*ow:][:oh*ow]
 		if tiled {
@@ -318,17 +385,8 @@ func avgPoolGrad[T float](c *backend.Call, dst []T, in [3][]T) {
 		}
 		clear(to)
 		for i := range oh {
-			ny := countY[i]
 			for j := range ow {
-				nx := countX[j]
-				d := T(float64(g[i*ow+j]) * share(&a, ny, nx))
-				for k := range ny {
-					at := (fromY[i]+k*wy.dilation)*w + fromX[j]
-					for range nx {
-						to[at] += d
-						at += wx.dilation
-					}
-				}
+				one(to, g, i, j)
 			}
 		}
 	})

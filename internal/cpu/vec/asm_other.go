@@ -357,6 +357,12 @@ func largestPairsGradF32AVX2(dst, also, a, b, grad *float32, n int)             
 func largestPairsGradF32AVX512(dst, also, a, b, grad *float32, n int)           { panic("unreachable") }
 func largestPairsF32AVX2(dst, a, b *float32, n int)                             { panic("unreachable") }
 func largestPairsF32AVX512(dst, a, b *float32, n int)                           { panic("unreachable") }
+func splitPairsF32AVX2(even, odd, a *float32, n int)                            { panic("unreachable") }
+func splitPairsF32AVX512(even, odd, a *float32, n int)                          { panic("unreachable") }
+func joinPairsF32AVX2(dst, even, odd *float32, n int)                           { panic("unreachable") }
+func joinPairsF32AVX512(dst, even, odd *float32, n int)                         { panic("unreachable") }
+func claimF32AVX2(dst, grad, a, m *float32, n int)                              { panic("unreachable") }
+func claimF32AVX512(dst, grad, a, m *float32, n int)                            { panic("unreachable") }
 func takeAVX2(dst, src *uint8, idx *int64, n, size int)                         { panic("unreachable") }
 func takeAVX512(dst, src *uint8, idx *int64, n, size int)                       { panic("unreachable") }
 func transpose1AVX2(dst *uint8, pitch int, src *uint8, from, rows, columns int) { panic("unreachable") }

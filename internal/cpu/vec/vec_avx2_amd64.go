@@ -887,6 +887,21 @@ func largestPairsGradF32AVX2(dst *float32, also *float32, a *float32, b *float32
 //go:noescape
 func largestPairsF32AVX2(dst *float32, a *float32, b *float32, n int)
 
+// splitPairsF32AVX2 is SplitPairsF32 for n > 0.
+//
+//go:noescape
+func splitPairsF32AVX2(even *float32, odd *float32, a *float32, n int)
+
+// joinPairsF32AVX2 is JoinPairsF32 for n > 0.
+//
+//go:noescape
+func joinPairsF32AVX2(dst *float32, even *float32, odd *float32, n int)
+
+// claimF32AVX2 is ClaimF32 for n > 0.
+//
+//go:noescape
+func claimF32AVX2(dst *float32, grad *float32, a *float32, m *float32, n int)
+
 // takeAVX2 is Take for n > 0.
 //
 //go:noescape

@@ -15118,6 +15118,81 @@ end:
 	VZEROUPPER
 	RET
 
+// func splitPairsF32AVX2(even *float32, odd *float32, a *float32, n int)
+// Requires: AVX, AVX2
+TEXT ·splitPairsF32AVX2(SB), NOSPLIT, $0-32
+	MOVQ even+0(FP), AX
+	MOVQ odd+8(FP), CX
+	MOVQ a+16(FP), DX
+	MOVQ n+24(FP), BX
+	XORQ SI, SI
+
+eight:
+	VMOVUPS (DX)(SI*8), Y0
+	VMOVUPS 32(DX)(SI*8), Y1
+	VSHUFPS $0x88, Y1, Y0, Y2
+	VSHUFPS $0xdd, Y1, Y0, Y0
+	VPERMPD $0xd8, Y2, Y2
+	VPERMPD $0xd8, Y0, Y0
+	VMOVUPS Y2, (AX)(SI*4)
+	VMOVUPS Y0, (CX)(SI*4)
+	ADDQ    $0x08, SI
+	SUBQ    $0x08, BX
+	JG      eight
+	VZEROUPPER
+	RET
+
+// func joinPairsF32AVX2(dst *float32, even *float32, odd *float32, n int)
+// Requires: AVX
+TEXT ·joinPairsF32AVX2(SB), NOSPLIT, $0-32
+	MOVQ dst+0(FP), AX
+	MOVQ even+8(FP), CX
+	MOVQ odd+16(FP), DX
+	MOVQ n+24(FP), BX
+	XORQ SI, SI
+
+eight:
+	VMOVUPS    (CX)(SI*4), Y0
+	VMOVUPS    (DX)(SI*4), Y1
+	VUNPCKLPS  Y1, Y0, Y2
+	VUNPCKHPS  Y1, Y0, Y0
+	VPERM2F128 $0x20, Y0, Y2, Y1
+	VMOVUPS    Y1, (AX)(SI*8)
+	VPERM2F128 $0x31, Y0, Y2, Y1
+	VMOVUPS    Y1, 32(AX)(SI*8)
+	ADDQ       $0x08, SI
+	SUBQ       $0x08, BX
+	JG         eight
+	VZEROUPPER
+	RET
+
+// func claimF32AVX2(dst *float32, grad *float32, a *float32, m *float32, n int)
+// Requires: AVX
+TEXT ·claimF32AVX2(SB), NOSPLIT, $0-40
+	MOVQ dst+0(FP), AX
+	MOVQ grad+8(FP), CX
+	MOVQ a+16(FP), DX
+	MOVQ m+24(FP), BX
+	MOVQ n+32(FP), SI
+	XORQ DI, DI
+
+eight:
+	VMOVUPS (DX)(DI*4), Y0
+	VCMPPS  $0x00, (BX)(DI*4), Y0, Y1
+	VCMPPS  $0x03, Y0, Y0, Y0
+	VORPS   Y0, Y1, Y1
+	VMOVUPS (CX)(DI*4), Y2
+	VANDPS  Y1, Y2, Y0
+	VANDNPS Y2, Y1, Y2
+	VADDPS  (AX)(DI*4), Y0, Y0
+	VMOVUPS Y0, (AX)(DI*4)
+	VMOVUPS Y2, (CX)(DI*4)
+	ADDQ    $0x08, DI
+	SUBQ    $0x08, SI
+	JG      eight
+	VZEROUPPER
+	RET
+
 // func takeAVX2(dst *uint8, src *uint8, idx *int64, n int, size int)
 // Requires: AVX, CMOV, MMX+
 TEXT ·takeAVX2(SB), NOSPLIT, $0-40

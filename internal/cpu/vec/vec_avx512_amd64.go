@@ -887,6 +887,21 @@ func largestPairsGradF32AVX512(dst *float32, also *float32, a *float32, b *float
 //go:noescape
 func largestPairsF32AVX512(dst *float32, a *float32, b *float32, n int)
 
+// splitPairsF32AVX512 is SplitPairsF32 for n > 0.
+//
+//go:noescape
+func splitPairsF32AVX512(even *float32, odd *float32, a *float32, n int)
+
+// joinPairsF32AVX512 is JoinPairsF32 for n > 0.
+//
+//go:noescape
+func joinPairsF32AVX512(dst *float32, even *float32, odd *float32, n int)
+
+// claimF32AVX512 is ClaimF32 for n > 0.
+//
+//go:noescape
+func claimF32AVX512(dst *float32, grad *float32, a *float32, m *float32, n int)
+
 // takeAVX512 is Take for n > 0.
 //
 //go:noescape
