@@ -16,14 +16,14 @@ func init() {
 
 // attentionParams is Attention of kernels/attention.cuh.
 type attentionParams struct {
-	out, q, k, v, mask, saved uintptr
-	scale                     float64
-	rows, keys, depth, width  int32
-	causal, maskKind          int32
-	batches                   uint64
-	wide, _                   int32
-	qs, ks, vs, ms            [2]int64
-	batch, maskBatch          idx
+	out, q, k, v, mask, saved, again uintptr
+	scale                            float64
+	rows, keys, depth, width         int32
+	causal, maskKind                 int32
+	batches                          uint64
+	wide, _                          int32
+	qs, ks, vs, ms                   [2]int64
+	batch, maskBatch                 idx
 }
 
 // lastStrides are those of a matrix.
@@ -100,9 +100,17 @@ func (d *Device) runAttention(c *backend.Call) error {
 		shared := (128 + 4*64) * w * 2 // q, and two stages of k and v
 		return runKernel(d, "attention_sm80", fmt.Sprintf("attention_mma%d_%s", w, suffix), &p, ceil(int(p.rows), 128), min(int(p.batches), 65535), 1, 128, shared)
 	}
-	s := d.simtFor(t)
 	p.readWide(t)
-	return runKernel(d, "attention", "attention_"+s.forward+typeName(t), &p, ceil(int(p.rows), s.queries), min(int(p.batches), 65535), ceil(int(p.width), s.columns), 256,
+	if d.canAttendSplit(&p, t) {
+		return d.attentionSplit(&p)
+	}
+	return d.attentionSIMT(&p, t, int(p.batches))
+}
+
+// attentionSIMT takes so many matrices at a time.
+func (d *Device) attentionSIMT(p *attentionParams, t dtype.DType, batches int) error {
+	s := d.simtFor(t)
+	return runKernel(d, "attention", "attention_"+s.forward+typeName(t), p, ceil(int(p.rows), s.queries), min(batches, 65535), ceil(int(p.width), s.columns), 256,
 		s.shared(t, s.queries, s.keys, 1, 2, 1))
 }
 

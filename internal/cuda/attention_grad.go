@@ -70,14 +70,17 @@ func (d *Device) attentionGradSIMT(p *attentionGradParams, t dtype.DType) error 
 	if p.g%uintptr(4*t.Size()) == 0 && p.gs[1] == 1 && p.gs[0]%4 == 0 && p.gy.together(4) {
 		a.wide |= 8
 	}
-	s := d.simtFor(t)
-	columns := ceil(int(a.depth), s.columns)
-	keys := attentionPart{"attention", "attention_dkv_" + s.size + typeName(t), int(a.keys), s.own, ceil(int(max(a.depth, a.width)), s.columns), 256, s.shared(t, s.own, s.stream, 2, 2, 2)}
 	stored := 0
 	if t == dtype.Float32 {
 		stored = p.storedScores()
 	}
-	room, err := d.attentionStats(p, t, stored*int(p.size)*4)
+	forKeys, forQueries := 0, 0 // bytes of notes
+	split := stored > 0 && d.canAttendGradSplit(a, t)
+	if split {
+		forKeys, forQueries = a.notes(a.keys), a.notes(a.rows)
+	}
+	notes := (forKeys + forQueries + 255) &^ 255
+	room, err := d.attentionStats(p, t, notes+stored*int(p.size)*4)
 	if errors.Is(err, memory.ErrExhausted) && stored > 0 {
 		stored = 0
 		_, err = d.attentionStats(p, t, 0)
@@ -85,17 +88,27 @@ func (d *Device) attentionGradSIMT(p *attentionGradParams, t dtype.DType) error 
 	if err != nil {
 		return err
 	}
-	if stored > 0 {
-		p.t = room
-		for ; p.first < a.batches; p.first = p.last {
-			p.last = min(p.first+uint64(stored), a.batches)
-			if err := d.attentionParts(p, keys, attentionPart{"attention", "attention_dq_stored_f32", int(a.rows), 128, columns, 256, 0}); err != nil {
-				return err
-			}
-		}
-		return nil
+	keys, queries := d.simtFor(t).gradients(a, t)
+	if stored == 0 {
+		return d.attentionParts(p, queries, keys)
 	}
-	return d.attentionParts(p, attentionPart{"attention", "attention_dq_" + s.size + typeName(t), int(a.rows), s.own, columns, 256, s.shared(t, s.own, s.stream, 2, 2, 1)}, keys)
+	p.t = room + uintptr(notes)
+	if split {
+		return d.attentionGradSplit(p, stored, room, room+uintptr(forKeys))
+	}
+	for ; p.first < a.batches; p.first = p.last {
+		p.last = min(p.first+uint64(stored), a.batches)
+		if err := d.attentionParts(p, keys, attentionPart{"attention", "attention_dq_stored_f32", int(a.rows), 128, queries.z, 256, 0}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// gradients gives the kernels of dk and dv, and of dq.
+func (s simt) gradients(a *attentionParams, t dtype.DType) (keys, queries attentionPart) {
+	return attentionPart{"attention", "attention_dkv_" + s.size + typeName(t), int(a.keys), s.own, ceil(int(max(a.depth, a.width)), s.columns), 256, s.shared(t, s.own, s.stream, 2, 2, 2)},
+		attentionPart{"attention", "attention_dq_" + s.size + typeName(t), int(a.rows), s.own, ceil(int(a.depth), s.columns), 256, s.shared(t, s.own, s.stream, 2, 2, 1)}
 }
 
 // storedScores is for how many matrices at a time the gradients of the scores are

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sync"
 	"testing"
 	"unsafe"
 
@@ -42,11 +43,13 @@ func TestAttentionKernels(t *testing.T) {
 		name  string
 		t     dtype.DType
 		older bool    // the kernels of cards before Hopper
+		split int     // of float32 on the matrix units: never, or always
 		eps   float64 // of sums that largely cancel; half types round in between
 	}{
-		{"float32", dtype.Float32, false, 16 * 0x1p-24}, {"float64", dtype.Float64, false, 16 * 0x1p-53},
-		{"bfloat16", dtype.BFloat16, false, 2 * 0x1p-9}, {"float16", dtype.Float16, false, 2 * 0x1p-12},
-		{"older/bfloat16", dtype.BFloat16, true, 2 * 0x1p-9}, {"older/float16", dtype.Float16, true, 2 * 0x1p-12},
+		{"float32", dtype.Float32, false, -1, 16 * 0x1p-24}, {"float64", dtype.Float64, false, 0, 16 * 0x1p-53},
+		{"split/float32", dtype.Float32, false, 1, 16 * 0x1p-24},
+		{"bfloat16", dtype.BFloat16, false, 0, 2 * 0x1p-9}, {"float16", dtype.Float16, false, 0, 2 * 0x1p-12},
+		{"older/bfloat16", dtype.BFloat16, true, 0, 2 * 0x1p-9}, {"older/float16", dtype.Float16, true, 0, 2 * 0x1p-12},
 	} {
 		for _, c := range []attentionCase{
 			{2, 300, 333, 64, 64, false, 0, 0.125, false},
@@ -63,7 +66,7 @@ func TestAttentionKernels(t *testing.T) {
 			{300, 40, 50, 64, 64, true, 0, 0.125, false}, // a block takes several
 		} {
 			t.Run(fmt.Sprintf("%s/%v", k.name, c), func(t *testing.T) {
-				d.older = k.older
+				d.older, d.split = k.older, k.split
 				x := &rig{t, d, pool}
 				c.check(x, c.operands(x, k.t), k.eps)
 			})
@@ -319,56 +322,70 @@ func (c attentionCase) reference(x *rig, in []backend.View) (y, saved, grads []f
 	}
 	y, saved = make([]float64, c.batch*c.rows*c.width), make([]float64, c.batch*c.rows)
 	grads = make([]float64, len(q)+len(k)+len(v))
-	dq, dk, dv := grads[:len(q)], grads[len(q):len(q)+len(k)], grads[len(q)+len(k):]
-	w, t := make([]float64, c.keys), make([]float64, c.keys)
-	for b := range c.batch {
-		for i := range c.rows {
-			qi, gi := q[(b*c.rows+i)*c.depth:][:c.depth], g[(b*c.rows+i)*c.width:][:c.width]
-			yi := y[(b*c.rows+i)*c.width:][:c.width]
-			top, sum, less := math.Inf(-1), 0.0, 0.0
-			for j := range w {
-				kj, vj := k[(b*c.keys+j)*c.depth:], v[(b*c.keys+j)*c.width:]
-				s := 0.0
-				for l, a := range qi {
-					s += a * kj[l]
+	dq, dkv := grads[:len(q)], grads[len(q):]
+	// Rows are independent but for dk and dv, of which each part of the rows has its own.
+	parts := make([][]float64, 16)
+	var wg sync.WaitGroup
+	for part := range parts {
+		wg.Go(func() {
+			sums := make([]float64, len(dkv))
+			parts[part] = sums
+			dk, dv := sums[:len(k)], sums[len(k):]
+			w, t := make([]float64, c.keys), make([]float64, c.keys)
+			for row := part; row < c.batch*c.rows; row += len(parts) {
+				b, i := row/c.rows, row%c.rows
+				qi, gi, yi := q[row*c.depth:][:c.depth], g[row*c.width:][:c.width], y[row*c.width:][:c.width]
+				top, sum, less := math.Inf(-1), 0.0, 0.0
+				for j := range w {
+					kj, vj := k[(b*c.keys+j)*c.depth:], v[(b*c.keys+j)*c.width:]
+					s := 0.0
+					for l, a := range qi {
+						s += a * kj[l]
+					}
+					w[j], t[j] = s*c.scale, 0
+					if mask != nil {
+						w[j] += mask[i*c.keys+j]
+					}
+					if c.causal && j > i || shown != nil && shown[row*c.keys+j] == 0 {
+						w[j] = math.Inf(-1)
+					}
+					top = max(top, w[j])
+					for l, a := range gi {
+						t[j] += a * vj[l]
+					}
 				}
-				w[j], t[j] = s*c.scale, 0
-				if mask != nil {
-					w[j] += mask[i*c.keys+j]
+				if math.IsInf(top, -1) {
+					saved[row] = math.Inf(1)
+					continue
 				}
-				if c.causal && j > i || shown != nil && shown[(b*c.rows+i)*c.keys+j] == 0 {
-					w[j] = math.Inf(-1)
+				for j := range w {
+					w[j] = math.Exp(w[j] - top)
+					sum += w[j]
 				}
-				top = max(top, w[j])
-				for l, a := range gi {
-					t[j] += a * vj[l]
+				saved[row] = top + math.Log(sum)
+				for j := range w {
+					w[j] /= sum
+					less += w[j] * t[j]
+				}
+				for j := range w {
+					s := w[j] * (t[j] - less) * c.scale
+					at, vt := (b*c.keys+j)*c.depth, (b*c.keys+j)*c.width
+					for l := range qi {
+						dq[row*c.depth+l] += s * k[at+l]
+						dk[at+l] += s * qi[l]
+					}
+					for l := range gi {
+						yi[l] += w[j] * v[vt+l]
+						dv[vt+l] += w[j] * gi[l]
+					}
 				}
 			}
-			if math.IsInf(top, -1) {
-				saved[b*c.rows+i] = math.Inf(1)
-				continue
-			}
-			for j := range w {
-				w[j] = math.Exp(w[j] - top)
-				sum += w[j]
-			}
-			saved[b*c.rows+i] = top + math.Log(sum)
-			for j := range w {
-				w[j] /= sum
-				less += w[j] * t[j]
-			}
-			for j := range w {
-				s := w[j] * (t[j] - less) * c.scale
-				at, vt := (b*c.keys+j)*c.depth, (b*c.keys+j)*c.width
-				for l := range qi {
-					dq[(b*c.rows+i)*c.depth+l] += s * k[at+l]
-					dk[at+l] += s * qi[l]
-				}
-				for l := range gi {
-					yi[l] += w[j] * v[vt+l]
-					dv[vt+l] += w[j] * gi[l]
-				}
-			}
+		})
+	}
+	wg.Wait()
+	for _, sums := range parts {
+		for i, s := range sums {
+			dkv[i] += s
 		}
 	}
 	return y, saved, grads

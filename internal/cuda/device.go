@@ -92,6 +92,7 @@ type Device struct {
 	lt       *lt
 	dnn      *dnn
 	older    bool // attention as on cards before Hopper: for tests
+	split    int  // attention of float32 on the matrix units where it is worth it, with 1 always, with -1 never: for tests
 	shortDNN bool // short attention by cuDNN as well: for tests
 }
 

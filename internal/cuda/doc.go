@@ -16,7 +16,7 @@
 //
 // Kernels are compiled to PTX by go generate ./internal/cuda; see kernels/gen for
 // what that needs. They run on cards from compute capability 7.0 and drivers from CUDA 11.0
-// on; the matrix units' bfloat16 and TF32 need 8.0, and wgmma 9.0 and CUDA 12.
+// on; the matrix units' bfloat16 and TF32, and with them fast attention of float32, need 8.0, and wgmma 9.0 and CUDA 12.
 //
 // Results repeat exactly from run to run on one kind of card, except those of large
 // convolutions, for which cuDNN's algorithms are timed: LOCUS_CUDNN_TIMING=off

@@ -1,6 +1,6 @@
 // Attention and its gradients without storing the scores: working memory does
 // not grow with the length. These kernels take every element type, layout and
-// size; those of …_sm80.cu and …_sm90.cu serve half types faster.
+// size; those of …_sm80.cu and …_sm90.cu serve half types and, as a rule, float32 faster.
 //
 // A block of 16×16 threads owns BO rows of one side (queries, or keys) and goes over the
 // rows of the other, BS at a time; it makes DC columns of the result. Forward it
@@ -30,13 +30,12 @@ template <class T> DEV Matrix<T> matrix(const void* p, i64 at, const i64* stride
   return m;
 }
 
-// kept is where the t of a key's rows lie: of a causal attention only those from
-// the first key of its 64 on, which see one of them.
-template <class A> DEV A* kept(const AttentionGrad& g, u64 batch, i32 key) {
-  A* t = (A*)g.t + (batch - g.first) * g.size;
-  if (!g.a.causal) return t + key * g.pitch;
-  i64 from = key & ~63, block = key >> 6, rows = g.pitch - from;
-  return t + (block * g.pitch - (block - 1) * block / 2 * 64) * 64 + (key - from) * rows - from;
+// again reports whether some of BO rows must be computed again.
+template <int BO> DEV bool again(const u32* notes, u64 batch, i32 first, i32 rows) {
+  notes += batch * ((rows + 63) / 64);
+  bool any = false;
+  for (i32 r = first; r < first + BO && r < rows; r += 64) any |= notes[r / 64] != 0;
+  return any;
 }
 
 template <class T, int BO, int BS, int DC, int MODE> struct Simt {
@@ -162,6 +161,7 @@ template <class T, int BO, int BS, int DC, int MODE> struct Simt {
     A scale = (A)(a.scale * LOG2E);
     u64 last = GRAD ? g->last : a.batches;
     for (u64 batch = (GRAD ? g->first : 0) + blockIdx.y; batch < last; batch += gridDim.y) {
+      if (a.again && !again<BO>(a.again, batch, o0, MODE == KEYS ? a.keys : a.rows)) continue;
       i64 off[3], offg[2] = {0, 0};
       offsets<3>(a.batch, batch, off);
       Matrix<T> q = matrix<T>(a.q, off[0], a.qs, a.rows, a.depth, a.wide & 1), k = matrix<T>(a.k, off[1], a.ks, a.keys, a.depth, a.wide & 2),

@@ -6,6 +6,7 @@ struct Attention {
   void* out;
   const void *q, *k, *v, *mask;
   void* saved; // the logarithm of each row's Σe^score, +Inf if nothing is seen; or null
+  u32* again;  // for each 64 rows of each matrix, whether attention.cu must compute them again; or null
   f64 scale;
   i32 rows, keys, depth, width; // L, S, D, E
   i32 causal, maskKind;         // 0: none, 1: float, 2: bool
@@ -49,4 +50,13 @@ template <class T, class A> DEV A mask_at(const Attention& p, i64 base, i32 row,
   i64 at = base + row * p.ms[0] + col * p.ms[1];
   if (p.maskKind == 1) return get(((const T*)p.mask)[at]) * (A)LOG2E;
   return ((const u8*)p.mask)[at] ? A(0) : A(-INF_D);
+}
+
+// kept is where the t of a key's rows lie: of a causal attention only those from
+// the first key of its 64 on, which see one of them.
+template <class A> DEV A* kept(const AttentionGrad& g, u64 batch, i32 key) {
+  A* t = (A*)g.t + (batch - g.first) * g.size;
+  if (!g.a.causal) return t + key * g.pitch;
+  i64 from = key & ~63, block = key >> 6, rows = g.pitch - from;
+  return t + (block * g.pitch - (block - 1) * block / 2 * 64) * 64 + (key - from) * rows - from;
 }
