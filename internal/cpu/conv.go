@@ -353,10 +353,16 @@ func gradWeight[T float](v *convolution, dst []T, in [3][]T) {
 	if w, ok := any(dst).([]float32); ok && v.minimal() && winogradGrad(v, w, any(in[0]).([]float32), any(in[1]).([]float32)) {
 		return
 	}
-	add, transposed := gradWeights[T](v)
-	sumGradWeights(v, dst, in, add, transposed)
+	if !v.depthwise && !v.pointwise && windowed[T](v) {
+		pieces := windowPieces(v)
+		add, transposed := gradWindows[T](v, pieces)
+		sumGradWeights(v, dst, in, add, v.n*pieces, transposed)
+	} else {
+		add, transposed := gradWeights[T](v)
+		sumGradWeights(v, dst, in, add, v.n, transposed)
+	}
 	if !v.depthwise && !v.pointwise && hasNaN(dst) {
-		sumGradWeights(v, dst, in, shiftedGradWeight[T], false)
+		sumGradWeights(v, dst, in, shiftedGradWeight[T], v.n, false)
 	}
 }
 
@@ -374,19 +380,20 @@ func hasNaN[T float](x []T) bool {
 	return found.Load()
 }
 
-// gradAdder adds the part that images [n0, n1) have of a weight's gradient.
+// gradAdder adds the part that images [n0, n1), or as many pieces of images, have of a weight's gradient.
 type gradAdder[T float] func(v *convolution, to, grad, x []T, n0, n1 int)
 
-func sumGradWeights[T float](v *convolution, dst []T, in [3][]T, add gradAdder[T], transposed bool) {
-	// Images are summed in parts whose number does not depend on the threads.
-	parts := max(1, min(v.n, gradParts, gradBytes/(len(dst)*widthOf[T]())))
+// sumGradWeights adds up n images, or pieces of images.
+func sumGradWeights[T float](v *convolution, dst []T, in [3][]T, add gradAdder[T], n int, transposed bool) {
+	// They are summed in parts whose number does not depend on the threads.
+	parts := max(1, min(n, gradParts, gradBytes/(len(dst)*widthOf[T]())))
 	s, sums := scratchOf[T](len(dst) * parts)
 	defer s.free()
 	pool.For(parts, 1, func(lo, hi int) {
 		for part := lo; part < hi; part++ {
 			to := sums[part*len(dst):][:len(dst)]
 			clear(to)
-			add(v, to, in[0], in[1], v.n*part/parts, v.n*(part+1)/parts)
+			add(v, to, in[0], in[1], n*part/parts, n*(part+1)/parts)
 		}
 	})
 	pool.For(len(dst), grainCheap/parts+1, func(lo, hi int) {

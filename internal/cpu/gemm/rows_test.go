@@ -116,6 +116,41 @@ func testTaps[T Float](t *testing.T) {
 func TestTapsF32(t *testing.T) { testTaps[float32](t) }
 func TestTapsF64(t *testing.T) { testTaps[float64](t) }
 
+func TestAddWindows(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 8))
+	for _, ks := range levels[float32]() {
+		if ks.pixels == nil {
+			continue
+		}
+		// channels, rows and columns of a window, windows in a row and rows of them, stride, n
+		for _, s := range [][7]int{{1, 1, 1, 1, 1, 1, 1}, {1, 5, 5, 28, 28, 1, 6}, {6, 5, 5, 10, 10, 1, 16}, {3, 7, 7, 20, 12, 2, 64}, {2, 3, 13, 5, 7, 3, 33}, {1, 2, 25, 3, 2, 1, 20}} {
+			channels, rows, cols, across, down, stride, n := s[0], s[1], s[2], s[3], s[4], s[5], s[6]
+			step := (across-1)*stride + cols
+			area := ((down-1)*stride + rows) * step
+			k, lines, pitch := across*down, channels*rows*cols, (n+ks.lanes-1)/ks.lanes*ks.lanes
+			at := make([]int, k)
+			for i := range at {
+				at[i] = i/across*stride*step + i%across*stride
+			}
+			ldb := k + 3
+			a, b, c := vector[float32](r, channels*area), vector[float32](r, (n-1)*ldb+k), vector[float32](r, lines*pitch)
+			old := append([]float32(nil), c...)
+			addWindows(ks, &Windows{Channels: channels, Rows: rows, Cols: cols, Area: area, Step: step, Starts: NewStarts[float32](at)}, n, a, b, ldb, c)
+			for i := range lines {
+				for j := range n {
+					sum := float64(old[i*pitch+j])
+					abs := math.Abs(sum)
+					for p := range k {
+						x := float64(a[i/(rows*cols)*area+i/cols%rows*step+i%cols+at[p]]) * float64(b[j*ldb+p])
+						sum, abs = sum+x, abs+math.Abs(x)
+					}
+					near(t, fmt.Sprintf("%s %v", ks.name, s), c[i*pitch+j], sum, abs, k)
+				}
+			}
+		}
+	}
+}
+
 func TestInterleave(t *testing.T) {
 	testInterleave[float32](t)
 	testInterleave[float64](t)
@@ -152,6 +187,9 @@ func TestScatteredShortOperandsPanic(t *testing.T) {
 		"rows":   func() { l.Times(1, make([]float32, w+2), NewStarts[float32]([]int{0}), make([]float32, 2*w), w) },
 		"starts": func() { NewStarts[float32]([]int{-1}) },
 		"taps":   func() { Taps(2, 2, 1, 4, make([]float32, 6), 1, 2, make([]float32, 4), 1, make([]float32, 4), 1) },
+		"windows": func() {
+			AddWindows(&Windows{Channels: 1, Rows: 1, Cols: 2, Starts: starts}, 1, make([]float32, 3), make([]float32, 3), 3, make([]float32, 2*w))
+		},
 		"lines": func() {
 			AddLines(1, 3, 4, RowMajor(make([]float32, 4), 4), make([]float32, 5), starts, make([]float32, 3), 3)
 		},
