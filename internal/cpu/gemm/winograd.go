@@ -100,29 +100,34 @@ func newFilters(ks *kernels[float32], o, c int, weight []float32, flipped bool) 
 	f.tiles = (f.m + mr - 1) / mr
 	f.plane = planeOf(f.tiles*mr*f.parts*f.depth + packSlack)
 	data := grow(f.buf, 16*f.plane)
-	pool.For(f.tiles, max(1, 2048/f.k), func(lo, hi int) {
+	chunks := (f.depth-1)/filterChunk + 1 // of a part
+	pool.For(f.tiles*f.parts*chunks, 1, func(lo, hi int) {
 		buf := buffers32.Get().(*[]float32)
-		taps := grow(buf, 9*mr*f.k+packSlack)
-		for p := lo; p < hi; p++ {
+		taps := grow(buf, 9*mr*filterChunk+packSlack)
+		for i := lo; i < hi; i++ {
+			p, part, from := i/chunks/f.parts, i/chunks%f.parts, i%chunks*filterChunk
+			first := part * f.depth
+			count := min(f.depth, f.k-first)
+			n := min(filterChunk, count-from)
+			if n <= 0 {
+				continue
+			}
 			h := min(mr, f.m-p*mr)
+			k0 := first + from
 			if flipped {
-				for i := range f.k {
-					pack(taps[9*mr*i:], source[float32]{data: weight[9*c*i:], row: 9, col: 1}, p*mr, h, 0, 9, mr)
+				for i := range n {
+					pack(taps[9*mr*i:], source[float32]{data: weight[9*c*(k0+i):], row: 9, col: 1}, p*mr, h, 0, 9, mr)
 				}
 			} else {
-				pack(taps, source[float32]{data: weight, row: 9 * c, col: 1}, p*mr, h, 0, 9*f.k, mr)
+				pack(taps, source[float32]{data: weight, row: 9 * c, col: 1}, p*mr, h, 9*k0, 9*n, mr)
 			}
-			for part := range f.parts {
-				k0 := part * f.depth
-				n := min(f.depth, f.k-k0)
-				// Whole vectors reach into the next place, which is written later, but the
-				// last one's would reach into another panel.
-				to, from := data[f.tiles*mr*k0+p*mr*n:], taps[9*mr*k0:]
-				if n > 1 {
-					f.tr.filters(bytePtr(to), bytePtr(from), 4*f.plane, n-1)
-				}
-				transformFilters(to[(n-1)*mr:], from[(n-1)*9*mr:], f.plane, mr, h)
+			// Whole vectors reach into the next place, which is written later, but the
+			// last one's would reach into another chunk.
+			to := data[f.tiles*mr*first+(p*count+from)*mr:]
+			if n > 1 {
+				f.tr.filters(bytePtr(to), bytePtr(taps), 4*f.plane, n-1)
 			}
+			transformFilters(to[(n-1)*mr:], taps[(n-1)*9*mr:], f.plane, mr, h)
 		}
 		buffers32.Put(buf)
 	})
@@ -134,6 +139,9 @@ func (f *Filters) Free() {
 	buffers32.Put(f.buf)
 	f.buf = nil
 }
+
+// filterChunk is how many filters of each row of a tile are transformed at a time.
+const filterChunk = 32
 
 // matrix gives the panels from tile p on of part `part` of matrix i.
 func (f *Filters) matrix(i, part, p int) unsafe.Pointer {
@@ -169,9 +177,13 @@ func (x *Images) check(m, k int) {
 }
 
 // winogradBytes is how large the transformed tiles of a task may get, to stay in the
-// L2 cache with their products, of which about winogradRows rows are made at once.
+// L2 cache with their products, of which about winogradRows rows are made at once. On
+// many threads of a CPU with vectors of 16 lanes, which has a larger cache, there may be
+// winogradTiles in up to winogradMost: then fewer filters come from other cores.
 const (
 	winogradBytes = 192 << 10
+	winogradMost  = 640 << 10
+	winogradTiles = 80
 	winogradRows  = 72
 )
 
@@ -185,27 +197,53 @@ func (f *Filters) block() int {
 // of rows of the filters.
 type winogradTask struct{ tiles, rows int }
 
+// columnsCost is what n columns of products cost, in columns: the last vector of an odd
+// number waits for its sums where tiles have fewer rows than a core adds at a time.
+func (f *Filters) columnsCost(n int) int {
+	nr, lanes := f.ks.nr(), f.tr.lanes
+	switch whole := n / nr * nr; {
+	case n == whole:
+		return n
+	case n-whole <= lanes:
+		return whole + lanes*8/min(8, f.ks.mr)
+	default:
+		return whole + nr
+	}
+}
+
+// Reading a filter costs so many columns, and more where it lies on the cores of others.
+const (
+	winogradFilterCols = 4
+	winogradFarCols    = 12
+)
+
 // division picks the tasks: as large as the cache allows, unless the threads would not get
 // equal shares. The results do not depend on it.
 func (f *Filters) division(total int) winogradTask {
-	nr, threads := f.ks.nr(), pool.Threads()
+	threads := pool.Threads()
+	nr, lanes := f.ks.nr(), f.tr.lanes
 	most := max(nr, winogradBytes/(64*f.k)/nr*nr)
+	if threads >= 8 && lanes == 16 {
+		most = max(most, min(winogradTiles, winogradMost/(64*f.k)/lanes*lanes))
+	}
+	filter := winogradFilterCols + min(threads-1, winogradFarCols)
 	var best winogradTask
-	least := 0.0
-	for t := min(most, (total+nr-1)/nr*nr); t > 0; t -= nr {
-		blocks := (total + t - 1) / t
-		even := ((total+blocks-1)/blocks + nr - 1) / nr * nr
+	least := 0
+	for blocks := (total + most - 1) / most; ; blocks += blocks/64 + 1 {
+		tiles := (total + blocks - 1) / blocks
 		for s := 1; s <= min(4, f.tiles); s++ {
 			rounds := (blocks*s + threads - 1) / threads
 			rows := (f.tiles + s - 1) / s
-			// Reading the filters is worth some columns, transforming tiles some rows.
-			cost := float64(rounds*(even+4)) * (float64(rows*f.ks.mr) + 4)
+			// Transforming a tile takes as long as products with some rows.
+			cost := rounds * (f.columnsCost(tiles) + filter) * (rows*f.ks.mr + lanes)
 			if best.tiles == 0 || cost < least {
-				best, least = winogradTask{even, rows}, cost
+				best, least = winogradTask{tiles, rows}, cost
 			}
 		}
+		if tiles <= lanes {
+			return best
+		}
 	}
-	return best
 }
 
 // Convolve computes the results and gives the images that have some that are not
