@@ -13,8 +13,14 @@ func (p *problem[T]) blocked() {
 	depth := p.depth()
 	passes := p.passes(depth)
 	rows := p.rowsAtOnce(passes)
-	a := newPanels(p.a, ks.mr, depth, packSlack, min(rows, p.m), passes)
-	b := newPanels(p.b.transposed(), ks.nr(), depth, 0, min(ks.nc, p.n), passes)
+	a, b := inPlace(p.a, ks.mr, depth), inPlace(p.b.transposed(), ks.nr(), depth)
+	placeA, placeB := p.placed(passes * depth)
+	if !placeA {
+		a = newPanels(p.a, ks.mr, depth, packSlack, min(rows, p.m), passes, p.threads)
+	}
+	if !placeB {
+		b = newPanels(p.b.transposed(), ks.nr(), depth, 0, min(ks.nc, p.n), passes, p.threads)
+	}
 	for jc := 0; jc < p.n; jc += ks.nc {
 		for pc := 0; pc < p.k; pc += passes * depth {
 			k := min(passes*depth, p.k-pc)
@@ -99,14 +105,15 @@ func (p *problem[T]) block(s *scratch[T], a, b *panels[T], i0, i1, j0, j1 int) {
 // rows [r0, r1) and columns [c0, c1) of C.
 func (p *problem[T]) multiply(t *tile, a, b *panels[T], i0, j0, j1, r0, r1, c0, c1 int) {
 	es := int(unsafe.Sizeof(T(0)))
-	nr, mr := p.ks.nr(), p.ks.mr
+	nr := p.ks.nr()
+	packed := a.packs() && b.packs()
 	for d := range b.blocks() {
 		pc := b.from + d*b.depth
 		kc := min(b.depth, b.from+b.k-pc)
 		p.begin(t, pc, kc)
 		for q := j0; q < j1; q++ {
 			j := c0 + (q-j0)*nr
-			p.column(t, a.at(d, i0), b.at(d, q), es, mr*es, a.step*es, nr*es, true, r0, r1, j, min(nr, c1-j), pc, kc)
+			p.column(t, a.at(d, i0), b.at(d, q), a.line*es, a.next*es, a.step*es, b.next*es, packed, r0, r1, j, min(nr, c1-j), pc, kc)
 		}
 	}
 }

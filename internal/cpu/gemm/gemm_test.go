@@ -244,7 +244,7 @@ func TestShapesF64(t *testing.T) { testShapes[float64](t) }
 
 func TestSameBitsForAnyThreadCount(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
-	for _, s := range [][3]int{{100, 100, 100}, {333, 257, 300}, {1, 1000, 700}, {1000, 1, 700}, {7, 2000, 600}, {1, 4100, 300}, {5, 4100, 300}, {23, 3000, 500}, {1000, 9, 300}, {64, 64, 3000}} {
+	for _, s := range [][3]int{{100, 100, 100}, {333, 257, 300}, {1, 1000, 700}, {1000, 1, 700}, {7, 2000, 600}, {1, 4100, 300}, {5, 4100, 300}, {23, 3000, 500}, {1000, 9, 300}, {64, 64, 3000}, {256, 784, 256}, {130, 1024, 1024}} {
 		m, n, k := s[0], s[1], s[2]
 		for layout := range 4 {
 			a, b := matrix[float32](r, m, k, layout/2), matrix[float32](r, k, n, layout%2)

@@ -8,17 +8,20 @@ import (
 )
 
 // panels are lines of a matrix, packed for some blocks of k when they are first
-// needed.
+// needed, or read where they lie.
 //
 // A unit is what one thread packs at a time. Where lines lie along k it is a
-// panel, with all blocks; where they lie side by side it is several panels of
-// one block. In both cases what is read lies together.
+// panel, with all blocks unless there are fewer panels than threads; where they
+// lie side by side it is several panels of one block. So what is read lies together.
 type panels[T Float] struct {
 	source[T]
-	width int // lines of a panel
-	depth int // columns of a block
-	step  int // elements from one panel to the next
-	run   int // panels of a unit; 0 means one, with all blocks
+	width int  // lines of a panel
+	depth int  // columns of a block
+	line  int  // elements from one line of a panel to the next
+	next  int  // elements from one column of a panel to the next
+	step  int  // elements from one panel to the next
+	run   int  // panels of a unit; 0 means one, with all blocks
+	side  bool // lines lie side by side
 
 	first, lines int
 	from, k      int // columns
@@ -41,20 +44,36 @@ const runBytes = 512
 // newPanels makes room for lines and blocks of k. Panels of A have some slack
 // between them, because of packSlack and so that they do not compete with those
 // of B for the same places of a cache.
-func newPanels[T Float](s source[T], width, depth, slack, lines, blocks int) *panels[T] {
-	x := &panels[T]{source: s, width: width, depth: depth, step: width*depth + slack, buf: buffers[T]().Get().(*[]T)}
+func newPanels[T Float](s source[T], width, depth, slack, lines, blocks, threads int) *panels[T] {
+	x := &panels[T]{source: s, width: width, depth: depth, line: 1, next: width, step: width*depth + slack, buf: buffers[T]().Get().(*[]T)}
 	count := (lines + width - 1) / width
 	x.data = grow(x.buf, count*blocks*x.step+packSlack)
 	units := count
-	if s.row == 1 && s.col != 1 && s.starts == nil && s.format == 0 {
+	if x.side = s.row == 1 && s.col != 1 && s.starts == nil && s.format == 0; x.side {
 		x.run = max(1, runBytes/(width*int(unsafe.Sizeof(T(0)))))
+	} else if count < threads {
+		x.run = 1
+	}
+	if x.run > 0 {
 		units = (count + x.run - 1) / x.run * blocks
 	}
 	x.units = make([]atomic.Uint32, units)
 	return x
 }
 
-func (x *panels[T]) free() { buffers[T]().Put(x.buf) }
+// inPlace are panels of lines where they lie.
+func inPlace[T Float](s source[T], width, depth int) *panels[T] {
+	return &panels[T]{source: s, width: width, depth: depth, line: s.row, next: s.col, step: width * s.row}
+}
+
+// packs reports whether the panels are copies.
+func (x *panels[T]) packs() bool { return x.buf != nil }
+
+func (x *panels[T]) free() {
+	if x.packs() {
+		buffers[T]().Put(x.buf)
+	}
+}
 
 // move says which lines and columns are next.
 func (x *panels[T]) move(first, lines, from, k int) {
@@ -69,12 +88,18 @@ func (x *panels[T]) blocks() int { return (x.k + x.depth - 1) / x.depth }
 
 // at is where a panel of a block begins.
 func (x *panels[T]) at(block, panel int) unsafe.Pointer {
+	if !x.packs() {
+		return unsafe.Pointer(&x.source.data[(x.first+panel*x.width)*x.row+(x.from+block*x.depth)*x.col])
+	}
 	return unsafe.Pointer(&x.data[(block*x.count()+panel)*x.step])
 }
 
 // need returns once panels [lo, hi) are packed. It begins at the given part of
 // the way through them.
 func (x *panels[T]) need(lo, hi int, part float32) {
+	if !x.packs() {
+		return
+	}
 	// The units are n in each of some groups, group g from g·stride + lo on.
 	groups, stride := 1, 0
 	if x.run > 0 {
@@ -111,7 +136,7 @@ func (x *panels[T]) pack(unit int) {
 	block, lo := unit/runs, unit%runs*x.run
 	pc := block * x.depth
 	whole := min(x.lines/x.width-lo, x.run) // panels
-	if whole > 0 && packSide(x.data[(block*count+lo)*x.step:], x.source, x.first+lo*x.width, whole, x.from+pc, min(x.depth, x.k-pc), x.width, x.step) {
+	if x.side && whole > 0 && packSide(x.data[(block*count+lo)*x.step:], x.source, x.first+lo*x.width, whole, x.from+pc, min(x.depth, x.k-pc), x.width, x.step) {
 		lo += whole
 	}
 	for ; lo < min(unit%runs*x.run+x.run, count); lo++ {

@@ -8,6 +8,10 @@ func (p *problem[T]) wide() bool {
 	return p.m <= p.ks.mc && (p.threads == 1 || (p.n+p.ks.nr()-1)/p.ks.nr() >= 3*p.threads)
 }
 
+// placedPanels is the number of panels of B up to which A is read where it lies: packing it
+// would cost more than it saves.
+const placedPanels = 16
+
 // wideBlocked is blocked for such products: since a panel of B meets only one
 // block of A, the thread that packs it uses it at once, from its L1 cache.
 func (p *problem[T]) wideBlocked() {
@@ -18,15 +22,24 @@ func (p *problem[T]) wideBlocked() {
 	depth := p.depth()
 	stride := mr*depth + packSlack // panels of A are packed by several threads
 	tiles := (p.m + mr - 1) / mr
-	abuf := grow(ap, tiles*stride)
 	panels := (p.n + nr - 1) / nr
+	placed := panels <= placedPanels && p.a.format == 0 && p.b.starts == nil && !p.ks.packs && !aliased[T](p.a.row)
+	var abuf []T
+	line, next, step := 1, mr, stride
+	if placed {
+		line, next, step = p.a.row, p.a.col, mr*p.a.row
+	} else {
+		abuf = grow(ap, tiles*stride)
+	}
 	for pc := 0; pc < p.k; pc += depth {
 		kc := min(depth, p.k-pc)
-		p.loop(tiles, max(1, 16384/(mr*kc)), func(lo, hi int) {
-			for q := lo; q < hi; q++ {
-				pack(abuf[q*stride:][:stride], p.a, q*mr, min(mr, p.m-q*mr), pc, kc, mr)
-			}
-		})
+		if !placed {
+			p.loop(tiles, max(1, 16384/(mr*kc)), func(lo, hi int) {
+				for q := lo; q < hi; q++ {
+					pack(abuf[q*stride:][:stride], p.a, q*mr, min(mr, p.m-q*mr), pc, kc, mr)
+				}
+			})
+		}
 		grain := 1
 		if work := 2 * p.m * nr * kc; work < flopsPerTask {
 			grain = flopsPerTask/work + 1
@@ -36,11 +49,14 @@ func (p *problem[T]) wideBlocked() {
 			es := int(unsafe.Sizeof(T(0)))
 			b := grow(&s.a, nr*kc+packSlack)
 			p.begin(&s.t, pc, kc)
+			a := unsafe.Pointer(unsafe.SliceData(abuf))
+			if placed {
+				a = unsafe.Pointer(&p.a.data[pc*p.a.col])
+			}
 			for q := lo; q < hi; q++ {
 				j, w := q*nr, min(nr, p.n-q*nr)
 				pack(b, bt, j, w, pc, kc, nr)
-				p.column(&s.t, unsafe.Pointer(&abuf[0]), unsafe.Pointer(&b[0]), es, mr*es, stride*es, nr*es,
-					true, 0, p.m, j, w, pc, kc)
+				p.column(&s.t, a, unsafe.Pointer(&b[0]), line*es, next*es, step*es, nr*es, !placed, 0, p.m, j, w, pc, kc)
 			}
 			if pc+kc == p.k {
 				p.done(0, p.m, lo*nr, min(hi*nr, p.n))
