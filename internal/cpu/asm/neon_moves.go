@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
@@ -248,4 +249,99 @@ func (v *vk) neonPhilox() {
 	}
 	v.text("SUBS <$, =R", U32(4*groups), n)
 	v.text("BGT <L", LabelRef("blocks"))
+}
+
+// turns emits a loop over n elements, a multiple of 8, 8 at a time. Of a parameter whose name
+// has a "2" behind it there are two for each.
+func (v *vk) turns(body func(p []reg.GPVirtual), params ...string) {
+	var p []reg.GPVirtual
+	for _, name := range params {
+		p = append(p, v.ptr(strings.TrimSuffix(name, "2")))
+	}
+	n := v.ptr("n")
+	v.ctx.Label("eight")
+	body(p)
+	for i, name := range params {
+		v.bump(map[bool]int{false: 32, true: 64}[strings.HasSuffix(name, "2")], p[i])
+	}
+	v.text("SUBS <$, =R", U32(8), n)
+	v.text("BGT <L", LabelRef("eight"))
+}
+
+func (v *vk) neonSplitPairs() {
+	v.turns(func(p []reg.GPVirtual) {
+		a := v.loads(p[2], 4)
+		for i, name := range []string{"uzp1.4s", "uzp2.4s"} {
+			v.stores(p[i], []V{v.two(name, a[0], a[1]), v.two(name, a[2], a[3])})
+		}
+	}, "even", "odd", "a2")
+}
+
+func (v *vk) neonJoinPairs() {
+	v.turns(func(p []reg.GPVirtual) {
+		e, o := v.loads(p[1], 2), v.loads(p[2], 2)
+		var out []V
+		for i := range e {
+			out = append(out, v.two("zip1.4s", e[i], o[i]), v.two("zip2.4s", e[i], o[i]))
+		}
+		v.stores(p[0], out)
+	}, "dst2", "even", "odd")
+}
+
+func (v *vk) neonClaim() {
+	v.turns(func(p []reg.GPVirtual) {
+		d, g, x, m := v.loads(p[0], 2), v.loads(p[1], 2), v.loads(p[2], 2), v.loads(p[3], 2)
+		for i := range d {
+			// Not mine are numbers that differ.
+			other := v.two("bic", v.cmp(eq, x[i], x[i]), v.cmp(eq, x[i], m[i]))
+			d[i] = v.add(d[i], v.two("bic", g[i], other))
+			g[i] = v.and(g[i], other)
+		}
+		v.stores(p[0], d)
+		v.stores(p[1], g)
+	}, "dst", "grad", "a", "m")
+}
+
+// neonTake is emitTake.
+func (v *vk) neonTake() {
+	const ahead = 4
+	dst, src, idx, n, size := v.ptr("dst"), v.ptr("src"), v.ptr("idx"), v.ptr("n"), v.ptr("size")
+	last := v.ctx.GP64()
+	v.text("ADD <R<<3, <R, >R", n, idx, last)
+	v.text("SUB $8, =R", last)
+	v.ctx.Label("row")
+	row := func(at reg.GPVirtual) reg.GPVirtual {
+		p := v.field(at, 0)
+		v.text("MUL <R, =R", size, p)
+		v.text("ADD <R, =R", src, p)
+		return p
+	}
+	from := row(idx)
+	at := v.ctx.GP64()
+	v.text("ADD <$, <R, >R", U32(8*ahead), idx, at)
+	v.text("CMP <R, <R", last, at)
+	v.text("CSEL HI, <R, =R, >R", last, at, at)
+	next := row(at)
+	d, left := v.ctx.GP64(), v.ctx.GP64()
+	v.text("MOVD <R, >R", dst, d)
+	v.text("MOVD <R, >R", size, left)
+	v.count(left, "line", 64, func() {
+		v.text("PRFM (<R), PLDL1KEEP", next)
+		v.stores(d, v.loads(from, 4))
+		v.bump(64, from, d, next)
+	})
+	v.text("BEQ <L", LabelRef("end"))
+	v.text("PRFM (<R), PLDL1KEEP", next)
+	v.text("SUBS $32, =R", left)
+	v.text("BLE <L", LabelRef("tail"))
+	v.stores(d, v.loads(from, 2))
+	v.ctx.Label("tail") // the last 32, which may be there already
+	v.text("ADD <R, =R", left, from)
+	v.text("ADD <R, =R", left, d)
+	v.stores(d, v.loads(from, 2))
+	v.ctx.Label("end")
+	v.text("ADD <R, =R", size, dst)
+	v.bump(8, idx)
+	v.text("SUBS $1, =R", n)
+	v.text("BNE <L", LabelRef("row"))
 }

@@ -26,6 +26,10 @@ func (v *vk) eights(params string, body func(at func(name string, scale, disp in
 }
 
 func emitSplitPairs(v *vk) {
+	if v.neon() {
+		v.neonSplitPairs()
+		return
+	}
 	ctx := v.ctx
 	v.eights("eoa", func(at func(string, int, int) Mem) {
 		x, y, e, o := ctx.YMM(), ctx.YMM(), ctx.YMM(), ctx.YMM()
@@ -41,6 +45,10 @@ func emitSplitPairs(v *vk) {
 }
 
 func emitJoinPairs(v *vk) {
+	if v.neon() {
+		v.neonJoinPairs()
+		return
+	}
 	ctx := v.ctx
 	v.eights("deo", func(at func(string, int, int) Mem) {
 		e, o, lo, hi, x := ctx.YMM(), ctx.YMM(), ctx.YMM(), ctx.YMM(), ctx.YMM()
@@ -56,6 +64,10 @@ func emitJoinPairs(v *vk) {
 }
 
 func emitClaim(v *vk) {
+	if v.neon() {
+		v.neonClaim()
+		return
+	}
 	ctx := v.ctx
 	v.eights("dgam", func(at func(string, int, int) Mem) {
 		x, mine, nan, g := ctx.YMM(), ctx.YMM(), ctx.YMM(), ctx.YMM()

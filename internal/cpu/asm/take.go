@@ -9,6 +9,10 @@ import (
 // ones. While a row is copied, the one that comes four later is fetched: the
 // hardware cannot know where it is.
 func emitTake(v *vk) {
+	if v.neon() {
+		v.neonTake()
+		return
+	}
 	ctx := v.ctx
 	const ahead = 4
 	dst, src, idx, n, size := v.ptr("dst"), v.ptr("src"), v.ptr("idx"), v.ptr("n"), v.ptr("size")

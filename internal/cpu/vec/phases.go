@@ -14,6 +14,9 @@ func SplitPairsF32(even, odd, a []float32) {
 		case AVX2:
 			splitPairsF32AVX2(&even[0], &odd[0], &a[0], m)
 			i = m
+		case NEON:
+			splitPairsF32NEON(&even[0], &odd[0], &a[0], m)
+			i = m
 		}
 	}
 	for ; i < n; i++ {
@@ -34,6 +37,9 @@ func JoinPairsF32(dst, even, odd []float32) {
 			i = m
 		case AVX2:
 			joinPairsF32AVX2(&dst[0], &even[0], &odd[0], m)
+			i = m
+		case NEON:
+			joinPairsF32NEON(&dst[0], &even[0], &odd[0], m)
 			i = m
 		}
 	}
@@ -56,6 +62,9 @@ func ClaimF32(dst, g, a, m []float32) {
 			i = k
 		case AVX2:
 			claimF32AVX2(&dst[0], &g[0], &a[0], &m[0], k)
+			i = k
+		case NEON:
+			claimF32NEON(&dst[0], &g[0], &a[0], &m[0], k)
 			i = k
 		}
 	}

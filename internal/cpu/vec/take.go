@@ -13,6 +13,9 @@ func Take(dst, src []uint8, idx []int64, size int) {
 		case AVX2:
 			takeAVX2(&dst[0], &src[0], &idx[0], n, size)
 			return
+		case NEON:
+			takeNEON(&dst[0], &src[0], &idx[0], n, size)
+			return
 		}
 	}
 	for i, k := range idx {

@@ -707,6 +707,26 @@ func largestPairsGradF32NEON(dst *float32, also *float32, a *float32, b *float32
 //go:noescape
 func largestPairsF32NEON(dst *float32, a *float32, b *float32, n int)
 
+// splitPairsF32NEON is SplitPairsF32 for n > 0.
+//
+//go:noescape
+func splitPairsF32NEON(even *float32, odd *float32, a *float32, n int)
+
+// joinPairsF32NEON is JoinPairsF32 for n > 0.
+//
+//go:noescape
+func joinPairsF32NEON(dst *float32, even *float32, odd *float32, n int)
+
+// claimF32NEON is ClaimF32 for n > 0.
+//
+//go:noescape
+func claimF32NEON(dst *float32, grad *float32, a *float32, m *float32, n int)
+
+// takeNEON is Take for n > 0.
+//
+//go:noescape
+func takeNEON(dst *uint8, src *uint8, idx *int64, n int, size int)
+
 // transpose1NEON is Transpose1 for n > 0.
 //
 //go:noescape

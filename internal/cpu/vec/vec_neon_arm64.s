@@ -13048,6 +13048,146 @@ eight:
 end:
 	RET
 
+// func splitPairsF32NEON(even *float32, odd *float32, a *float32, n int)
+TEXT ·splitPairsF32NEON(SB), NOSPLIT, $0-32
+	MOVD even+0(FP), R0
+	MOVD odd+8(FP), R1
+	MOVD a+16(FP), R2
+	MOVD n+24(FP), R3
+
+eight:
+	FLDPQ (R2), (F0, F1)
+	FLDPQ 32(R2), (F2, F3)
+	WORD $0x4e811804 // uzp1 v4.4s, v0.4s, v1.4s
+	WORD $0x4e831845 // uzp1 v5.4s, v2.4s, v3.4s
+	FSTPQ (F4, F5), (R0)
+	WORD $0x4e815800 // uzp2 v0.4s, v0.4s, v1.4s
+	WORD $0x4e835841 // uzp2 v1.4s, v2.4s, v3.4s
+	FSTPQ (F0, F1), (R1)
+	ADD $32, R0
+	ADD $32, R1
+	ADD $64, R2
+	SUBS $8, R3
+	BGT eight
+	RET
+
+// func joinPairsF32NEON(dst *float32, even *float32, odd *float32, n int)
+TEXT ·joinPairsF32NEON(SB), NOSPLIT, $0-32
+	MOVD dst+0(FP), R0
+	MOVD even+8(FP), R1
+	MOVD odd+16(FP), R2
+	MOVD n+24(FP), R3
+
+eight:
+	FLDPQ (R1), (F0, F1)
+	FLDPQ (R2), (F2, F3)
+	WORD $0x4e823804 // zip1 v4.4s, v0.4s, v2.4s
+	WORD $0x4e827800 // zip2 v0.4s, v0.4s, v2.4s
+	WORD $0x4e833822 // zip1 v2.4s, v1.4s, v3.4s
+	WORD $0x4e837821 // zip2 v1.4s, v1.4s, v3.4s
+	FSTPQ (F4, F0), (R0)
+	FSTPQ (F2, F1), 32(R0)
+	ADD $64, R0
+	ADD $32, R1
+	ADD $32, R2
+	SUBS $8, R3
+	BGT eight
+	RET
+
+// func claimF32NEON(dst *float32, grad *float32, a *float32, m *float32, n int)
+TEXT ·claimF32NEON(SB), NOSPLIT, $0-40
+	MOVD dst+0(FP), R0
+	MOVD grad+8(FP), R1
+	MOVD a+16(FP), R2
+	MOVD m+24(FP), R3
+	MOVD n+32(FP), R6
+
+eight:
+	FLDPQ (R0), (F0, F1)
+	FLDPQ (R1), (F2, F3)
+	FLDPQ (R2), (F4, F5)
+	FLDPQ (R3), (F6, F7)
+	WORD $0x4e24e488 // fcmeq v8.4s, v4.4s, v4.4s
+	WORD $0x4e26e484 // fcmeq v4.4s, v4.4s, v6.4s
+	WORD $0x4e641d04 // bic v4.16b, v8.16b, v4.16b
+	WORD $0x4e641c46 // bic v6.16b, v2.16b, v4.16b
+	WORD $0x4e26d400 // fadd v0.4s, v0.4s, v6.4s
+	WORD $0x4e241c42 // and v2.16b, v2.16b, v4.16b
+	WORD $0x4e25e4a4 // fcmeq v4.4s, v5.4s, v5.4s
+	WORD $0x4e27e4a5 // fcmeq v5.4s, v5.4s, v7.4s
+	WORD $0x4e651c84 // bic v4.16b, v4.16b, v5.16b
+	WORD $0x4e641c65 // bic v5.16b, v3.16b, v4.16b
+	WORD $0x4e25d421 // fadd v1.4s, v1.4s, v5.4s
+	WORD $0x4e241c63 // and v3.16b, v3.16b, v4.16b
+	FSTPQ (F0, F1), (R0)
+	FSTPQ (F2, F3), (R1)
+	ADD $32, R0
+	ADD $32, R1
+	ADD $32, R2
+	ADD $32, R3
+	SUBS $8, R6
+	BGT eight
+	RET
+
+// func takeNEON(dst *uint8, src *uint8, idx *int64, n int, size int)
+TEXT ·takeNEON(SB), NOSPLIT, $0-40
+	MOVD dst+0(FP), R0
+	MOVD src+8(FP), R1
+	MOVD idx+16(FP), R2
+	MOVD n+24(FP), R3
+	MOVD size+32(FP), R6
+	ADD R3<<3, R2, R7
+	SUB $8, R7
+
+row:
+	MOVD (R2), R8
+	MUL R6, R8
+	ADD R1, R8
+	ADD $32, R2, R9
+	CMP R7, R9
+	CSEL HI, R7, R9, R9
+	MOVD (R9), R9
+	MUL R6, R9
+	ADD R1, R9
+	MOVD R0, R10
+	MOVD R6, R11
+	SUBS $64, R11
+	BLT noline
+
+line:
+	PRFM (R9), PLDL1KEEP
+	FLDPQ (R8), (F0, F1)
+	FLDPQ 32(R8), (F2, F3)
+	FSTPQ (F0, F1), (R10)
+	FSTPQ (F2, F3), 32(R10)
+	ADD $64, R8
+	ADD $64, R10
+	ADD $64, R9
+	SUBS $64, R11
+	BGE line
+
+noline:
+	ADDS $64, R11
+	BEQ end
+	PRFM (R9), PLDL1KEEP
+	SUBS $32, R11
+	BLE tail
+	FLDPQ (R8), (F0, F1)
+	FSTPQ (F0, F1), (R10)
+
+tail:
+	ADD R11, R8
+	ADD R11, R10
+	FLDPQ (R8), (F0, F1)
+	FSTPQ (F0, F1), (R10)
+
+end:
+	ADD R6, R0
+	ADD $8, R2
+	SUBS $1, R3
+	BNE row
+	RET
+
 // func transpose1NEON(dst *uint8, pitch int, src *uint8, from int, rows int, columns int)
 TEXT ·transpose1NEON(SB), NOSPLIT, $0-48
 	MOVD dst+0(FP), R0
