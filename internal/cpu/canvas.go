@@ -1,6 +1,9 @@
 package cpu
 
-import "github.com/locusml/locus/internal/cpu/gemm"
+import (
+	"github.com/locusml/locus/internal/cpu/gemm"
+	"github.com/locusml/locus/internal/cpu/vec"
+)
 
 // canvas is how the image of a group is laid out for a convolution, some rows
 // of the result at a time: for each distance of a place of the kernel from a
@@ -192,6 +195,10 @@ func (l *canvas[T]) refill(to, x []T, block int, again bool) {
 // everyNth copies every s-th element of x.
 func everyNth[T float](dst, x []T, s int) {
 	if s == 2 {
+		if to, ok := any(dst).([]float32); ok && len(to) >= 24 {
+			vec.EvensF32(to, any(x).([]float32))
+			return
+		}
 		for len(dst) >= 4 && len(x) >= 8 {
 			a, b := (*[4]T)(dst), (*[8]T)(x)
 			a[0], a[1], a[2], a[3] = b[0], b[2], b[4], b[6]

@@ -44,6 +44,17 @@ func emitSplitPairs(v *vk) {
 	})
 }
 
+func emitEvens(v *vk) {
+	ctx := v.ctx
+	v.eights("da", func(at func(string, int, int) Mem) {
+		x := ctx.YMM()
+		ctx.VMOVUPS(at("a", 8, 0), x)
+		ctx.VSHUFPS(Imm(0x88), at("a", 8, 32), x, x)
+		ctx.VPERMPD(Imm(0xd8), x, x)
+		ctx.VMOVUPS(x, at("d", 4, 0))
+	})
+}
+
 func emitJoinPairs(v *vk) {
 	if v.neon() {
 		v.neonJoinPairs()

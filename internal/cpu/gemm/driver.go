@@ -315,7 +315,16 @@ func (p *problem[T]) column(t *tile, a, b unsafe.Pointer, rowA, colA, stepA, row
 		t.bias = unsafe.Pointer(&p.ep.Bias[j])
 	}
 	rows := i1 - i0
-	if full := rows / ks.mr; full > 0 {
+	full, rest := rows/ks.mr, rows%ks.mr
+	// A tile of few rows waits for its own sums. Two of medium height do not, if
+	// the rows of A lie so that they can be had.
+	both := 0
+	if full > 0 && rest > 0 && rest < lowTile && stepA == ks.mr*rowA {
+		full--
+		both = ks.mr + rest
+		rest = both / 2
+	}
+	if full > 0 {
 		t.a, t.c = a, unsafe.Pointer(&p.c[i0*p.ldc+j])
 		t.tiles, t.stepA, t.stepC = full, stepA, ks.mr*t.ldc
 		p.rowBias(t, i0, last, es)
@@ -325,14 +334,25 @@ func (p *problem[T]) column(t *tile, a, b unsafe.Pointer, rowA, colA, stepA, row
 			t.run(fs[ks.mr-1][nv-1])
 		}
 	}
-	if h := rows % ks.mr; h > 0 {
-		full := rows - h
-		t.a, t.c = unsafe.Add(a, full/ks.mr*stepA), unsafe.Pointer(&p.c[(i0+full)*p.ldc+j])
+	if both > 0 {
+		done := full * ks.mr
 		t.tiles = 1
-		p.rowBias(t, i0+full, last, es)
-		t.run(fs[h-1][nv-1])
+		t.a, t.c = unsafe.Add(a, full*stepA), unsafe.Pointer(&p.c[(i0+done)*p.ldc+j])
+		p.rowBias(t, i0+done, last, es)
+		t.run(fs[both-rest-1][nv-1])
+	}
+	if rest > 0 {
+		done := rows - rest
+		t.tiles = 1
+		t.a, t.c = unsafe.Add(a, full*stepA+(done-full*ks.mr)*rowA), unsafe.Pointer(&p.c[(i0+done)*p.ldc+j])
+		p.rowBias(t, i0+done, last, es)
+		t.run(fs[rest-1][nv-1])
 	}
 }
+
+// lowTile is the height from which on a tile has enough sums to hide the time
+// that an addition takes.
+const lowTile = 4
 
 func (p *problem[T]) rowBias(t *tile, i int, last bool, es int) {
 	t.rowBias, t.stepBias = nil, 0

@@ -16,18 +16,22 @@ const placedPanels = 16
 // block of A, the thread that packs it uses it at once, from its L1 cache.
 func (p *problem[T]) wideBlocked() {
 	ks := p.ks
-	nr, mr := ks.nr(), ks.mr
+	nr := ks.nr()
+	tiles := (p.m + ks.mr - 1) / ks.mr
+	mr := ks.mr
+	if rest := p.m % mr; tiles > 1 && tiles <= 4 && rest > 0 && rest < lowTile {
+		mr = (p.m + tiles - 1) / tiles // tiles of about the same height
+	}
 	bt := p.b.transposed()
 	ap := buffers[T]().Get().(*[]T)
 	depth := p.depth()
 	stride := mr*depth + packSlack // panels of A are packed by several threads
-	tiles := (p.m + mr - 1) / mr
 	panels := (p.n + nr - 1) / nr
 	placed := panels <= placedPanels && p.a.format == 0 && p.b.starts == nil && !p.ks.packs && !aliased[T](p.a.row)
 	var abuf []T
 	line, next, step := 1, mr, stride
 	if placed {
-		line, next, step = p.a.row, p.a.col, mr*p.a.row
+		line, next, step = p.a.row, p.a.col, ks.mr*p.a.row
 	} else {
 		abuf = grow(ap, tiles*stride)
 	}
@@ -56,7 +60,13 @@ func (p *problem[T]) wideBlocked() {
 			for q := lo; q < hi; q++ {
 				j, w := q*nr, min(nr, p.n-q*nr)
 				pack(b, bt, j, w, pc, kc, nr)
-				p.column(&s.t, a, unsafe.Pointer(&b[0]), line*es, next*es, step*es, nr*es, !placed, 0, p.m, j, w, pc, kc)
+				if placed || mr == ks.mr {
+					p.column(&s.t, a, unsafe.Pointer(&b[0]), line*es, next*es, step*es, nr*es, !placed, 0, p.m, j, w, pc, kc)
+					continue
+				}
+				for i := 0; i < p.m; i += mr {
+					p.column(&s.t, unsafe.Add(a, i/mr*stride*es), unsafe.Pointer(&b[0]), es, mr*es, 0, nr*es, true, i, min(i+mr, p.m), j, w, pc, kc)
+				}
 			}
 			if pc+kc == p.k {
 				p.done(0, p.m, lo*nr, min(hi*nr, p.n))

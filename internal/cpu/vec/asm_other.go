@@ -365,6 +365,8 @@ func claimF32AVX2(dst, grad, a, m *float32, n int)                              
 func claimF32AVX512(dst, grad, a, m *float32, n int)                            { panic("unreachable") }
 func takeAVX2(dst, src *uint8, idx *int64, n, size int)                         { panic("unreachable") }
 func takeAVX512(dst, src *uint8, idx *int64, n, size int)                       { panic("unreachable") }
+func evensF32AVX2(dst, a *float32, n int)                                       { panic("unreachable") }
+func evensF32AVX512(dst, a *float32, n int)                                     { panic("unreachable") }
 func transpose1AVX2(dst *uint8, pitch int, src *uint8, from, rows, columns int) { panic("unreachable") }
 func transpose1AVX512(dst *uint8, pitch int, src *uint8, from, rows, columns int) {
 	panic("unreachable")

@@ -24,7 +24,26 @@ func SplitPairsF32(even, odd, a []float32) {
 	}
 }
 
-// JoinPairsF32 is the opposite: it stores even's elements at the even places of
+// EvensF32 stores the elements of a at even places in dst.
+func EvensF32(dst, a []float32) {
+	n := len(dst)
+	i := 0
+	if m := min(n, len(a)/2) &^ 7; m > 0 {
+		switch level {
+		case AVX512:
+			evensF32AVX512(&dst[0], &a[0], m)
+			i = m
+		case AVX2:
+			evensF32AVX2(&dst[0], &a[0], m)
+			i = m
+		}
+	}
+	for ; i < n; i++ {
+		dst[i] = a[2*i]
+	}
+}
+
+// JoinPairsF32 is SplitPairsF32's opposite: it stores even's elements at the even places of
 // dst and odd's at the others.
 func JoinPairsF32(dst, even, odd []float32) {
 	n := len(even)

@@ -25,6 +25,19 @@ func TestPhases(t *testing.T) {
 					t.Fatalf("n=%d: split %v and %v, want %v and %v", n, even[i], odd[i], a[2*i], a[2*i+1])
 				}
 			}
+			evens := make([]float32, n+8)
+			for i := range evens {
+				evens[i] = guard
+			}
+			EvensF32(evens[:n], a[:max(0, 2*n-1)]) // the last odd place is not needed
+			for i := range n {
+				if !same(evens[i], even[i]) {
+					t.Fatalf("n=%d: even element %d is %v, want %v", n, i, evens[i], even[i])
+				}
+			}
+			if evens[n] != guard {
+				t.Fatalf("n=%d: wrote past the end", n)
+			}
 			for i, x := range a {
 				if !same(back[i], x) {
 					t.Fatalf("n=%d: joined %v, want %v", n, back[i], x)

@@ -907,6 +907,11 @@ func claimF32AVX2(dst *float32, grad *float32, a *float32, m *float32, n int)
 //go:noescape
 func takeAVX2(dst *uint8, src *uint8, idx *int64, n int, size int)
 
+// evensF32AVX2 is EvensF32 for n > 0.
+//
+//go:noescape
+func evensF32AVX2(dst *float32, a *float32, n int)
+
 // transpose1AVX2 is Transpose1 for n > 0.
 //
 //go:noescape

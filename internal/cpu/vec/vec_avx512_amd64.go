@@ -907,6 +907,11 @@ func claimF32AVX512(dst *float32, grad *float32, a *float32, m *float32, n int)
 //go:noescape
 func takeAVX512(dst *uint8, src *uint8, idx *int64, n int, size int)
 
+// evensF32AVX512 is EvensF32 for n > 0.
+//
+//go:noescape
+func evensF32AVX512(dst *float32, a *float32, n int)
+
 // transpose1AVX512 is Transpose1 for n > 0.
 //
 //go:noescape

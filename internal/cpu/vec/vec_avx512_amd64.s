@@ -16348,6 +16348,25 @@ end:
 	VZEROUPPER
 	RET
 
+// func evensF32AVX512(dst *float32, a *float32, n int)
+// Requires: AVX, AVX2
+TEXT ·evensF32AVX512(SB), NOSPLIT, $0-24
+	MOVQ dst+0(FP), AX
+	MOVQ a+8(FP), CX
+	MOVQ n+16(FP), DX
+	XORQ BX, BX
+
+eight:
+	VMOVUPS (CX)(BX*8), Y0
+	VSHUFPS $0x88, 32(CX)(BX*8), Y0, Y0
+	VPERMPD $0xd8, Y0, Y0
+	VMOVUPS Y0, (AX)(BX*4)
+	ADDQ    $0x08, BX
+	SUBQ    $0x08, DX
+	JG      eight
+	VZEROUPPER
+	RET
+
 // func transpose1AVX512(dst *uint8, pitch int, src *uint8, from int, rows int, columns int)
 // Requires: AVX
 TEXT ·transpose1AVX512(SB), NOSPLIT, $0-48
