@@ -10,8 +10,8 @@ import (
 )
 
 // amxKernels writes the kernels that multiply bfloat16 with AMX tiles: 1 or 2
-// tiles of 16 rows by 1 or 2 of 16 columns. A's panels hold, for each 16 words
-// of k, 64 bytes of each of 32 rows; B's hold 32 words for each word of k.
+// tiles of 16 rows by 1 or 2 of 16 columns. A's tiles have rows of 16 words of k, rowA
+// apart, and are colA from each other; B's panels hold 32 words for each word of k.
 // A passes through the L1 cache, in which B's panel stays. t.k is a multiple of
 // 16. The sums are stored as they are, or with flagBeta
 // added to C.
@@ -28,6 +28,108 @@ func amxKernels(ctx *build.Context) {
 			amxKernel(ctx, config, rows, cols)
 		}
 	}
+	for rows := 1; rows <= 2; rows++ {
+		for cols := 1; cols <= 2; cols++ {
+			amxBlocks(ctx, config, rows, cols)
+		}
+	}
+}
+
+// Offsets of gemm's struct blocks.
+const (
+	kA = 8 * iota
+	kB
+	kC
+	kStarts
+	kSteps
+	kRowA
+	kStepA
+	kRowB
+	kLdc
+	kCount
+	kNextA
+	kNextB
+	kNextC
+	kAdd
+)
+
+// amxBlocks writes a kernel for matrices that lie anywhere: each tile's rows have a
+// distance of their own, and B's tiles begin where a list says.
+func amxBlocks(ctx *build.Context, config Mem, rows, cols int) {
+	name := fmt.Sprintf("blocksR%dV%dAMX", 16*rows, cols)
+	ctx.Function(name)
+	ctx.Attributes(build.NOSPLIT)
+	ctx.Pragma("noescape")
+	ctx.SignatureExpr("func(t *byte)")
+	ctx.Doc(fmt.Sprintf("%s computes t.count blocks of %d rows and %d columns.", name, 16*rows, 16*cols))
+	t := reg.RDI
+	a, b, c, c1, n := reg.R8, reg.R9, reg.R10, reg.R11, reg.RCX
+	ldc, rowA, rowB, p, q, start, at := reg.RDX, reg.R12, reg.R13, reg.RSI, reg.RBX, reg.RAX, reg.R15
+	field := func(off int) Mem { return Mem{Base: t, Disp: off} }
+	ctx.Load(ctx.Param("t"), t)
+	ctx.LEAQ(config, reg.RAX)
+	raw(ctx, tileConfig)
+	for _, f := range []struct {
+		off int
+		r   reg.GPPhysical
+	}{{kA, a}, {kB, b}, {kC, c}, {kLdc, ldc}, {kRowA, rowA}, {kRowB, rowB}} {
+		ctx.MOVQ(field(f.off), f.r)
+	}
+	// Tiles 0 to 3 are C's, 4 and 5 A's, 6 and 7 B's.
+	each := func(f func(tile int, base reg.GPPhysical, disp int)) {
+		for i := range rows {
+			for j := range cols {
+				f(2*i+j, []reg.GPPhysical{c, c1}[i], 64*j)
+			}
+		}
+	}
+	ctx.Label("block")
+	ctx.MOVQ(ldc, c1)
+	ctx.SHLQ(Imm(4), c1)
+	ctx.ADDQ(c, c1)
+	ctx.TESTQ(U32(1), field(kAdd))
+	ctx.JZ(LabelRef("zero"))
+	each(func(tile int, base reg.GPPhysical, disp int) { raw(ctx, tileLoad(tile, base, ldc, disp)) })
+	ctx.JMP(LabelRef("sum"))
+	ctx.Label("zero")
+	each(func(tile int, base reg.GPPhysical, disp int) { raw(ctx, tileZero(tile)) })
+	ctx.Label("sum")
+	ctx.MOVQ(field(kStarts), start)
+	ctx.MOVQ(field(kSteps), n)
+	ctx.MOVQ(a, p)
+	ctx.MOVQ(rowA, q)
+	ctx.SHLQ(Imm(4), q)
+	ctx.ADDQ(a, q)
+	ctx.Label("loop")
+	ctx.MOVQ(Mem{Base: start}, at)
+	ctx.ADDQ(b, at)
+	raw(ctx, tileLoad(4, p, rowA, 0))
+	raw(ctx, tileLoad(6, at, rowB, 0))
+	raw(ctx, tileDot(0, 4, 6))
+	if cols == 2 {
+		raw(ctx, tileLoad(7, at, rowB, 64))
+		raw(ctx, tileDot(1, 4, 7))
+	}
+	if rows == 2 {
+		raw(ctx, tileLoad(5, q, rowA, 0))
+		raw(ctx, tileDot(2, 5, 6))
+		if cols == 2 {
+			raw(ctx, tileDot(3, 5, 7))
+		}
+		ctx.ADDQ(field(kStepA), q)
+	}
+	ctx.ADDQ(field(kStepA), p)
+	ctx.ADDQ(Imm(8), start)
+	ctx.DECQ(n)
+	ctx.JNZ(LabelRef("loop"))
+	each(func(tile int, base reg.GPPhysical, disp int) { raw(ctx, tileStore(tile, base, ldc, disp)) })
+	ctx.ADDQ(field(kNextA), a)
+	ctx.ADDQ(field(kNextB), b)
+	ctx.ADDQ(field(kNextC), c)
+	ctx.DECQ(field(kCount))
+	ctx.JNZ(LabelRef("block"))
+	raw(ctx, tileRelease)
+	ctx.RET()
 }
 
 func amxKernel(ctx *build.Context, config Mem, rows, cols int) {
@@ -47,7 +149,7 @@ func amxKernel(ctx *build.Context, config Mem, rows, cols int) {
 	ctx.MOVQ(field(tA), a)
 	ctx.MOVQ(field(tC), c)
 	ctx.MOVQ(field(tLdc), ldc)
-	ctx.MOVQ(U32(64), strideA)
+	ctx.MOVQ(field(tRowA), strideA)
 	ctx.MOVQ(U32(128), strideB)
 	// Tiles 0 to 3 are C's, 4 and 5 A's, 6 and 7 B's.
 	each := func(f func(tile int, base reg.GPPhysical, disp int)) {
@@ -71,6 +173,9 @@ func amxKernel(ctx *build.Context, config Mem, rows, cols int) {
 	ctx.MOVQ(field(tB), b)
 	ctx.MOVQ(field(tK), n)
 	ctx.MOVQ(a, p)
+	ctx.MOVQ(strideA, q)
+	ctx.SHLQ(Imm(4), q)
+	ctx.ADDQ(a, q)
 	ctx.Label("loop")
 	raw(ctx, tileLoadOnce(4, p, strideA, 0))
 	raw(ctx, tileLoad(6, b, strideB, 0))
@@ -80,14 +185,14 @@ func amxKernel(ctx *build.Context, config Mem, rows, cols int) {
 		raw(ctx, tileDot(1, 4, 7))
 	}
 	if rows == 2 {
-		ctx.LEAQ(Mem{Base: p, Disp: 1024}, q)
 		raw(ctx, tileLoadOnce(5, q, strideA, 0))
 		raw(ctx, tileDot(2, 5, 6))
 		if cols == 2 {
 			raw(ctx, tileDot(3, 5, 7))
 		}
 	}
-	ctx.ADDQ(U32(2048), p)
+	ctx.ADDQ(field(tColA), p)
+	ctx.ADDQ(field(tColA), q)
 	ctx.ADDQ(U32(2048), b)
 	ctx.SUBQ(Imm(16), n)
 	ctx.JG(LabelRef("loop"))

@@ -60,20 +60,23 @@ func emitF32ToBF16(v *vk) {
 		v.neonHalves(func(lo, hi V) V { return v.two("uzp1.8h", v.toBF16(lo), v.toBF16(hi)) })
 		return
 	}
-	ctx := v.ctx
+	v.halves(func(x V) V { return x })
+}
+
+// emitMulSBF16 is for amd64.
+func emitMulSBF16(v *vk) {
+	s := v.scalar("s")
+	v.halves(func(x V) V { return v.mul(x, s) })
+}
+
+// halves emits a loop that stores f of a's elements in bfloat16.
+func (v *vk) halves(f func(x V) V) {
 	v.blocks("dst a", func(at func(string, int, int) Mem) {
 		var out []V
 		for o := 0; o < 16; o += v.lanes() {
-			out = append(out, v.toBF16(v.load(at("a", 4, o))))
+			out = append(out, v.toBF16(f(v.load(at("a", 4, o)))))
 		}
-		if v.wide() {
-			ctx.VPMOVDW(out[0], at("dst", 2, 0))
-			return
-		}
-		d := ctx.YMM()
-		ctx.VPACKUSDW(out[1], out[0], d)
-		ctx.VPERMQ(Imm(0xd8), d, d)
-		ctx.VMOVDQU(d, at("dst", 2, 0))
+		v.storeLower(at("dst", 2, 0), out...)
 	})
 }
 

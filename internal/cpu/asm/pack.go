@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/mmcloughlin/avo/build"
 	. "github.com/mmcloughlin/avo/operand"
@@ -20,6 +21,105 @@ func packKernels(ctx *build.Context) {
 	packTranspose4(ctx)
 	packTranspose4x64(ctx)
 	packTranspose2x64(ctx)
+	joinRows(ctx, 1)
+	joinRows(ctx, 2)
+	everyOther(ctx)
+	copyRows(ctx)
+}
+
+// rowsHead begins a function over rows of at least 8 elements of 16 bits. body is given
+// the number of the first element of a group of `group` of them, of which the last one
+// ends where the row does, over what is there already.
+func rowsHead(ctx *build.Context, name, doc, sources string, group int, body func(dst reg.GPVirtual, src []reg.GPVirtual, i reg.GPVirtual)) {
+	ctx.Function(name)
+	ctx.Attributes(build.NOSPLIT)
+	ctx.Pragma("noescape")
+	ctx.Doc(name + doc)
+	ctx.SignatureExpr("func(dst, " + sources + " *byte, width, rows, stepDst, stepSrc int)")
+	load := func(p string) reg.GPVirtual {
+		r := ctx.GP64()
+		ctx.Load(ctx.Param(p), r)
+		return r
+	}
+	dst := load("dst")
+	var src []reg.GPVirtual
+	for _, s := range strings.Split(sources, ", ") {
+		src = append(src, load(s))
+	}
+	last, rows, stepDst, stepSrc := load("width"), load("rows"), load("stepDst"), load("stepSrc")
+	ctx.SUBQ(Imm(uint64(group)), last)
+	i := ctx.GP64()
+	ctx.Label("row")
+	ctx.XORQ(i, i)
+	ctx.Label("group")
+	body(dst, src, i)
+	ctx.CMPQ(i, last)
+	ctx.JGE(LabelRef("next"))
+	ctx.ADDQ(Imm(uint64(group)), i)
+	ctx.CMPQ(i, last)
+	ctx.CMOVQGT(last, i)
+	ctx.JMP(LabelRef("group"))
+	ctx.Label("next")
+	ctx.ADDQ(stepDst, dst)
+	for _, s := range src {
+		ctx.ADDQ(stepSrc, s)
+	}
+	ctx.DECQ(rows)
+	ctx.JNZ(LabelRef("row"))
+	ctx.VZEROUPPER()
+	ctx.RET()
+}
+
+// joinRows makes words of elements of two rows, of every step-th one.
+func joinRows(ctx *build.Context, step int) {
+	if step == 2 {
+		doc := " stores words of elements 2i of a and b, i < width, of each row; width is at least 8. It reads element 2·width-1 too."
+		rowsHead(ctx, "joinRowsEvery2", doc, "a, b", 8, func(dst reg.GPVirtual, src []reg.GPVirtual, i reg.GPVirtual) {
+			x, y := ctx.YMM(), ctx.YMM()
+			ctx.VPSLLD(Imm(16), load256(ctx, Mem{Base: src[1], Index: i, Scale: 4}), y)
+			ctx.VPBLENDW(Imm(0xaa), y, load256(ctx, Mem{Base: src[0], Index: i, Scale: 4}), x)
+			ctx.VMOVDQU(x, Mem{Base: dst, Index: i, Scale: 4})
+		})
+		return
+	}
+	doc := " stores words of elements i of a and b, i < width, of each row; width is at least 8."
+	rowsHead(ctx, "joinRows", doc, "a, b", 8, func(dst reg.GPVirtual, src []reg.GPVirtual, i reg.GPVirtual) {
+		x, y := ctx.YMM(), ctx.YMM()
+		ctx.VPMOVZXWD(Mem{Base: src[0], Index: i, Scale: 2}, x)
+		ctx.VPMOVZXWD(Mem{Base: src[1], Index: i, Scale: 2}, y)
+		ctx.VPSLLD(Imm(16), y, y)
+		ctx.VPOR(y, x, x)
+		ctx.VMOVDQU(x, Mem{Base: dst, Index: i, Scale: 4})
+	})
+}
+
+func copyRows(ctx *build.Context) {
+	doc := " copies width elements of each row, at least 8."
+	rowsHead(ctx, "copyRows", doc, "src", 8, func(dst reg.GPVirtual, src []reg.GPVirtual, i reg.GPVirtual) {
+		x := ctx.XMM()
+		ctx.VMOVDQU(Mem{Base: src[0], Index: i, Scale: 2}, x)
+		ctx.VMOVDQU(x, Mem{Base: dst, Index: i, Scale: 2})
+	})
+}
+
+func load256(ctx *build.Context, m Mem) reg.VecVirtual {
+	x := ctx.YMM()
+	ctx.VMOVDQU(m, x)
+	return x
+}
+
+// everyOther takes a row apart.
+func everyOther(ctx *build.Context) {
+	doc := " copies elements 2i, i < width, of each row; width is at least 8. It reads element 2·width-1 too."
+	rowsHead(ctx, "everyOther", doc, "src", 8, func(dst reg.GPVirtual, src []reg.GPVirtual, i reg.GPVirtual) {
+		x := load256(ctx, Mem{Base: src[0], Index: i, Scale: 4})
+		ctx.VPSLLD(Imm(16), x, x)
+		ctx.VPSRLD(Imm(16), x, x)
+		y := ctx.XMM()
+		ctx.VEXTRACTI128(Imm(1), x, y)
+		ctx.VPACKUSDW(y, x.AsX(), y)
+		ctx.VMOVDQU(y, Mem{Base: dst, Index: i, Scale: 2})
+	})
 }
 
 // packCopy packs lines that lie side by side, several panels of them at a

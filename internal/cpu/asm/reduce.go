@@ -4,6 +4,7 @@ import (
 	"math"
 
 	. "github.com/mmcloughlin/avo/operand"
+	"github.com/mmcloughlin/avo/reg"
 )
 
 // accumulators makes n zeroed accumulators.
@@ -208,4 +209,93 @@ func emitExpSub(store bool) func(*vk) {
 		})
 		v.ret(0, v.total(acc), true)
 	}
+}
+
+// powTwo is 2^(a·s - t), 0 below 2^-180.
+func (v *vk) powTwo(a Mem, s, t V) V {
+	x := v.load(a)
+	v.ins("VFMSUB213PS", t, s, x)
+	x = v.clampLo(x, -180)
+	whole := v.add(x, v.c(nearest))
+	n := v.sub(whole, v.c(nearest))
+	p := v.poly(v.sub(x, n), 1.3276457e-3, 9.6755410e-3, 5.5507135e-2, 2.4022120e-1, 6.9314694e-1, 1)
+	if v.wide() {
+		v.ctx.VSCALEFPS(n, p, p)
+		return p
+	}
+	return v.mul(v.mul(p, v.pow2(whole, 64)), v.c(0x1p-64))
+}
+
+// upper rounds to the upper halves of words, ties up, and gives them. A NaN stays one if it has no digits in its
+// lower half, as those of products of bfloat16.
+func (v *vk) upper(x V) V { return v.shr(v.iadd(x, v.ci(0x8000)), 16) }
+
+// storeLower stores the lower halves of the words of x, 16 of them: one vector, or two.
+func (v *vk) storeLower(to Mem, x ...V) {
+	if v.wide() {
+		v.ctx.VPMOVDW(x[0], to)
+		return
+	}
+	d := v.ctx.YMM()
+	v.ctx.VPACKUSDW(x[1], x[0], d)
+	v.ctx.VPERMQ(Imm(0xd8), d, d)
+	v.ctx.VMOVDQU(d, to)
+}
+
+// emitPowBF16 emits a loop over blocks of 32 elements that stores 2^(a·s - t) and adds them up in float32.
+func emitPowBF16(v *vk) {
+	ctx := v.ctx
+	s, t := v.scalar("s"), v.scalar("t")
+	dst, a, n := v.ptr("dst"), v.ptr("a"), v.ptr("n")
+	sums := [2]V{v.zero(), v.zero()}
+	i := ctx.GP64()
+	ctx.XORQ(i, i)
+	ctx.Label("block")
+	out := make([]V, 32/v.lanes())
+	for first := 0; first < len(out); first += 2 {
+		woven(ctx, 2, func(j int) {
+			p := v.powTwo(Mem{Base: a, Index: i, Scale: 4, Disp: 4 * (first + j) * v.lanes()}, s, t)
+			v.accAdd(sums[j], p)
+			out[first+j] = v.upper(p)
+		})
+	}
+	per := len(out) / 2
+	for o := range 2 {
+		v.storeLower(Mem{Base: dst, Index: i, Scale: 2, Disp: 32 * o}, out[o*per:(o+1)*per]...)
+	}
+	ctx.ADDQ(Imm(32), i)
+	ctx.SUBQ(Imm(32), n)
+	ctx.JG(LabelRef("block"))
+	v.accAdd(sums[0], sums[1])
+	v.ret(0, v.fold(sums[0], false, func(d, s Op) { ctx.VADDPS(s, d, d) }), false)
+}
+
+// emitPowGradBF16 emits a loop over blocks of 16 elements, or 32, that stores p = 2^(a·s - t) and p·(b·u - w).
+func emitPowGradBF16(v *vk) {
+	ctx := v.ctx
+	s, t, u, w := v.scalar("s"), v.scalar("t"), v.scalar("u"), v.scalar("w")
+	p, d, a, b, n := v.ptr("p"), v.ptr("d"), v.ptr("a"), v.ptr("b"), v.ptr("n")
+	i := ctx.GP64()
+	ctx.XORQ(i, i)
+	ctx.Label("block")
+	var out [2][2]V
+	woven(ctx, 2, func(j int) {
+		x := v.powTwo(Mem{Base: a, Index: i, Scale: 4, Disp: 4 * j * v.lanes()}, s, t)
+		y := v.load(Mem{Base: b, Index: i, Scale: 4, Disp: 4 * j * v.lanes()})
+		v.ins("VFMSUB213PS", w, u, y)
+		out[1][j] = v.upper(v.mul(y, x))
+		out[0][j] = v.upper(x)
+	})
+	for k, to := range []reg.GPVirtual{p, d} {
+		if !v.wide() {
+			v.storeLower(Mem{Base: to, Index: i, Scale: 2}, out[k][:]...)
+			continue
+		}
+		for j, x := range out[k] {
+			v.storeLower(Mem{Base: to, Index: i, Scale: 2, Disp: 32 * j}, x)
+		}
+	}
+	ctx.ADDQ(Imm(uint64(2*v.lanes())), i)
+	ctx.SUBQ(Imm(uint64(2*v.lanes())), n)
+	ctx.JG(LabelRef("block"))
 }

@@ -36,7 +36,7 @@ func amxPacked(p *byte) {
 func amxApart(t *tile, h, nv int) {
 	var sums [32 * 32]float32
 	for {
-		u := tile{a: t.a, b: t.b, c: unsafe.Pointer(&sums), k: t.k, ldc: 128, tiles: 1}
+		u := tile{a: t.a, b: t.b, c: unsafe.Pointer(&sums), k: t.k, rowA: t.rowA, colA: t.colA, ldc: 128, tiles: 1}
 		switch {
 		case h > 16 && nv == 2:
 			u.run(kernBF16R32V2AMX)

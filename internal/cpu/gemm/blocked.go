@@ -15,7 +15,11 @@ func (p *problem[T]) blocked() {
 	rows := p.rowsAtOnce(passes)
 	a, b := inPlace(p.a, ks.mr, depth), inPlace(p.b.transposed(), ks.nr(), depth)
 	placeA, placeB := p.placed(passes * depth)
-	if !placeA {
+	switch {
+	case placeA:
+	case ks.liesInTiles(&p.a, p.m):
+		a = inTiles(p.a, ks.mr, depth)
+	default:
 		a = newPanels(p.a, ks.mr, depth, packSlack, min(rows, p.m), passes, p.threads)
 	}
 	if !placeB {
@@ -106,7 +110,7 @@ func (p *problem[T]) block(s *scratch[T], a, b *panels[T], i0, i1, j0, j1 int) {
 func (p *problem[T]) multiply(t *tile, a, b *panels[T], i0, j0, j1, r0, r1, c0, c1 int) {
 	es := int(unsafe.Sizeof(T(0)))
 	nr := p.ks.nr()
-	packed := a.packs() && b.packs()
+	packed := (a.packs() || a.pairs == pairLines) && b.packs()
 	for d := range b.blocks() {
 		pc := b.from + d*b.depth
 		kc := min(b.depth, b.from+b.k-pc)

@@ -61,7 +61,7 @@ func goPairTiles(t *tile, h, nv int, pairs pairing) {
 				for p := range t.k {
 					a := i*t.rowA + p*t.colA
 					if pairs == pairLines {
-						a = p/16*2048 + i*64 + p%16*4
+						a = p/16*t.colA + i*t.rowA + p%16*4
 					}
 					b := p*t.rowB + 4*j
 					sum += at(t.a, a) * at(t.b, b)
@@ -121,6 +121,53 @@ func TestBF16(t *testing.T) {
 			one(ks.mc+65, 70, 4*ks.kc+75, 0, 0, Epilogue[float32]{})
 			one(65, ks.nc+50, 40, 1, 1, Epilogue[float32]{})
 		})
+	}
+}
+
+// TestBF16InTiles multiplies with an A that AMX's kernels read where it lies.
+func TestBF16InTiles(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 5))
+	aligned := func(n int) []uint16 {
+		x := make([]uint16, n+32)
+		for uintptr(unsafe.Pointer(&x[0]))%64 != 0 {
+			x = x[1:]
+		}
+		return x[:n]
+	}
+	for _, ks := range bf16Levels(t) {
+		if ks.pairs != pairLines {
+			continue
+		}
+		for _, s := range [][3]int{{96, 70, 64}, {ks.mc + 64, 33, 4*ks.kc + 96}, {32, ks.nc + 40, 32}} {
+			m, n, k := s[0], s[1], s[2]
+			ld := k + 64
+			a := RowMajor(aligned(m*ld), ld)
+			fa := RowMajor(make([]float32, m*ld), ld)
+			for i := range fa.Data {
+				fa.Data[i] = float32(r.NormFloat64())
+			}
+			vec.F32ToBF16(a.Data, fa.Data)
+			vec.BF16ToF32(fa.Data, a.Data)
+			b, fb := halves(matrix[float32](r, k, n, 0), vec.F32ToBF16, vec.BF16ToF32)
+			src, _, _ := ks.paired(halfSource(a, bfloat16), halfSource(b, bfloat16), k)
+			if !ks.liesInTiles(&src, m) {
+				t.Fatalf("%s %v: A is packed", ks.name, s)
+			}
+			c := make([]float32, m*n)
+			want, scale := reference(m, n, k, fa, fb, c, n, Epilogue[float32]{})
+			for _, threads := range []int{1, 3} {
+				old := pool.SetThreads(threads)
+				out := make([]uint16, m*n)
+				run(ks, m, n, k, halfSource(a, bfloat16), halfSource(b, bfloat16), c, n, nil, threads)
+				runHalf(ks, m, n, k, halfSource(a, bfloat16), halfSource(b, bfloat16), out, n, nil, threads)
+				pool.SetThreads(old)
+				compare(t, fmt.Sprintf("%s %v on %d threads", ks.name, s, threads), m, n, k, want, scale, c, n, c)
+				rounded := make([]uint16, m*n)
+				if vec.F32ToBF16(rounded, c); !slices.Equal(out, rounded) {
+					t.Fatalf("%s %v on %d threads: C is not the sums, rounded", ks.name, s, threads)
+				}
+			}
+		}
 	}
 }
 

@@ -21,3 +21,23 @@ func kernBF16R32V1AMX(t *byte)
 //
 //go:noescape
 func kernBF16R32V2AMX(t *byte)
+
+// blocksR16V1AMX computes t.count blocks of 16 rows and 16 columns.
+//
+//go:noescape
+func blocksR16V1AMX(t *byte)
+
+// blocksR16V2AMX computes t.count blocks of 16 rows and 32 columns.
+//
+//go:noescape
+func blocksR16V2AMX(t *byte)
+
+// blocksR32V1AMX computes t.count blocks of 32 rows and 16 columns.
+//
+//go:noescape
+func blocksR32V1AMX(t *byte)
+
+// blocksR32V2AMX computes t.count blocks of 32 rows and 32 columns.
+//
+//go:noescape
+func blocksR32V2AMX(t *byte)

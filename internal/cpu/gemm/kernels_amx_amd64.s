@@ -21,7 +21,7 @@ TEXT ·kernBF16R16V1AMX(SB), NOSPLIT, $0-8
 	MOVQ (DI), R8
 	MOVQ 16(DI), R10
 	MOVQ 56(DI), DX
-	MOVQ $0x00000040, R12
+	MOVQ 32(DI), R12
 	MOVQ $0x00000080, R13
 
 tile:
@@ -43,6 +43,9 @@ sum:
 	MOVQ 8(DI), R9
 	MOVQ 24(DI), CX
 	MOVQ R8, SI
+	MOVQ R12, BX
+	SHLQ $0x04, BX
+	ADDQ R8, BX
 
 loop:
 	LONG $0x4b79a2c4
@@ -53,7 +56,8 @@ loop:
 	BYTE $0x00
 	LONG $0x5c4ae2c4
 	BYTE $0xc4
-	ADDQ $0x00000800, SI
+	ADDQ 40(DI), SI
+	ADDQ 40(DI), BX
 	ADDQ $0x00000800, R9
 	SUBQ $0x10, CX
 	JG   loop
@@ -77,7 +81,7 @@ TEXT ·kernBF16R16V2AMX(SB), NOSPLIT, $0-8
 	MOVQ (DI), R8
 	MOVQ 16(DI), R10
 	MOVQ 56(DI), DX
-	MOVQ $0x00000040, R12
+	MOVQ 32(DI), R12
 	MOVQ $0x00000080, R13
 
 tile:
@@ -104,6 +108,9 @@ sum:
 	MOVQ 8(DI), R9
 	MOVQ 24(DI), CX
 	MOVQ R8, SI
+	MOVQ R12, BX
+	SHLQ $0x04, BX
+	ADDQ R8, BX
 
 loop:
 	LONG $0x4b79a2c4
@@ -119,7 +126,8 @@ loop:
 	BYTE $0x40
 	LONG $0x5c42e2c4
 	BYTE $0xcc
-	ADDQ $0x00000800, SI
+	ADDQ 40(DI), SI
+	ADDQ 40(DI), BX
 	ADDQ $0x00000800, R9
 	SUBQ $0x10, CX
 	JG   loop
@@ -146,7 +154,7 @@ TEXT ·kernBF16R32V1AMX(SB), NOSPLIT, $0-8
 	MOVQ (DI), R8
 	MOVQ 16(DI), R10
 	MOVQ 56(DI), DX
-	MOVQ $0x00000040, R12
+	MOVQ 32(DI), R12
 	MOVQ $0x00000080, R13
 
 tile:
@@ -173,6 +181,9 @@ sum:
 	MOVQ 8(DI), R9
 	MOVQ 24(DI), CX
 	MOVQ R8, SI
+	MOVQ R12, BX
+	SHLQ $0x04, BX
+	ADDQ R8, BX
 
 loop:
 	LONG $0x4b79a2c4
@@ -183,13 +194,13 @@ loop:
 	BYTE $0x00
 	LONG $0x5c4ae2c4
 	BYTE $0xc4
-	LEAQ 1024(SI), BX
 	LONG $0x4b79a2c4
 	WORD $0x236c
 	BYTE $0x00
 	LONG $0x5c4ae2c4
 	BYTE $0xd5
-	ADDQ $0x00000800, SI
+	ADDQ 40(DI), SI
+	ADDQ 40(DI), BX
 	ADDQ $0x00000800, R9
 	SUBQ $0x10, CX
 	JG   loop
@@ -216,7 +227,7 @@ TEXT ·kernBF16R32V2AMX(SB), NOSPLIT, $0-8
 	MOVQ (DI), R8
 	MOVQ 16(DI), R10
 	MOVQ 56(DI), DX
-	MOVQ $0x00000040, R12
+	MOVQ 32(DI), R12
 	MOVQ $0x00000080, R13
 
 tile:
@@ -253,6 +264,9 @@ sum:
 	MOVQ 8(DI), R9
 	MOVQ 24(DI), CX
 	MOVQ R8, SI
+	MOVQ R12, BX
+	SHLQ $0x04, BX
+	ADDQ R8, BX
 
 loop:
 	LONG $0x4b79a2c4
@@ -268,7 +282,6 @@ loop:
 	BYTE $0x40
 	LONG $0x5c42e2c4
 	BYTE $0xcc
-	LEAQ 1024(SI), BX
 	LONG $0x4b79a2c4
 	WORD $0x236c
 	BYTE $0x00
@@ -276,7 +289,8 @@ loop:
 	BYTE $0xd5
 	LONG $0x5c42e2c4
 	BYTE $0xdd
-	ADDQ $0x00000800, SI
+	ADDQ 40(DI), SI
+	ADDQ 40(DI), BX
 	ADDQ $0x00000800, R9
 	SUBQ $0x10, CX
 	JG   loop
@@ -296,6 +310,322 @@ loop:
 	ADDQ 80(DI), R10
 	DECQ 64(DI)
 	JNZ  tile
+	LONG $0x4978e2c4
+	BYTE $0xc0
+	RET
+
+// func blocksR16V1AMX(t *byte)
+TEXT ·blocksR16V1AMX(SB), NOSPLIT, $0-8
+	MOVQ t+0(FP), DI
+	LEAQ amxConfig<>+0(SB), AX
+	LONG $0x4978e2c4
+	BYTE $0x00
+	MOVQ (DI), R8
+	MOVQ 8(DI), R9
+	MOVQ 16(DI), R10
+	MOVQ 64(DI), DX
+	MOVQ 40(DI), R12
+	MOVQ 56(DI), R13
+
+block:
+	MOVQ  DX, R11
+	SHLQ  $0x04, R11
+	ADDQ  R10, R11
+	TESTQ $0x00000001, 104(DI)
+	JZ    zero
+	LONG  $0x4b7bc2c4
+	WORD  $0x1244
+	BYTE  $0x00
+	JMP   sum
+
+zero:
+	LONG $0x497be2c4
+	BYTE $0xc0
+
+sum:
+	MOVQ 24(DI), AX
+	MOVQ 32(DI), CX
+	MOVQ R8, SI
+	MOVQ R12, BX
+	SHLQ $0x04, BX
+	ADDQ R8, BX
+
+loop:
+	MOVQ (AX), R15
+	ADDQ R9, R15
+	LONG $0x4b7ba2c4
+	WORD $0x2664
+	BYTE $0x00
+	LONG $0x4b7b82c4
+	WORD $0x2f74
+	BYTE $0x00
+	LONG $0x5c4ae2c4
+	BYTE $0xc4
+	ADDQ 48(DI), SI
+	ADDQ $0x08, AX
+	DECQ CX
+	JNZ  loop
+	LONG $0x4b7ac2c4
+	WORD $0x1244
+	BYTE $0x00
+	ADDQ 80(DI), R8
+	ADDQ 88(DI), R9
+	ADDQ 96(DI), R10
+	DECQ 72(DI)
+	JNZ  block
+	LONG $0x4978e2c4
+	BYTE $0xc0
+	RET
+
+// func blocksR16V2AMX(t *byte)
+TEXT ·blocksR16V2AMX(SB), NOSPLIT, $0-8
+	MOVQ t+0(FP), DI
+	LEAQ amxConfig<>+0(SB), AX
+	LONG $0x4978e2c4
+	BYTE $0x00
+	MOVQ (DI), R8
+	MOVQ 8(DI), R9
+	MOVQ 16(DI), R10
+	MOVQ 64(DI), DX
+	MOVQ 40(DI), R12
+	MOVQ 56(DI), R13
+
+block:
+	MOVQ  DX, R11
+	SHLQ  $0x04, R11
+	ADDQ  R10, R11
+	TESTQ $0x00000001, 104(DI)
+	JZ    zero
+	LONG  $0x4b7bc2c4
+	WORD  $0x1244
+	BYTE  $0x00
+	LONG  $0x4b7bc2c4
+	WORD  $0x124c
+	BYTE  $0x40
+	JMP   sum
+
+zero:
+	LONG $0x497be2c4
+	BYTE $0xc0
+	LONG $0x497be2c4
+	BYTE $0xc8
+
+sum:
+	MOVQ 24(DI), AX
+	MOVQ 32(DI), CX
+	MOVQ R8, SI
+	MOVQ R12, BX
+	SHLQ $0x04, BX
+	ADDQ R8, BX
+
+loop:
+	MOVQ (AX), R15
+	ADDQ R9, R15
+	LONG $0x4b7ba2c4
+	WORD $0x2664
+	BYTE $0x00
+	LONG $0x4b7b82c4
+	WORD $0x2f74
+	BYTE $0x00
+	LONG $0x5c4ae2c4
+	BYTE $0xc4
+	LONG $0x4b7b82c4
+	WORD $0x2f7c
+	BYTE $0x40
+	LONG $0x5c42e2c4
+	BYTE $0xcc
+	ADDQ 48(DI), SI
+	ADDQ $0x08, AX
+	DECQ CX
+	JNZ  loop
+	LONG $0x4b7ac2c4
+	WORD $0x1244
+	BYTE $0x00
+	LONG $0x4b7ac2c4
+	WORD $0x124c
+	BYTE $0x40
+	ADDQ 80(DI), R8
+	ADDQ 88(DI), R9
+	ADDQ 96(DI), R10
+	DECQ 72(DI)
+	JNZ  block
+	LONG $0x4978e2c4
+	BYTE $0xc0
+	RET
+
+// func blocksR32V1AMX(t *byte)
+TEXT ·blocksR32V1AMX(SB), NOSPLIT, $0-8
+	MOVQ t+0(FP), DI
+	LEAQ amxConfig<>+0(SB), AX
+	LONG $0x4978e2c4
+	BYTE $0x00
+	MOVQ (DI), R8
+	MOVQ 8(DI), R9
+	MOVQ 16(DI), R10
+	MOVQ 64(DI), DX
+	MOVQ 40(DI), R12
+	MOVQ 56(DI), R13
+
+block:
+	MOVQ  DX, R11
+	SHLQ  $0x04, R11
+	ADDQ  R10, R11
+	TESTQ $0x00000001, 104(DI)
+	JZ    zero
+	LONG  $0x4b7bc2c4
+	WORD  $0x1244
+	BYTE  $0x00
+	LONG  $0x4b7bc2c4
+	WORD  $0x1354
+	BYTE  $0x00
+	JMP   sum
+
+zero:
+	LONG $0x497be2c4
+	BYTE $0xc0
+	LONG $0x497be2c4
+	BYTE $0xd0
+
+sum:
+	MOVQ 24(DI), AX
+	MOVQ 32(DI), CX
+	MOVQ R8, SI
+	MOVQ R12, BX
+	SHLQ $0x04, BX
+	ADDQ R8, BX
+
+loop:
+	MOVQ (AX), R15
+	ADDQ R9, R15
+	LONG $0x4b7ba2c4
+	WORD $0x2664
+	BYTE $0x00
+	LONG $0x4b7b82c4
+	WORD $0x2f74
+	BYTE $0x00
+	LONG $0x5c4ae2c4
+	BYTE $0xc4
+	LONG $0x4b7ba2c4
+	WORD $0x236c
+	BYTE $0x00
+	LONG $0x5c4ae2c4
+	BYTE $0xd5
+	ADDQ 48(DI), BX
+	ADDQ 48(DI), SI
+	ADDQ $0x08, AX
+	DECQ CX
+	JNZ  loop
+	LONG $0x4b7ac2c4
+	WORD $0x1244
+	BYTE $0x00
+	LONG $0x4b7ac2c4
+	WORD $0x1354
+	BYTE $0x00
+	ADDQ 80(DI), R8
+	ADDQ 88(DI), R9
+	ADDQ 96(DI), R10
+	DECQ 72(DI)
+	JNZ  block
+	LONG $0x4978e2c4
+	BYTE $0xc0
+	RET
+
+// func blocksR32V2AMX(t *byte)
+TEXT ·blocksR32V2AMX(SB), NOSPLIT, $0-8
+	MOVQ t+0(FP), DI
+	LEAQ amxConfig<>+0(SB), AX
+	LONG $0x4978e2c4
+	BYTE $0x00
+	MOVQ (DI), R8
+	MOVQ 8(DI), R9
+	MOVQ 16(DI), R10
+	MOVQ 64(DI), DX
+	MOVQ 40(DI), R12
+	MOVQ 56(DI), R13
+
+block:
+	MOVQ  DX, R11
+	SHLQ  $0x04, R11
+	ADDQ  R10, R11
+	TESTQ $0x00000001, 104(DI)
+	JZ    zero
+	LONG  $0x4b7bc2c4
+	WORD  $0x1244
+	BYTE  $0x00
+	LONG  $0x4b7bc2c4
+	WORD  $0x124c
+	BYTE  $0x40
+	LONG  $0x4b7bc2c4
+	WORD  $0x1354
+	BYTE  $0x00
+	LONG  $0x4b7bc2c4
+	WORD  $0x135c
+	BYTE  $0x40
+	JMP   sum
+
+zero:
+	LONG $0x497be2c4
+	BYTE $0xc0
+	LONG $0x497be2c4
+	BYTE $0xc8
+	LONG $0x497be2c4
+	BYTE $0xd0
+	LONG $0x497be2c4
+	BYTE $0xd8
+
+sum:
+	MOVQ 24(DI), AX
+	MOVQ 32(DI), CX
+	MOVQ R8, SI
+	MOVQ R12, BX
+	SHLQ $0x04, BX
+	ADDQ R8, BX
+
+loop:
+	MOVQ (AX), R15
+	ADDQ R9, R15
+	LONG $0x4b7ba2c4
+	WORD $0x2664
+	BYTE $0x00
+	LONG $0x4b7b82c4
+	WORD $0x2f74
+	BYTE $0x00
+	LONG $0x5c4ae2c4
+	BYTE $0xc4
+	LONG $0x4b7b82c4
+	WORD $0x2f7c
+	BYTE $0x40
+	LONG $0x5c42e2c4
+	BYTE $0xcc
+	LONG $0x4b7ba2c4
+	WORD $0x236c
+	BYTE $0x00
+	LONG $0x5c4ae2c4
+	BYTE $0xd5
+	LONG $0x5c42e2c4
+	BYTE $0xdd
+	ADDQ 48(DI), BX
+	ADDQ 48(DI), SI
+	ADDQ $0x08, AX
+	DECQ CX
+	JNZ  loop
+	LONG $0x4b7ac2c4
+	WORD $0x1244
+	BYTE $0x00
+	LONG $0x4b7ac2c4
+	WORD $0x124c
+	BYTE $0x40
+	LONG $0x4b7ac2c4
+	WORD $0x1354
+	BYTE $0x00
+	LONG $0x4b7ac2c4
+	WORD $0x135c
+	BYTE $0x40
+	ADDQ 80(DI), R8
+	ADDQ 88(DI), R9
+	ADDQ 96(DI), R10
+	DECQ 72(DI)
+	JNZ  block
 	LONG $0x4978e2c4
 	BYTE $0xc0
 	RET

@@ -56,3 +56,23 @@ func packTranspose4x64(dst *byte, rows *uintptr, stride int, k int)
 //
 //go:noescape
 func packTranspose2x64(dst *byte, rows *uintptr, stride int, k int)
+
+// joinRows stores words of elements i of a and b, i < width, of each row; width is at least 8.
+//
+//go:noescape
+func joinRows(dst *byte, a *byte, b *byte, width int, rows int, stepDst int, stepSrc int)
+
+// joinRowsEvery2 stores words of elements 2i of a and b, i < width, of each row; width is at least 8. It reads element 2·width-1 too.
+//
+//go:noescape
+func joinRowsEvery2(dst *byte, a *byte, b *byte, width int, rows int, stepDst int, stepSrc int)
+
+// everyOther copies elements 2i, i < width, of each row; width is at least 8. It reads element 2·width-1 too.
+//
+//go:noescape
+func everyOther(dst *byte, src *byte, width int, rows int, stepDst int, stepSrc int)
+
+// copyRows copies width elements of each row, at least 8.
+//
+//go:noescape
+func copyRows(dst *byte, src *byte, width int, rows int, stepDst int, stepSrc int)

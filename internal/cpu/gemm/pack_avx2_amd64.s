@@ -384,3 +384,145 @@ loop:
 	SUBQ      $0x02, DX
 	JNZ       loop
 	RET
+
+// func joinRows(dst *byte, a *byte, b *byte, width int, rows int, stepDst int, stepSrc int)
+// Requires: AVX, AVX2, CMOV
+TEXT ·joinRows(SB), NOSPLIT, $0-56
+	MOVQ dst+0(FP), AX
+	MOVQ a+8(FP), CX
+	MOVQ b+16(FP), DX
+	MOVQ width+24(FP), BX
+	MOVQ rows+32(FP), SI
+	MOVQ stepDst+40(FP), DI
+	MOVQ stepSrc+48(FP), R8
+	SUBQ $0x08, BX
+
+row:
+	XORQ R9, R9
+
+group:
+	VPMOVZXWD (CX)(R9*2), Y0
+	VPMOVZXWD (DX)(R9*2), Y1
+	VPSLLD    $0x10, Y1, Y1
+	VPOR      Y1, Y0, Y0
+	VMOVDQU   Y0, (AX)(R9*4)
+	CMPQ      R9, BX
+	JGE       next
+	ADDQ      $0x08, R9
+	CMPQ      R9, BX
+	CMOVQGT   BX, R9
+	JMP       group
+
+next:
+	ADDQ DI, AX
+	ADDQ R8, CX
+	ADDQ R8, DX
+	DECQ SI
+	JNZ  row
+	VZEROUPPER
+	RET
+
+// func joinRowsEvery2(dst *byte, a *byte, b *byte, width int, rows int, stepDst int, stepSrc int)
+// Requires: AVX, AVX2, CMOV
+TEXT ·joinRowsEvery2(SB), NOSPLIT, $0-56
+	MOVQ dst+0(FP), AX
+	MOVQ a+8(FP), CX
+	MOVQ b+16(FP), DX
+	MOVQ width+24(FP), BX
+	MOVQ rows+32(FP), SI
+	MOVQ stepDst+40(FP), DI
+	MOVQ stepSrc+48(FP), R8
+	SUBQ $0x08, BX
+
+row:
+	XORQ R9, R9
+
+group:
+	VMOVDQU  (DX)(R9*4), Y0
+	VPSLLD   $0x10, Y0, Y0
+	VMOVDQU  (CX)(R9*4), Y1
+	VPBLENDW $0xaa, Y0, Y1, Y0
+	VMOVDQU  Y0, (AX)(R9*4)
+	CMPQ     R9, BX
+	JGE      next
+	ADDQ     $0x08, R9
+	CMPQ     R9, BX
+	CMOVQGT  BX, R9
+	JMP      group
+
+next:
+	ADDQ DI, AX
+	ADDQ R8, CX
+	ADDQ R8, DX
+	DECQ SI
+	JNZ  row
+	VZEROUPPER
+	RET
+
+// func everyOther(dst *byte, src *byte, width int, rows int, stepDst int, stepSrc int)
+// Requires: AVX, AVX2, CMOV
+TEXT ·everyOther(SB), NOSPLIT, $0-48
+	MOVQ dst+0(FP), AX
+	MOVQ src+8(FP), CX
+	MOVQ width+16(FP), DX
+	MOVQ rows+24(FP), BX
+	MOVQ stepDst+32(FP), SI
+	MOVQ stepSrc+40(FP), DI
+	SUBQ $0x08, DX
+
+row:
+	XORQ R8, R8
+
+group:
+	VMOVDQU      (CX)(R8*4), Y0
+	VPSLLD       $0x10, Y0, Y0
+	VPSRLD       $0x10, Y0, Y0
+	VEXTRACTI128 $0x01, Y0, X1
+	VPACKUSDW    X1, X0, X1
+	VMOVDQU      X1, (AX)(R8*2)
+	CMPQ         R8, DX
+	JGE          next
+	ADDQ         $0x08, R8
+	CMPQ         R8, DX
+	CMOVQGT      DX, R8
+	JMP          group
+
+next:
+	ADDQ SI, AX
+	ADDQ DI, CX
+	DECQ BX
+	JNZ  row
+	VZEROUPPER
+	RET
+
+// func copyRows(dst *byte, src *byte, width int, rows int, stepDst int, stepSrc int)
+// Requires: AVX, CMOV
+TEXT ·copyRows(SB), NOSPLIT, $0-48
+	MOVQ dst+0(FP), AX
+	MOVQ src+8(FP), CX
+	MOVQ width+16(FP), DX
+	MOVQ rows+24(FP), BX
+	MOVQ stepDst+32(FP), SI
+	MOVQ stepSrc+40(FP), DI
+	SUBQ $0x08, DX
+
+row:
+	XORQ R8, R8
+
+group:
+	VMOVDQU (CX)(R8*2), X0
+	VMOVDQU X0, (AX)(R8*2)
+	CMPQ    R8, DX
+	JGE     next
+	ADDQ    $0x08, R8
+	CMPQ    R8, DX
+	CMOVQGT DX, R8
+	JMP     group
+
+next:
+	ADDQ SI, AX
+	ADDQ DI, CX
+	DECQ BX
+	JNZ  row
+	VZEROUPPER
+	RET

@@ -45,7 +45,8 @@ const runBytes = 512
 // between them, because of packSlack and so that they do not compete with those
 // of B for the same places of a cache.
 func newPanels[T Float](s source[T], width, depth, slack, lines, blocks, threads int) *panels[T] {
-	x := &panels[T]{source: s, width: width, depth: depth, line: 1, next: width, step: width*depth + slack, buf: buffers[T]().Get().(*[]T)}
+	x := &panels[T]{source: s, width: width, depth: depth, step: width*depth + slack, buf: buffers[T]().Get().(*[]T)}
+	x.line, x.next = s.distances(width)
 	count := (lines + width - 1) / width
 	x.data = grow(x.buf, count*blocks*x.step+packSlack)
 	units := count
@@ -64,6 +65,25 @@ func newPanels[T Float](s source[T], width, depth, slack, lines, blocks, threads
 // inPlace are panels of lines where they lie.
 func inPlace[T Float](s source[T], width, depth int) *panels[T] {
 	return &panels[T]{source: s, width: width, depth: depth, line: s.row, next: s.col, step: width * s.row}
+}
+
+// inTiles are lines that lie as AMX's tiles want them; see liesInTiles.
+func inTiles[T Float](s source[T], width, depth int) *panels[T] {
+	return &panels[T]{source: s, width: width, depth: depth, line: s.row / 2, next: 16, step: width * s.row / 2}
+}
+
+// liesInTiles reports whether n lines can be read where they lie: as words along k, in whole tiles that do not lie
+// across cache lines.
+func (ks *kernels[T]) liesInTiles(s *source[T], n int) bool {
+	return s.pairs == pairLines && s.col == 1 && s.k%32 == 0 && n%ks.mr == 0 && s.row%32 == 0 && uintptr(unsafe.Pointer(unsafe.SliceData(s.bits)))%64 == 0
+}
+
+// distances gives those of the lines of a packed panel, and of its columns or, for AMX, 16 words of them.
+func (s *source[T]) distances(width int) (line, next int) {
+	if s.pairs == pairLines {
+		return 16, 16 * width
+	}
+	return 1, width
 }
 
 // packs reports whether the panels are copies.
@@ -88,6 +108,9 @@ func (x *panels[T]) blocks() int { return (x.k + x.depth - 1) / x.depth }
 
 // at is where a panel of a block begins.
 func (x *panels[T]) at(block, panel int) unsafe.Pointer {
+	if !x.packs() && x.pairs == pairLines {
+		return unsafe.Pointer(&x.bits[(x.first+panel*x.width)*x.row+2*(x.from+block*x.depth)])
+	}
 	if !x.packs() {
 		return unsafe.Pointer(&x.source.data[(x.first+panel*x.width)*x.row+(x.from+block*x.depth)*x.col])
 	}

@@ -29,7 +29,8 @@ func (p *problem[T]) wideBlocked() {
 	panels := (p.n + nr - 1) / nr
 	placed := panels <= placedPanels && p.a.format == 0 && p.b.starts == nil && !p.ks.packs && !aliased[T](p.a.row)
 	var abuf []T
-	line, next, step := 1, mr, stride
+	line, next := p.a.distances(mr)
+	step := stride
 	if placed {
 		line, next, step = p.a.row, p.a.col, ks.mr*p.a.row
 	} else {

@@ -337,6 +337,12 @@ func sumExpSubF32AVX2(a *float32, s float32, n int) float64                     
 func sumExpSubF32AVX512(a *float32, s float32, n int) float64                   { panic("unreachable") }
 func expSubF32AVX2(dst, a *float32, s float32, n int) float64                   { panic("unreachable") }
 func expSubF32AVX512(dst, a *float32, s float32, n int) float64                 { panic("unreachable") }
+func mulSBF16AVX2(dst *uint16, a *float32, s float32, n int)                    { panic("unreachable") }
+func mulSBF16AVX512(dst *uint16, a *float32, s float32, n int)                  { panic("unreachable") }
+func powBF16AVX2(dst *uint16, a *float32, s, t float32, n int) float32          { panic("unreachable") }
+func powBF16AVX512(dst *uint16, a *float32, s, t float32, n int) float32        { panic("unreachable") }
+func powGradBF16AVX2(p, d *uint16, a, b *float32, s, t, u, w float32, n int)    { panic("unreachable") }
+func powGradBF16AVX512(p, d *uint16, a, b *float32, s, t, u, w float32, n int)  { panic("unreachable") }
 func f16ToF32AVX2(dst *float32, a *uint16, n int)                               { panic("unreachable") }
 func f16ToF32AVX512(dst *float32, a *uint16, n int)                             { panic("unreachable") }
 func f32ToF16AVX2(dst *uint16, a *float32, n int)                               { panic("unreachable") }

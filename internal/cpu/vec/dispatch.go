@@ -3526,6 +3526,29 @@ func ExpSubF64(dst, a []float64, m float64) float64 {
 	return expSubGo(dst, a, m)
 }
 
+// MulSBF16 stores a * s in bfloat16, rounded to nearest twice, ties to even.
+func MulSBF16(dst []uint16, a []float32, s float32) {
+	n := len(dst)
+	if n == 0 {
+		return
+	}
+	a = a[:n]
+	if m := n &^ 15; m > 0 && level != Generic {
+		switch level {
+		case AVX512:
+			mulSBF16AVX512(&dst[0], &a[0], s, m)
+		case AVX2:
+			mulSBF16AVX2(&dst[0], &a[0], s, m)
+		}
+		if m == n {
+			return
+		}
+		dst = dst[m:]
+		a = a[m:]
+	}
+	mulSBF16Go(dst, a, s)
+}
+
 // F16ToF32 widens half-precision numbers, given as their bits.
 func F16ToF32(dst []float32, a []uint16) {
 	n := len(dst)

@@ -20,6 +20,12 @@ func bf16ToF32Go(dst []float32, a []uint16) {
 	}
 }
 
+func mulSBF16Go(dst []uint16, a []float32, s float32) {
+	for i := range dst {
+		dst[i] = f32toBF16(a[i] * s)
+	}
+}
+
 func f32ToBF16Go(dst []uint16, a []float32) {
 	for i := range dst {
 		dst[i] = f32toBF16(a[i])

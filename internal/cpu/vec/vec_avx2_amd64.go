@@ -837,6 +837,21 @@ func sumExpSubF32AVX2(a *float32, s float32, n int) float64
 //go:noescape
 func expSubF32AVX2(dst *float32, a *float32, s float32, n int) float64
 
+// mulSBF16AVX2 is MulSBF16 for n > 0.
+//
+//go:noescape
+func mulSBF16AVX2(dst *uint16, a *float32, s float32, n int)
+
+// powBF16AVX2 is PowBF16 for n > 0.
+//
+//go:noescape
+func powBF16AVX2(dst *uint16, a *float32, s float32, t float32, n int) float32
+
+// powGradBF16AVX2 is PowGradBF16 for n > 0.
+//
+//go:noescape
+func powGradBF16AVX2(p *uint16, d *uint16, a *float32, b *float32, s float32, t float32, u float32, w float32, n int)
+
 // f16ToF32AVX2 is F16ToF32 for n > 0.
 //
 //go:noescape

@@ -837,6 +837,21 @@ func sumExpSubF32AVX512(a *float32, s float32, n int) float64
 //go:noescape
 func expSubF32AVX512(dst *float32, a *float32, s float32, n int) float64
 
+// mulSBF16AVX512 is MulSBF16 for n > 0.
+//
+//go:noescape
+func mulSBF16AVX512(dst *uint16, a *float32, s float32, n int)
+
+// powBF16AVX512 is PowBF16 for n > 0.
+//
+//go:noescape
+func powBF16AVX512(dst *uint16, a *float32, s float32, t float32, n int) float32
+
+// powGradBF16AVX512 is PowGradBF16 for n > 0.
+//
+//go:noescape
+func powGradBF16AVX512(p *uint16, d *uint16, a *float32, b *float32, s float32, t float32, u float32, w float32, n int)
+
 // f16ToF32AVX512 is F16ToF32 for n > 0.
 //
 //go:noescape
