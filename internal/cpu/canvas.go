@@ -5,19 +5,24 @@ import (
 	"github.com/locusml/locus/internal/cpu/vec"
 )
 
-// canvas is how the image of a group is laid out for a convolution, some rows
+// frame is how the image of a group is laid out for a convolution, some rows
 // of the result at a time: for each distance of a place of the kernel from a
 // multiple of the stride a plane of every stride-th element, its rows as long
-// as the result's and the kernel's reach. From start r on lie the patches' row r.
-type canvas[T float] struct {
+// as the result's and the kernel's reach.
+type frame struct {
 	v             *convolution
 	rows, blocks  int // rows of the result in a block, and blocks
 	height, width int // of a plane
 	tail          int // elements of padding that a row shares with the next
 	phases        [2][]int
-	size          int // of all planes, and room for whole vectors
-	at            []int
-	starts        *gemm.Starts
+}
+
+// canvas is a frame filled with elements. From start r on lie the patches' row r.
+type canvas[T float] struct {
+	frame
+	size   int // of all planes, and room for whole vectors
+	at     []int
+	starts *gemm.Starts
 }
 
 // canvasBytes is the size of a block of planes and of what is computed for it.
@@ -27,13 +32,28 @@ const canvasBytes = 192 << 10
 // of its pixels, stays in the cache, and so that there are `tasks` blocks of
 // all images if that leaves them a few rows. With no lines an image is one block.
 func newCanvas[T float](v *convolution, lines, tasks int) *canvas[T] {
-	l := &canvas[T]{v: v}
-	var reach [2]int
+	l := &canvas[T]{frame: newFrame(v)}
+	if lines > 0 {
+		l.divide(canvasBytes/(max(lines, v.cg*l.planes())*widthOf[T]()), tasks)
+	}
+	area := l.height * l.width
+	l.size = v.cg*l.planes()*area + l.tail + gemm.Whole[T](1)
+	l.at = make([]int, v.k)
+	for r := range l.at {
+		plane, at := l.place(r % (v.kh * v.kw))
+		l.at[r] = (plane*v.cg+r/(v.kh*v.kw))*area + at
+	}
+	l.starts = gemm.NewStarts[T](l.at)
+	return l
+}
+
+// newFrame makes one of whole images.
+func newFrame(v *convolution) frame {
+	l := frame{v: v}
+	reach := v.reach()
 	for axis, k := range [2]int{v.kh, v.kw} {
-		s, d := v.Stride[axis], v.Dilation[axis]
-		reach[axis] = (k - 1) * d / s
 		for i := range k {
-			if p := i * d % s; indexOf(l.phases[axis], p) < 0 {
+			if p := i * v.Dilation[axis] % v.Stride[axis]; indexOf(l.phases[axis], p) < 0 {
 				l.phases[axis] = append(l.phases[axis], p)
 			}
 		}
@@ -44,27 +64,50 @@ func newCanvas[T float](v *convolution, lines, tasks int) *canvas[T] {
 		l.tail = tail
 		l.width -= l.tail
 	}
-	l.rows = v.oh
-	if lines > 0 {
-		row := max(lines, v.cg*len(l.phases[0])*len(l.phases[1])) * l.width * widthOf[T]()
-		l.rows = min(v.oh, max(1, canvasBytes/row))
-		if want := (tasks-1)/(v.n*v.Groups) + 1; (v.oh-1)/l.rows+1 < want {
-			l.rows = min(l.rows, max((v.oh-1)/want+1, min(reach[0]+1, v.oh), 64/l.width))
-		}
+	l.rows, l.blocks, l.height = v.oh, 1, v.oh+reach[0]
+	return l
+}
+
+// reach is how far the last place of the kernel is from the first, in each plane.
+func (v *convolution) reach() (reach [2]int) {
+	for axis, k := range [2]int{v.kh, v.kw} {
+		reach[axis] = (k - 1) * v.Dilation[axis] / v.Stride[axis]
+	}
+	return reach
+}
+
+// divide makes blocks of so many pixels at most, and `tasks` of them of all images if that
+// leaves them a few rows.
+func (l *frame) divide(pixels, tasks int) {
+	v, reach := l.v, l.v.reach()
+	l.rows = min(v.oh, max(1, pixels/l.width))
+	if want := (tasks-1)/(v.n*v.Groups) + 1; (v.oh-1)/l.rows+1 < want {
+		l.rows = min(l.rows, max((v.oh-1)/want+1, min(reach[0]+1, v.oh), 64/l.width))
 	}
 	l.blocks = (v.oh-1)/l.rows + 1
 	l.rows = (v.oh-1)/l.blocks + 1
 	l.height = l.rows + reach[0]
-	area := l.height * l.width
-	l.size = v.cg*len(l.phases[0])*len(l.phases[1])*area + l.tail + gemm.Whole[T](1)
-	l.at = make([]int, v.k)
-	for r := range l.at {
-		c, y, x := r/(v.kh*v.kw), r/v.kw%v.kh*v.Dilation[0], r%v.kw*v.Dilation[1]
-		py, px := indexOf(l.phases[0], y%v.Stride[0]), indexOf(l.phases[1], x%v.Stride[1])
-		l.at[r] = ((py*len(l.phases[1])+px)*v.cg+c)*area + y/v.Stride[0]*l.width + x/v.Stride[1]
+}
+
+// stacked is how far an image is from the one above it where several share planes: what one has for its padding
+// below is also that of the next above.
+func (l *frame) stacked() int {
+	shared := 0
+	if below := l.height - l.v.Pad[0] - l.v.h; l.v.Stride[0] == 1 && below >= 0 {
+		shared = max(0, min(below, l.v.Pad[0]))
 	}
-	l.starts = gemm.NewStarts[T](l.at)
-	return l
+	return (l.height - shared) * l.width
+}
+
+// planes is their number for each channel.
+func (l *frame) planes() int { return len(l.phases[0]) * len(l.phases[1]) }
+
+// place says in which of a channel's planes, and where, a tap of the kernel begins.
+func (l *frame) place(tap int) (plane, at int) {
+	v := l.v
+	y, x := tap/v.kw*v.Dilation[0], tap%v.kw*v.Dilation[1]
+	py, px := indexOf(l.phases[0], y%v.Stride[0]), indexOf(l.phases[1], x%v.Stride[1])
+	return py*len(l.phases[1]) + px, y/v.Stride[0]*l.width + x/v.Stride[1]
 }
 
 func indexOf(list []int, x int) int {
@@ -77,14 +120,46 @@ func indexOf(list []int, x int) int {
 }
 
 // span gives the rows of the result that a block has.
-func (l *canvas[T]) span(block int) (y0, y1 int) {
+func (l *frame) span(block int) (y0, y1 int) {
 	return block * l.rows, min((block+1)*l.rows, l.v.oh)
 }
 
 // columns is how many columns of a block's patches are of use.
-func (l *canvas[T]) columns(block int) int {
+func (l *frame) columns(block int) int {
 	y0, y1 := l.span(block)
 	return (y1-y0-1)*l.width + l.v.ow
+}
+
+// inside gives the columns [j0, j1) of a plane that lie in the image: column j is the image's
+// from + j·stride.
+func (l *frame) inside(phase int) (j0, j1, from int) {
+	v := l.v
+	from = phase - v.Pad[1]
+	s := v.Stride[1]
+	if from < 0 {
+		j0 = (-from + s - 1) / s
+	}
+	if v.w > from {
+		j1 = min(l.width, (v.w-from-1)/s+1)
+	}
+	j0 = min(j0, l.width)
+	return j0, max(j0, j1), from
+}
+
+// insideRows gives the rows [i0, i1) of a plane that lie in the image, for a block whose first
+// row of the result is y0: row i is the image's top + i·stride.
+func (l *frame) insideRows(phase, y0 int) (i0, i1, top int) {
+	v := l.v
+	s := v.Stride[0]
+	top = y0*s + phase - v.Pad[0]
+	if top < 0 {
+		i0 = (-top + s - 1) / s
+	}
+	if v.h > top {
+		i1 = min(l.height, (v.h-top-1)/s+1)
+	}
+	i0 = min(i0, l.height)
+	return i0, max(i0, i1), top
 }
 
 // each calls f for every row of every plane that a block needs: where it begins, the row of
@@ -97,17 +172,7 @@ func (l *canvas[T]) each(block int, f func(at, c, iy, j0, j1, from int)) {
 	at := 0
 	for _, py := range l.phases[0] {
 		for _, px := range l.phases[1] {
-			from := px - v.Pad[1]
-			s := v.Stride[1]
-			j0, j1 := 0, 0
-			if from < 0 {
-				j0 = (-from + s - 1) / s
-			}
-			if v.w > from {
-				j1 = min(l.width, (v.w-from-1)/s+1)
-			}
-			j0 = min(j0, l.width)
-			j1 = max(j0, j1)
+			j0, j1, from := l.inside(px)
 			for c := range v.cg {
 				for q := range height {
 					f(at+q*l.width, c, (y0+q)*v.Stride[0]+py-v.Pad[0], j0, j1, from)

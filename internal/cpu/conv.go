@@ -29,10 +29,10 @@ import (
 
 func init() {
 	forward, weight := images{in: [3]bool{true}, out: true}, images{in: [3]bool{true, true}}
-	registerDense(op.Conv2D, forward, conv2D[float32], conv2D[float64])
-	registerDense(op.ConvAct, forward, convAct[float32], convAct[float64])
-	registerDense(op.ConvGradInput, forward, convGradInput[float32], convGradInput[float64])
-	registerDense(op.ConvGradWeight, weight, convGradWeight[float32], convGradWeight[float64])
+	registerConv(op.Conv2D, forward, conv2D[float32], conv2D[float64], convBlocks)
+	registerConv(op.ConvAct, forward, convAct[float32], convAct[float64], convBlocks)
+	registerConv(op.ConvGradInput, forward, convGradInput[float32], convGradInput[float64], convGradInputBlocks)
+	registerConv(op.ConvGradWeight, weight, convGradWeight[float32], convGradWeight[float64], convGradWeightBlocks)
 }
 
 // convolution is the geometry of one call, in terms of the forward convolution.
