@@ -212,23 +212,26 @@ func (a *attention[T]) block(b, i, j, rows, n int, dst, m, l []T, w *attentionWo
 }
 
 // hide applies the mask and causality to scores of query i from key j on.
-func (a *attention[T]) hide(s []T, b, i, j int) {
+func (a *attention[T]) hide(s []T, b, i, j int) { hideKeys(a.Attention, a.mask, a.shown, s, b, i, j) }
+
+// hideKeys does that with either mask, or none.
+func hideKeys[T float](a op.Attention, mask *batch[T], shown *batch[uint8], s []T, b, i, j int) {
 	hidden := T(math.Inf(-1))
-	if a.mask != nil {
-		m := a.mask.mat(b)
+	if mask != nil {
+		m := mask.mat(b)
 		at := i*m.RowStride + j*m.ColStride
 		for t := range s {
 			s[t] += m.Data[at]
 			at += m.ColStride
 		}
 	}
-	if a.shown != nil {
-		at := a.shown.place(b) + i*a.shown.rowStride + j*a.shown.colStride
+	if shown != nil {
+		at := shown.place(b) + i*shown.rowStride + j*shown.colStride
 		for t := range s {
-			if a.shown.data[at] == 0 {
+			if shown.data[at] == 0 {
 				s[t] = hidden
 			}
-			at += a.shown.colStride
+			at += shown.colStride
 		}
 	}
 	if a.Causal {

@@ -10,9 +10,19 @@ import (
 
 func init() {
 	register(op.Attend, dtype.Float16, attendHalf[dtype.F16])
-	register(op.Attend, dtype.BFloat16, attendHalf[dtype.BF16])
+	register(op.Attend, dtype.BFloat16, func(c *backend.Call) error {
+		if c.Out.Elements() > 0 && blockProducts() && attendBlocks(c) {
+			return nil
+		}
+		return attendHalf[dtype.BF16](c)
+	})
 	register(op.AttendGrad, dtype.Float16, attendGradHalf[dtype.F16])
-	register(op.AttendGrad, dtype.BFloat16, attendGradHalf[dtype.BF16])
+	register(op.AttendGrad, dtype.BFloat16, func(c *backend.Call) error {
+		if c.Out.Elements() > 0 && blockProducts() && attendGradBlocks(c) {
+			return nil
+		}
+		return attendGradHalf[dtype.BF16](c)
+	})
 }
 
 // attendHalf computes in float32, some matrices at a time.
@@ -21,25 +31,35 @@ func attendHalf[H half](c *backend.Call) error {
 		return nil
 	}
 	up, down := conversions[H]()
-	stacks := append(slices.Clone(c.In), c.Out)
-	if c.Save.Block != nil {
-		stacks = append(stacks, asMatrices(c.Save))
-	}
-	eachPart(stacks, 1, func(v []backend.View, _ int) {
-		in, out := v[:len(c.In)], v[len(c.In)]
+	attendStacks(c, wideElements, func(in []backend.View, out, saved *backend.View) {
 		a, s := newAttention(c.Attrs.(op.Attention), in, wideMatrices(up))
 		n := out.Elements()
 		wide, dst := scratchOf[float32](n)
 		a.dst = dst
-		if c.Save.Block != nil {
-			saved := v[len(c.In)+1]
-			a.lse = elements[float32](&saved, saved.Elements())
+		if saved != nil {
+			a.lse = elements[float32](saved, saved.Elements())
 		}
 		a.run(n)
-		narrowed(&out, dst, down)
+		narrowed(out, dst, down)
 		release(append(s, wide)...)
 	})
 	return nil
+}
+
+// attendStacks calls f with parts of the operands, of the result and of what is saved, if anything is, of some
+// `size` elements together.
+func attendStacks(c *backend.Call, size int, f func(in []backend.View, out, saved *backend.View)) {
+	stacks := append(slices.Clone(c.In), c.Out)
+	if c.Save.Block != nil {
+		stacks = append(stacks, asMatrices(c.Save))
+	}
+	eachPart(stacks, size, 1, func(v []backend.View, _ int) {
+		var saved *backend.View
+		if c.Save.Block != nil {
+			saved = &v[len(c.In)+1]
+		}
+		f(v[:len(c.In)], &v[len(c.In)], saved)
+	})
 }
 
 // attendGradHalf computes in float32, some matrices at a time, and not so few that their
@@ -52,7 +72,7 @@ func attendGradHalf[H half](c *backend.Call) error {
 	q, k := c.In[1].Elements(), c.In[2].Elements()
 	stacks := slices.Clone(c.In)
 	stacks[5] = asMatrices(stacks[5])
-	eachPart(stacks, manyBatches, func(in []backend.View, first int) {
+	eachPart(stacks, wideElements, manyBatches, func(in []backend.View, first int) {
 		sizes := [3]int{in[1].Elements(), in[2].Elements(), in[3].Elements()}
 		s, dst := scratchOf[float32](sizes[0] + sizes[1] + sizes[2])
 		attentionGrads(&backend.Call{Op: c.Op, Attrs: c.Attrs, In: in}, dst, wideMatrices(up))
@@ -86,15 +106,15 @@ func wideMatrices[H half](up func([]float32, []H)) func(*backend.View) (*batch[f
 
 // eachPart calls f with parts of stacks of matrices, whose axes but the last two have
 // the same sizes, and with the number of a part's first matrix. Parts have some
-// wideElements elements, and at least so many matrices if there are.
-func eachPart(stacks []backend.View, least int, f func(part []backend.View, first int)) {
+// `size` elements, and at least so many matrices if there are.
+func eachPart(stacks []backend.View, size, least int, f func(part []backend.View, first int)) {
 	lead := len(stacks[0].Shape) - 2
 	each := 0 // elements of a matrix of every stack
 	for i := range stacks {
 		s := stacks[i].Shape
 		each += s[lead] * s[lead+1]
 	}
-	want := max(least, wideElements/max(1, each)) // matrices of a part
+	want := max(least, size/max(1, each)) // matrices of a part
 	var divide func(v []backend.View, axis, first int)
 	divide = func(v []backend.View, axis, first int) {
 		if axis >= lead || op.Elements(v[0].Shape[axis:lead]) <= want {
