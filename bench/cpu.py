@@ -57,10 +57,10 @@ def conv(batch, cin, size, cout, kernel, pad, stride, dtype=torch.float32):
     return make
 
 
-def conv_grad(batch, cin, size, cout, kernel, pad, stride, which):
+def conv_grad(batch, cin, size, cout, kernel, pad, stride, which, dtype=torch.float32):
     def make():
-        x = torch.randn(batch, cin, size, size)
-        w = torch.randn(cout, cin, kernel, kernel)
+        x = torch.randn(batch, cin, size, size).to(dtype)
+        w = torch.randn(cout, cin, kernel, kernel).to(dtype)
         g = torch.randn_like(F.conv2d(x, w, padding=pad, stride=stride))
         mask = [which == "x", which == "w", False]
         return lambda: torch.ops.aten.convolution_backward(g, x, w, None, [stride] * 2, [pad] * 2, [1, 1], False, [0, 0], 1, mask)
@@ -164,10 +164,14 @@ def index_add():
     return lambda: x.index_add(0, ids, y)
 
 
-def attention(dtype):
+def attention(dtype, batch=8, heads=8, length=256, grad=False):
     def make():
-        q, k, v = (torch.randn(8, 8, 256, 64).to(dtype) for _ in range(3))
-        return lambda: F.scaled_dot_product_attention(q, k, v)
+        q, k, v = (torch.randn(batch, heads, length, 64).to(dtype).requires_grad_(grad) for _ in range(3))
+        y = F.scaled_dot_product_attention(q, k, v)
+        if not grad:
+            return lambda: F.scaled_dot_product_attention(q, k, v)
+        g = torch.randn_like(y)
+        return lambda: torch.autograd.grad(y, (q, k, v), g, retain_graph=True)
     return make
 
 
@@ -218,6 +222,12 @@ CASES = {
     "conv_resnet_a_input_grad": conv_grad(16, 64, 24, 64, 3, 1, 1, "x"), "conv_resnet_a_weight_grad": conv_grad(16, 64, 24, 64, 3, 1, 1, "w"),
     "conv_resnet_b_input_grad": conv_grad(16, 128, 12, 128, 3, 1, 1, "x"), "conv_resnet_b_weight_grad": conv_grad(16, 128, 12, 128, 3, 1, 1, "w"),
     "conv_resnet_c_weight_grad": conv_grad(16, 3, 96, 64, 7, 3, 2, "w"),
+    "attention_bf16_grad": attention(torch.bfloat16, grad=True), "attention_bf16_2048": attention(torch.bfloat16, 1, 8, 2048),
+    "conv_resnet_b_bf16": conv(16, 128, 12, 128, 3, 1, 1, torch.bfloat16), "conv_resnet_c_bf16": conv(16, 3, 96, 64, 7, 3, 2, torch.bfloat16),
+    "conv_1x1_bf16": conv(16, 64, 28, 128, 1, 0, 1, torch.bfloat16), "conv_stride2_bf16": conv(16, 64, 28, 128, 3, 1, 2, torch.bfloat16),
+    **{f"conv_{name}_bf16_{what}_grad": conv_grad(*shape, what[0].replace("i", "x"), torch.bfloat16)
+       for name, shape in {"resnet_a": (16, 64, 24, 64, 3, 1, 1), "resnet_b": (16, 128, 12, 128, 3, 1, 1), "stride2": (16, 64, 28, 128, 3, 1, 2)}.items()
+       for what in ("input", "weight")},
     "avg_pool": pool(F.avg_pool2d, False), "avg_pool_grad": pool(F.avg_pool2d, True),
     "max_pool": pool(F.max_pool2d, False), "max_pool_grad": pool(F.max_pool2d, True),
     "avg_pool_3": pool(F.avg_pool2d, False, **RESNET_POOL), "avg_pool_3_grad": pool(F.avg_pool2d, True, **RESNET_POOL),

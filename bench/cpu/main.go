@@ -81,30 +81,42 @@ var cases = map[string]func() func(){
 		x, ids, y := locus.Randn(32000, 256), locus.Randint(0, 32000, 8192), locus.Randn(8192, 256)
 		return func() { x.IndexAdd(0, ids, y).Free() }
 	},
-	"attention":          attention(locus.Float32),
-	"attention_bf16":     attention(locus.BFloat16),
-	"attention_grad":     attentionGrad,
-	"attention_causal":   attentionCausal,
-	"conv_lenet1":        conv(locus.Float32, 128, 1, 28, 6, 5, 2, 1),
-	"conv_lenet2":        conv(locus.Float32, 128, 6, 14, 16, 5, 0, 1),
-	"conv_resnet_a":      conv(locus.Float32, 16, 64, 24, 64, 3, 1, 1),
-	"conv_resnet_a_bf16": conv(locus.BFloat16, 16, 64, 24, 64, 3, 1, 1),
-	"conv_resnet_b":      conv(locus.Float32, 16, 128, 12, 128, 3, 1, 1),
-	"conv_resnet_c":      conv(locus.Float32, 16, 3, 96, 64, 7, 3, 2),
-	"conv_1x1":           conv(locus.Float32, 16, 64, 24, 128, 1, 0, 1),
+	"attention":                      attention(locus.Float32, 8, 8, 256, false),
+	"attention_bf16":                 attention(locus.BFloat16, 8, 8, 256, false),
+	"attention_grad":                 attention(locus.Float32, 8, 8, 256, true),
+	"attention_causal":               attentionCausal,
+	"conv_lenet1":                    conv(locus.Float32, 128, 1, 28, 6, 5, 2, 1),
+	"conv_lenet2":                    conv(locus.Float32, 128, 6, 14, 16, 5, 0, 1),
+	"conv_resnet_a":                  conv(locus.Float32, 16, 64, 24, 64, 3, 1, 1),
+	"conv_resnet_a_bf16":             conv(locus.BFloat16, 16, 64, 24, 64, 3, 1, 1),
+	"conv_resnet_b":                  conv(locus.Float32, 16, 128, 12, 128, 3, 1, 1),
+	"conv_resnet_c":                  conv(locus.Float32, 16, 3, 96, 64, 7, 3, 2),
+	"conv_1x1":                       conv(locus.Float32, 16, 64, 24, 128, 1, 0, 1),
+	"attention_bf16_grad":            attention(locus.BFloat16, 8, 8, 256, true),
+	"attention_bf16_2048":            attention(locus.BFloat16, 1, 8, 2048, false),
+	"conv_resnet_b_bf16":             conv(locus.BFloat16, 16, 128, 12, 128, 3, 1, 1),
+	"conv_resnet_c_bf16":             conv(locus.BFloat16, 16, 3, 96, 64, 7, 3, 2),
+	"conv_1x1_bf16":                  conv(locus.BFloat16, 16, 64, 28, 128, 1, 0, 1),
+	"conv_stride2_bf16":              conv(locus.BFloat16, 16, 64, 28, 128, 3, 1, 2),
+	"conv_resnet_a_bf16_input_grad":  convGrad(locus.BFloat16, 16, 64, 24, 64, 3, 1, 1, input),
+	"conv_resnet_a_bf16_weight_grad": convGrad(locus.BFloat16, 16, 64, 24, 64, 3, 1, 1, weight),
+	"conv_resnet_b_bf16_input_grad":  convGrad(locus.BFloat16, 16, 128, 12, 128, 3, 1, 1, input),
+	"conv_resnet_b_bf16_weight_grad": convGrad(locus.BFloat16, 16, 128, 12, 128, 3, 1, 1, weight),
+	"conv_stride2_bf16_input_grad":   convGrad(locus.BFloat16, 16, 64, 28, 128, 3, 1, 2, input),
+	"conv_stride2_bf16_weight_grad":  convGrad(locus.BFloat16, 16, 64, 28, 128, 3, 1, 2, weight),
 
 	"conv_1x1_stride2":          conv(locus.Float32, 16, 64, 24, 128, 1, 0, 2),
 	"conv_depthwise":            depthwise(16, 64, 24, 3, 1, 1),
 	"conv_depthwise_stride2":    depthwise(16, 64, 24, 3, 1, 2),
 	"conv_lenet1_bias":          convBias(128, 1, 28, 6, 5, 2, 1),
-	"conv_lenet1_weight_grad":   convGrad(128, 1, 28, 6, 5, 2, 1, weight),
-	"conv_lenet2_input_grad":    convGrad(128, 6, 14, 16, 5, 0, 1, input),
-	"conv_lenet2_weight_grad":   convGrad(128, 6, 14, 16, 5, 0, 1, weight),
-	"conv_resnet_a_input_grad":  convGrad(16, 64, 24, 64, 3, 1, 1, input),
-	"conv_resnet_a_weight_grad": convGrad(16, 64, 24, 64, 3, 1, 1, weight),
-	"conv_resnet_b_input_grad":  convGrad(16, 128, 12, 128, 3, 1, 1, input),
-	"conv_resnet_b_weight_grad": convGrad(16, 128, 12, 128, 3, 1, 1, weight),
-	"conv_resnet_c_weight_grad": convGrad(16, 3, 96, 64, 7, 3, 2, weight),
+	"conv_lenet1_weight_grad":   convGrad(locus.Float32, 128, 1, 28, 6, 5, 2, 1, weight),
+	"conv_lenet2_input_grad":    convGrad(locus.Float32, 128, 6, 14, 16, 5, 0, 1, input),
+	"conv_lenet2_weight_grad":   convGrad(locus.Float32, 128, 6, 14, 16, 5, 0, 1, weight),
+	"conv_resnet_a_input_grad":  convGrad(locus.Float32, 16, 64, 24, 64, 3, 1, 1, input),
+	"conv_resnet_a_weight_grad": convGrad(locus.Float32, 16, 64, 24, 64, 3, 1, 1, weight),
+	"conv_resnet_b_input_grad":  convGrad(locus.Float32, 16, 128, 12, 128, 3, 1, 1, input),
+	"conv_resnet_b_weight_grad": convGrad(locus.Float32, 16, 128, 12, 128, 3, 1, 1, weight),
+	"conv_resnet_c_weight_grad": convGrad(locus.Float32, 16, 3, 96, 64, 7, 3, 2, weight),
 	"avg_pool":                  pooling(locus.AvgPool2D, lenetPool, false),
 	"avg_pool_grad":             pooling(locus.AvgPool2D, lenetPool, true),
 	"max_pool":                  pooling(locus.MaxPool2D, lenetPool, false),
@@ -194,17 +206,17 @@ func product(d locus.DType, layout string, m, n, k, times, batch int) func() fun
 	}
 }
 
-func attention(d locus.DType) func() func() {
+func attention(d locus.DType, batch, heads, length int, grad bool) func() func() {
 	return func() func() {
-		q, k, v := locus.Randn(8, 8, 256, 64).Cast(d), locus.Randn(8, 8, 256, 64).Cast(d), locus.Randn(8, 8, 256, 64).Cast(d)
+		operand := func() *locus.Tensor { return locus.Randn(batch, heads, length, 64).Cast(d) }
+		q, k, v := operand(), operand(), operand()
+		if grad {
+			return backward(func(a ...*locus.Tensor) *locus.Tensor {
+				return locus.Attention(a[0], a[1], a[2], locus.AttentionOptions{})
+			}, q, k, v)
+		}
 		return func() { locus.Attention(q, k, v, locus.AttentionOptions{}).Free() }
 	}
-}
-
-func attentionGrad() func() {
-	return backward(func(a ...*locus.Tensor) *locus.Tensor {
-		return locus.Attention(a[0], a[1], a[2], locus.AttentionOptions{})
-	}, locus.Randn(8, 8, 256, 64), locus.Randn(8, 8, 256, 64), locus.Randn(8, 8, 256, 64))
 }
 
 // attentionCausal is of one long text.
@@ -260,9 +272,9 @@ const (
 	weight
 )
 
-func convGrad(batch, in, size, out, kernel, pad, stride, which int) func() func() {
+func convGrad(d locus.DType, batch, in, size, out, kernel, pad, stride, which int) func() func() {
 	return func() func() {
-		operands := []*locus.Tensor{locus.Randn(batch, in, size, size), locus.Randn(out, in, kernel, kernel)}
+		operands := []*locus.Tensor{locus.Randn(batch, in, size, size).Cast(d), locus.Randn(out, in, kernel, kernel).Cast(d)}
 		o := locus.ConvOptions{Padding: locus.Pair(pad), Stride: locus.Pair(stride)}
 		return backward(func(a ...*locus.Tensor) *locus.Tensor {
 			operands[which] = a[0]
@@ -274,7 +286,7 @@ func convGrad(batch, in, size, out, kernel, pad, stride, which int) func() func(
 // backward gives the gradient of f alone.
 func backward(f func(...*locus.Tensor) *locus.Tensor, x ...*locus.Tensor) func() {
 	y, grad := locus.VJP(f, x...)
-	g := y.Device().Randn(y.Shape()...)
+	g := y.Device().Randn(y.Shape()...).Cast(y.DType())
 	return func() {
 		for _, d := range grad(g) {
 			d.Free()
