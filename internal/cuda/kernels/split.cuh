@@ -6,19 +6,19 @@
 //
 // What is missing is 2⁻²⁴ of it. A sum on the matrix units is kept short; the
 // short ones are added as float32 adds, rounding to nearest. So errors are those of sums
-// in float32, which a test compares. A number above 4e34 becomes NaN on the way, and so
-// do infinities: whoever calls this looks at the results and computes again
-// with plain arithmetic what is not finite.
+// in float32, which a test compares. Infinities, and numbers that round to one, become NaN
+// on the way: whoever calls this looks at the results and computes again with plain
+// arithmetic what is not finite.
 #pragma once
 #include "matrix.cuh"
 
 template <int N> struct Split { u32 big[N], small[N]; };
 
-// The largest part is x rounded to 11 bits: 8193·x, rounded to 24 bits, less 8192·x.
+// The larger part is x rounded to 11 bits, in integer arithmetic: those units have
+// less to do than those of float32.
 template <int N> DEV void split(Split<N>& to, int i, f32 x) {
-  f32 big = __fmaf_rn(-8192.0f, x, __fmul_rn(8193.0f, x));
-  to.big[i] = __float_as_uint(big);
-  to.small[i] = __float_as_uint(__fadd_rn(x, -big));
+  to.big[i] = (__float_as_uint(x) + 0x1000) & 0xffffe000;
+  to.small[i] = __float_as_uint(__fadd_rn(x, -__uint_as_float(to.big[i])));
 }
 
 DEV void mma_tf32(f32* c, const u32* a, const u32* b) { MMA("m16n8k8.row.col.f32.tf32.tf32.f32"); }
