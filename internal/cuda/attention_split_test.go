@@ -99,7 +99,7 @@ func TestAttentionSplitAgain(t *testing.T) {
 	const heads, rows, keys, width = 6, 520, 650, 128
 	for _, causal := range []bool{false, true} {
 		for operand, name := range []string{"g", "q", "k", "v"} {
-			for _, value := range []float32{float32(math.Inf(1)), float32(math.Inf(-1)), float32(math.NaN()), 1e38, math.MaxFloat32} {
+			for _, value := range []float32{float32(math.Inf(1)), float32(math.Inf(-1)), float32(math.NaN()), math.MaxFloat32} {
 				t.Run(fmt.Sprintf("causal=%v/%s/%v", causal, name, value), func(t *testing.T) {
 					x := newSplitRig(t, heads, rows, keys, width, causal)
 					defer x.pool.Trim()

@@ -222,7 +222,7 @@ template <class T, int BO, int BS, int DC, int MODE> struct Simt {
 #pragma unroll
             for (int i = 0; i < OT; i++) {
               s[i][j] = m_exp2(s[i][j] - (MODE == KEYS ? lse : m[i]));
-              d[i][j] = s[i][j] * (d[i][j] - (MODE == KEYS ? less : l[i]));
+              d[i][j] = s[i][j] == A(0) ? A(0) : s[i][j] * (d[i][j] - (MODE == KEYS ? less : l[i])); // what is not seen may be infinite
             }
           }
         }

@@ -90,7 +90,7 @@ template <int W> DEV void keys(const AttentionGrad& g) {
             if (a.causal && key > row) x = -INF_F;
           }
           s[j][e] = exp2f(x - st.v[(e & 1) * 2]);
-          d[j][e] = s[j][e] * (d[j][e] - st.v[(e & 1) * 2 + 1]);
+          d[j][e] = s[j][e] == 0 ? 0 : s[j][e] * (d[j][e] - st.v[(e & 1) * 2 + 1]); // what is not seen may be infinite
         }
 #pragma unroll
         for (int h = 0; h < 2; h++) {
