@@ -319,7 +319,7 @@ func (p *problem[T]) column(t *tile, a, b unsafe.Pointer, rowA, colA, stepA, row
 	// A tile of few rows waits for its own sums. Two of medium height do not, if
 	// the rows of A lie so that they can be had.
 	both := 0
-	if full > 0 && rest > 0 && rest < lowTile && stepA == ks.mr*rowA {
+	if full > 0 && rest > 0 && rest < lowTile && stepA == ks.mr*rowA && ks.pairs == noPairs {
 		full--
 		both = ks.mr + rest
 		rest = both / 2

@@ -19,7 +19,7 @@ func (p *problem[T]) wideBlocked() {
 	nr := ks.nr()
 	tiles := (p.m + ks.mr - 1) / ks.mr
 	mr := ks.mr
-	if rest := p.m % mr; tiles > 1 && tiles <= 4 && rest > 0 && rest < lowTile {
+	if rest := p.m % mr; ks.pairs == noPairs && tiles > 1 && tiles <= 4 && rest > 0 && rest < lowTile {
 		mr = (p.m + tiles - 1) / tiles // tiles of about the same height
 	}
 	bt := p.b.transposed()
