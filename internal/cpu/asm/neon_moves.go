@@ -277,6 +277,13 @@ func (v *vk) neonSplitPairs() {
 	}, "even", "odd", "a2")
 }
 
+func (v *vk) neonEvens() {
+	v.turns(func(p []reg.GPVirtual) {
+		a := v.loads(p[1], 4)
+		v.stores(p[0], []V{v.two("uzp1.4s", a[0], a[1]), v.two("uzp1.4s", a[2], a[3])})
+	}, "dst", "a2")
+}
+
 func (v *vk) neonJoinPairs() {
 	v.turns(func(p []reg.GPVirtual) {
 		e, o := v.loads(p[1], 2), v.loads(p[2], 2)

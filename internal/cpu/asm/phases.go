@@ -45,6 +45,10 @@ func emitSplitPairs(v *vk) {
 }
 
 func emitEvens(v *vk) {
+	if v.neon() {
+		v.neonEvens()
+		return
+	}
 	ctx := v.ctx
 	v.eights("da", func(at func(string, int, int) Mem) {
 		x := ctx.YMM()

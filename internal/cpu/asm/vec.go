@@ -96,7 +96,7 @@ var table = []fn{
 	{name: "JoinPairs", class: "join", types: "F32", asm: "F32", own: true, emit: emitJoinPairs},
 	{name: "Claim", class: "claim", types: "F32", asm: "F32", own: true, emit: emitClaim},
 	{name: "Take", class: "take", own: true, emit: emitTake},
-	{name: "Evens", amd64: true, class: "unary", types: "F32", asm: "F32", own: true, emit: emitEvens},
+	{name: "Evens", class: "unary", types: "F32", asm: "F32", own: true, emit: emitEvens},
 	{name: "Transpose1", class: "transpose1", own: true, emit: emitTranspose(1)},
 	{name: "Transpose2", class: "transpose2", own: true, emit: emitTranspose(2)},
 	{name: "Transpose4", class: "transpose4", own: true, emit: emitTranspose(4)},

@@ -148,6 +148,7 @@ func splitPairsF32NEON(even, odd, a *float32, n int)                            
 func joinPairsF32NEON(dst, even, odd *float32, n int)                           { panic("unreachable") }
 func claimF32NEON(dst, grad, a, m *float32, n int)                              { panic("unreachable") }
 func takeNEON(dst, src *uint8, idx *int64, n, size int)                         { panic("unreachable") }
+func evensF32NEON(dst, a *float32, n int)                                       { panic("unreachable") }
 func transpose1NEON(dst *uint8, pitch int, src *uint8, from, rows, columns int) { panic("unreachable") }
 func transpose2NEON(dst *uint16, pitch int, src *uint16, from, rows, columns int) {
 	panic("unreachable")

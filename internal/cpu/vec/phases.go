@@ -36,6 +36,9 @@ func EvensF32(dst, a []float32) {
 		case AVX2:
 			evensF32AVX2(&dst[0], &a[0], m)
 			i = m
+		case NEON:
+			evensF32NEON(&dst[0], &a[0], m)
+			i = m
 		}
 	}
 	for ; i < n; i++ {

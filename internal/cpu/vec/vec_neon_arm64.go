@@ -727,6 +727,11 @@ func claimF32NEON(dst *float32, grad *float32, a *float32, m *float32, n int)
 //go:noescape
 func takeNEON(dst *uint8, src *uint8, idx *int64, n int, size int)
 
+// evensF32NEON is EvensF32 for n > 0.
+//
+//go:noescape
+func evensF32NEON(dst *float32, a *float32, n int)
+
 // transpose1NEON is Transpose1 for n > 0.
 //
 //go:noescape

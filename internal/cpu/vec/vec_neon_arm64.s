@@ -13188,6 +13188,24 @@ end:
 	BNE row
 	RET
 
+// func evensF32NEON(dst *float32, a *float32, n int)
+TEXT ·evensF32NEON(SB), NOSPLIT, $0-24
+	MOVD dst+0(FP), R0
+	MOVD a+8(FP), R1
+	MOVD n+16(FP), R2
+
+eight:
+	FLDPQ (R1), (F0, F1)
+	FLDPQ 32(R1), (F2, F3)
+	WORD $0x4e811800 // uzp1 v0.4s, v0.4s, v1.4s
+	WORD $0x4e831841 // uzp1 v1.4s, v2.4s, v3.4s
+	FSTPQ (F0, F1), (R0)
+	ADD $32, R0
+	ADD $64, R1
+	SUBS $8, R2
+	BGT eight
+	RET
+
 // func transpose1NEON(dst *uint8, pitch int, src *uint8, from int, rows int, columns int)
 TEXT ·transpose1NEON(SB), NOSPLIT, $0-48
 	MOVD dst+0(FP), R0
