@@ -168,8 +168,11 @@ func testOne[T Float](t *testing.T, ks *kernels[T], r *rand.Rand, m, n, k, la, l
 	}
 	old := append([]T(nil), c...)
 	want, scale := reference(m, n, k, a, b, c, ldc, ep)
-	run(ks, m, n, k, nativeSource(a), nativeSource(b), c, ldc, &ep, pool.Threads())
-	compare(t, fmt.Sprintf("%s %d×%d×%d layouts %d %d ep %+v", ks.name, m, n, k, la, lb, ep.Act), m, n, k, want, scale, c, ldc, old)
+	for _, threads := range []int{1, pool.Threads()} { // which are divided in different ways
+		copy(c, old)
+		run(ks, m, n, k, nativeSource(a), nativeSource(b), c, ldc, &ep, threads)
+		compare(t, fmt.Sprintf("%s %d×%d×%d layouts %d %d ep %+v on %d threads", ks.name, m, n, k, la, lb, ep.Act, threads), m, n, k, want, scale, c, ldc, old)
+	}
 }
 
 func vector[T Float](r *rand.Rand, n int) []T {

@@ -95,8 +95,11 @@ func TestBF16(t *testing.T) {
 				}
 				old := append([]float32(nil), c...)
 				want, scale := reference(m, n, k, fa, fb, c, ldc, ep)
-				run(ks, m, n, k, halfSource(a, bfloat16), halfSource(b, bfloat16), c, ldc, &ep, pool.Threads())
-				compare(t, fmt.Sprintf("%d×%d×%d layouts %d %d", m, n, k, la, lb), m, n, k, want, scale, c, ldc, old)
+				for _, threads := range []int{1, pool.Threads()} { // which are divided in different ways
+					copy(c, old)
+					run(ks, m, n, k, halfSource(a, bfloat16), halfSource(b, bfloat16), c, ldc, &ep, threads)
+					compare(t, fmt.Sprintf("%d×%d×%d layouts %d %d on %d threads", m, n, k, la, lb, threads), m, n, k, want, scale, c, ldc, old)
+				}
 			}
 			for range 150 {
 				if thinned() && r.IntN(8) > 0 {
@@ -261,7 +264,7 @@ func TestBF16SameBitsForAnyThreadCount(t *testing.T) {
 
 func TestHalfInputs(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 5))
-	for _, s := range [][3]int{{1, 1, 1}, {3, 5, 7}, {40, 33, 300}, {1, 50, 64}, {50, 1, 64}, {129, 70, 90}} {
+	for _, s := range [][3]int{{1, 1, 1}, {3, 5, 7}, {8, 33, 90}, {40, 33, 300}, {33, 31, 65}, {1, 50, 64}, {50, 1, 64}, {129, 70, 90}} {
 		m, n, k := s[0], s[1], s[2]
 		for la := range 5 {
 			for lb := range 5 {
@@ -273,18 +276,22 @@ func TestHalfInputs(t *testing.T) {
 				rounded, want16 := make([]uint16, m*n), make([]uint16, m*n)
 				ha, fa := halves(a, vec.F32ToBF16, vec.BF16ToF32)
 				hb, fb := halves(b, vec.F32ToBF16, vec.BF16ToF32)
-				run(bf16Kernels(), m, n, k, halfSource(ha, bfloat16), halfSource(hb, bfloat16), c, n, nil, pool.Threads())
 				want, scale := reference(m, n, k, fa, fb, c, n, Epilogue[float32]{})
-				compare(t, "bf16", m, n, k, want, scale, c, n, c)
+				for _, threads := range []int{1, pool.Threads()} {
+					run(bf16Kernels(), m, n, k, halfSource(ha, bfloat16), halfSource(hb, bfloat16), c, n, nil, threads)
+					compare(t, "bf16", m, n, k, want, scale, c, n, c)
+				}
 				BF16(m, n, k, ha, hb, rounded, n, nil)
 				if vec.F32ToBF16(want16, c); !slices.Equal(rounded, want16) {
 					t.Errorf("bf16 %v: C is not the sums, rounded", s)
 				}
 				ha, fa = halves(a, vec.F32ToF16, vec.F16ToF32)
 				hb, fb = halves(b, vec.F32ToF16, vec.F16ToF32)
-				run(kernelsF32, m, n, k, halfSource(ha, float16), halfSource(hb, float16), c, n, nil, pool.Threads())
 				want, scale = reference(m, n, k, fa, fb, c, n, Epilogue[float32]{})
-				compare(t, "f16", m, n, k, want, scale, c, n, c)
+				for _, threads := range []int{1, pool.Threads()} {
+					run(kernelsF32, m, n, k, halfSource(ha, float16), halfSource(hb, float16), c, n, nil, threads)
+					compare(t, "f16", m, n, k, want, scale, c, n, c)
+				}
 				F16(m, n, k, ha, hb, rounded, n, nil)
 				if vec.F32ToF16(want16, c); !slices.Equal(rounded, want16) {
 					t.Errorf("f16 %v: C is not the sums, rounded", s)

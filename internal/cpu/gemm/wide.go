@@ -20,7 +20,7 @@ func (p *problem[T]) wideBlocked() {
 	tiles := (p.m + ks.mr - 1) / ks.mr
 	mr := ks.mr
 	if rest := p.m % mr; ks.pairs == noPairs && tiles > 1 && tiles <= 4 && rest > 0 && rest < lowTile {
-		mr = (p.m + tiles - 1) / tiles // tiles of about the same height
+		mr = (p.m + tiles - 1) / tiles // tiles of about the same height; pairs are packed for full ones alone
 	}
 	bt := p.b.transposed()
 	ap := buffers[T]().Get().(*[]T)
