@@ -14,8 +14,8 @@
 //
 // There is assembly for amd64 (AVX2, AVX-512) and arm64 (NEON), generated from
 // the same descriptions in package asm, and plain Go for everything else. The
-// Stream versions and conversions of int64 have none on arm64, elementary functions of
-// float64 nowhere.
+// Stream versions and what computes on bfloat16 have none on arm64, conversions of
+// int64 and elementary functions of float64 nowhere.
 package vec
 
 //go:generate sh -c "cd ../asm && go run ."
