@@ -71,6 +71,10 @@ func emitMulSBF16(v *vk) {
 
 // halves emits a loop that stores f of a's elements in bfloat16.
 func (v *vk) halves(f func(x V) V) {
+	if v.neon() {
+		v.neonHalves(func(lo, hi V) V { return v.two("uzp1.8h", v.toBF16(f(lo)), v.toBF16(f(hi))) })
+		return
+	}
 	v.blocks("dst a", func(at func(string, int, int) Mem) {
 		var out []V
 		for o := 0; o < 16; o += v.lanes() {

@@ -191,13 +191,13 @@ func vecDispatch() []byte {
 				}
 				fmt.Fprintf(&w, "}\n")
 			case f.hasAsm(t) && c.blocks:
-				fmt.Fprintf(&w, "if m := n &^ 15; m > 0 && level != Generic {\n")
+				fmt.Fprintf(&w, "if m := n &^ 15; m > 0 {\n")
 				call := strings.TrimSuffix(c.call, "n") + "m"
 				fmt.Fprintf(&w, "switch level {\n")
 				for _, l := range f.levels(t) {
 					fmt.Fprintf(&w, "case %s:\n%s(%s)\n", l, f.asmName(t, l), call)
 				}
-				fmt.Fprintf(&w, "}\nif m == n {\nreturn\n}\n")
+				fmt.Fprintf(&w, "default:\nm = 0\n}\nif m == n {\nreturn\n}\n")
 				for _, o := range strings.Split(c.length+","+c.others, ",") {
 					fmt.Fprintf(&w, "%s = %s[m:]\n", o, o)
 				}

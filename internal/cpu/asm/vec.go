@@ -79,7 +79,7 @@ var table = []fn{
 	{name: "MinRows", class: "extremeRows", types: both, asm: both, own: true, emit: extremeRows("VMINPS")},
 	{name: "SumExpSub", doc: "returns the sum of exp(a - m).", class: "sumExp", types: both, go_: "sumExpSubGo", asm: "F32", emit: emitExpSub(false)},
 	{name: "ExpSub", doc: "stores exp(a - m) and returns the sum of it.", class: "expSub", types: both, go_: "expSubGo", asm: "F32", emit: emitExpSub(true)},
-	{name: "MulSBF16", doc: "stores a * s in bfloat16, rounded to nearest twice, ties to even.", class: "scalarTo16", go_: "mulSBF16Go", asm: "", amd64: true, emit: emitMulSBF16},
+	{name: "MulSBF16", doc: "stores a * s in bfloat16, rounded to nearest twice, ties to even.", class: "scalarTo16", go_: "mulSBF16Go", asm: "", emit: emitMulSBF16},
 	{name: "PowBF16", class: "powHalf", own: true, amd64: true, emit: emitPowBF16},
 	{name: "PowGradBF16", class: "powGradHalf", own: true, amd64: true, emit: emitPowGradBF16},
 	{name: "F16ToF32", doc: "widens half-precision numbers, given as their bits.", class: "from16", go_: "f16ToF32Go", asm: "", emit: emitF16ToF32},

@@ -2558,7 +2558,7 @@ func EqF32(dst []uint8, a, b []float32) {
 	}
 	a = a[:n]
 	b = b[:n]
-	if m := n &^ 15; m > 0 && level != Generic {
+	if m := n &^ 15; m > 0 {
 		switch level {
 		case AVX512:
 			eqF32AVX512(&dst[0], &a[0], &b[0], m)
@@ -2566,6 +2566,8 @@ func EqF32(dst []uint8, a, b []float32) {
 			eqF32AVX2(&dst[0], &a[0], &b[0], m)
 		case NEON:
 			eqF32NEON(&dst[0], &a[0], &b[0], m)
+		default:
+			m = 0
 		}
 		if m == n {
 			return
@@ -2585,7 +2587,7 @@ func EqF64(dst []uint8, a, b []float64) {
 	}
 	a = a[:n]
 	b = b[:n]
-	if m := n &^ 15; m > 0 && level != Generic {
+	if m := n &^ 15; m > 0 {
 		switch level {
 		case AVX512:
 			eqF64AVX512(&dst[0], &a[0], &b[0], m)
@@ -2593,6 +2595,8 @@ func EqF64(dst []uint8, a, b []float64) {
 			eqF64AVX2(&dst[0], &a[0], &b[0], m)
 		case NEON:
 			eqF64NEON(&dst[0], &a[0], &b[0], m)
+		default:
+			m = 0
 		}
 		if m == n {
 			return
@@ -2612,7 +2616,7 @@ func NeF32(dst []uint8, a, b []float32) {
 	}
 	a = a[:n]
 	b = b[:n]
-	if m := n &^ 15; m > 0 && level != Generic {
+	if m := n &^ 15; m > 0 {
 		switch level {
 		case AVX512:
 			neF32AVX512(&dst[0], &a[0], &b[0], m)
@@ -2620,6 +2624,8 @@ func NeF32(dst []uint8, a, b []float32) {
 			neF32AVX2(&dst[0], &a[0], &b[0], m)
 		case NEON:
 			neF32NEON(&dst[0], &a[0], &b[0], m)
+		default:
+			m = 0
 		}
 		if m == n {
 			return
@@ -2639,7 +2645,7 @@ func NeF64(dst []uint8, a, b []float64) {
 	}
 	a = a[:n]
 	b = b[:n]
-	if m := n &^ 15; m > 0 && level != Generic {
+	if m := n &^ 15; m > 0 {
 		switch level {
 		case AVX512:
 			neF64AVX512(&dst[0], &a[0], &b[0], m)
@@ -2647,6 +2653,8 @@ func NeF64(dst []uint8, a, b []float64) {
 			neF64AVX2(&dst[0], &a[0], &b[0], m)
 		case NEON:
 			neF64NEON(&dst[0], &a[0], &b[0], m)
+		default:
+			m = 0
 		}
 		if m == n {
 			return
@@ -2666,7 +2674,7 @@ func LtF32(dst []uint8, a, b []float32) {
 	}
 	a = a[:n]
 	b = b[:n]
-	if m := n &^ 15; m > 0 && level != Generic {
+	if m := n &^ 15; m > 0 {
 		switch level {
 		case AVX512:
 			ltF32AVX512(&dst[0], &a[0], &b[0], m)
@@ -2674,6 +2682,8 @@ func LtF32(dst []uint8, a, b []float32) {
 			ltF32AVX2(&dst[0], &a[0], &b[0], m)
 		case NEON:
 			ltF32NEON(&dst[0], &a[0], &b[0], m)
+		default:
+			m = 0
 		}
 		if m == n {
 			return
@@ -2693,7 +2703,7 @@ func LtF64(dst []uint8, a, b []float64) {
 	}
 	a = a[:n]
 	b = b[:n]
-	if m := n &^ 15; m > 0 && level != Generic {
+	if m := n &^ 15; m > 0 {
 		switch level {
 		case AVX512:
 			ltF64AVX512(&dst[0], &a[0], &b[0], m)
@@ -2701,6 +2711,8 @@ func LtF64(dst []uint8, a, b []float64) {
 			ltF64AVX2(&dst[0], &a[0], &b[0], m)
 		case NEON:
 			ltF64NEON(&dst[0], &a[0], &b[0], m)
+		default:
+			m = 0
 		}
 		if m == n {
 			return
@@ -2720,7 +2732,7 @@ func LeF32(dst []uint8, a, b []float32) {
 	}
 	a = a[:n]
 	b = b[:n]
-	if m := n &^ 15; m > 0 && level != Generic {
+	if m := n &^ 15; m > 0 {
 		switch level {
 		case AVX512:
 			leF32AVX512(&dst[0], &a[0], &b[0], m)
@@ -2728,6 +2740,8 @@ func LeF32(dst []uint8, a, b []float32) {
 			leF32AVX2(&dst[0], &a[0], &b[0], m)
 		case NEON:
 			leF32NEON(&dst[0], &a[0], &b[0], m)
+		default:
+			m = 0
 		}
 		if m == n {
 			return
@@ -2747,7 +2761,7 @@ func LeF64(dst []uint8, a, b []float64) {
 	}
 	a = a[:n]
 	b = b[:n]
-	if m := n &^ 15; m > 0 && level != Generic {
+	if m := n &^ 15; m > 0 {
 		switch level {
 		case AVX512:
 			leF64AVX512(&dst[0], &a[0], &b[0], m)
@@ -2755,6 +2769,8 @@ func LeF64(dst []uint8, a, b []float64) {
 			leF64AVX2(&dst[0], &a[0], &b[0], m)
 		case NEON:
 			leF64NEON(&dst[0], &a[0], &b[0], m)
+		default:
+			m = 0
 		}
 		if m == n {
 			return
@@ -2774,7 +2790,7 @@ func GtF32(dst []uint8, a, b []float32) {
 	}
 	a = a[:n]
 	b = b[:n]
-	if m := n &^ 15; m > 0 && level != Generic {
+	if m := n &^ 15; m > 0 {
 		switch level {
 		case AVX512:
 			gtF32AVX512(&dst[0], &a[0], &b[0], m)
@@ -2782,6 +2798,8 @@ func GtF32(dst []uint8, a, b []float32) {
 			gtF32AVX2(&dst[0], &a[0], &b[0], m)
 		case NEON:
 			gtF32NEON(&dst[0], &a[0], &b[0], m)
+		default:
+			m = 0
 		}
 		if m == n {
 			return
@@ -2801,7 +2819,7 @@ func GtF64(dst []uint8, a, b []float64) {
 	}
 	a = a[:n]
 	b = b[:n]
-	if m := n &^ 15; m > 0 && level != Generic {
+	if m := n &^ 15; m > 0 {
 		switch level {
 		case AVX512:
 			gtF64AVX512(&dst[0], &a[0], &b[0], m)
@@ -2809,6 +2827,8 @@ func GtF64(dst []uint8, a, b []float64) {
 			gtF64AVX2(&dst[0], &a[0], &b[0], m)
 		case NEON:
 			gtF64NEON(&dst[0], &a[0], &b[0], m)
+		default:
+			m = 0
 		}
 		if m == n {
 			return
@@ -2828,7 +2848,7 @@ func GeF32(dst []uint8, a, b []float32) {
 	}
 	a = a[:n]
 	b = b[:n]
-	if m := n &^ 15; m > 0 && level != Generic {
+	if m := n &^ 15; m > 0 {
 		switch level {
 		case AVX512:
 			geF32AVX512(&dst[0], &a[0], &b[0], m)
@@ -2836,6 +2856,8 @@ func GeF32(dst []uint8, a, b []float32) {
 			geF32AVX2(&dst[0], &a[0], &b[0], m)
 		case NEON:
 			geF32NEON(&dst[0], &a[0], &b[0], m)
+		default:
+			m = 0
 		}
 		if m == n {
 			return
@@ -2855,7 +2877,7 @@ func GeF64(dst []uint8, a, b []float64) {
 	}
 	a = a[:n]
 	b = b[:n]
-	if m := n &^ 15; m > 0 && level != Generic {
+	if m := n &^ 15; m > 0 {
 		switch level {
 		case AVX512:
 			geF64AVX512(&dst[0], &a[0], &b[0], m)
@@ -2863,6 +2885,8 @@ func GeF64(dst []uint8, a, b []float64) {
 			geF64AVX2(&dst[0], &a[0], &b[0], m)
 		case NEON:
 			geF64NEON(&dst[0], &a[0], &b[0], m)
+		default:
+			m = 0
 		}
 		if m == n {
 			return
@@ -2881,7 +2905,7 @@ func EqSF32(dst []uint8, a []float32, s float32) {
 		return
 	}
 	a = a[:n]
-	if m := n &^ 15; m > 0 && level != Generic {
+	if m := n &^ 15; m > 0 {
 		switch level {
 		case AVX512:
 			eqSF32AVX512(&dst[0], &a[0], s, m)
@@ -2889,6 +2913,8 @@ func EqSF32(dst []uint8, a []float32, s float32) {
 			eqSF32AVX2(&dst[0], &a[0], s, m)
 		case NEON:
 			eqSF32NEON(&dst[0], &a[0], s, m)
+		default:
+			m = 0
 		}
 		if m == n {
 			return
@@ -2906,7 +2932,7 @@ func EqSF64(dst []uint8, a []float64, s float64) {
 		return
 	}
 	a = a[:n]
-	if m := n &^ 15; m > 0 && level != Generic {
+	if m := n &^ 15; m > 0 {
 		switch level {
 		case AVX512:
 			eqSF64AVX512(&dst[0], &a[0], s, m)
@@ -2914,6 +2940,8 @@ func EqSF64(dst []uint8, a []float64, s float64) {
 			eqSF64AVX2(&dst[0], &a[0], s, m)
 		case NEON:
 			eqSF64NEON(&dst[0], &a[0], s, m)
+		default:
+			m = 0
 		}
 		if m == n {
 			return
@@ -2931,7 +2959,7 @@ func NeSF32(dst []uint8, a []float32, s float32) {
 		return
 	}
 	a = a[:n]
-	if m := n &^ 15; m > 0 && level != Generic {
+	if m := n &^ 15; m > 0 {
 		switch level {
 		case AVX512:
 			neSF32AVX512(&dst[0], &a[0], s, m)
@@ -2939,6 +2967,8 @@ func NeSF32(dst []uint8, a []float32, s float32) {
 			neSF32AVX2(&dst[0], &a[0], s, m)
 		case NEON:
 			neSF32NEON(&dst[0], &a[0], s, m)
+		default:
+			m = 0
 		}
 		if m == n {
 			return
@@ -2956,7 +2986,7 @@ func NeSF64(dst []uint8, a []float64, s float64) {
 		return
 	}
 	a = a[:n]
-	if m := n &^ 15; m > 0 && level != Generic {
+	if m := n &^ 15; m > 0 {
 		switch level {
 		case AVX512:
 			neSF64AVX512(&dst[0], &a[0], s, m)
@@ -2964,6 +2994,8 @@ func NeSF64(dst []uint8, a []float64, s float64) {
 			neSF64AVX2(&dst[0], &a[0], s, m)
 		case NEON:
 			neSF64NEON(&dst[0], &a[0], s, m)
+		default:
+			m = 0
 		}
 		if m == n {
 			return
@@ -2981,7 +3013,7 @@ func LtSF32(dst []uint8, a []float32, s float32) {
 		return
 	}
 	a = a[:n]
-	if m := n &^ 15; m > 0 && level != Generic {
+	if m := n &^ 15; m > 0 {
 		switch level {
 		case AVX512:
 			ltSF32AVX512(&dst[0], &a[0], s, m)
@@ -2989,6 +3021,8 @@ func LtSF32(dst []uint8, a []float32, s float32) {
 			ltSF32AVX2(&dst[0], &a[0], s, m)
 		case NEON:
 			ltSF32NEON(&dst[0], &a[0], s, m)
+		default:
+			m = 0
 		}
 		if m == n {
 			return
@@ -3006,7 +3040,7 @@ func LtSF64(dst []uint8, a []float64, s float64) {
 		return
 	}
 	a = a[:n]
-	if m := n &^ 15; m > 0 && level != Generic {
+	if m := n &^ 15; m > 0 {
 		switch level {
 		case AVX512:
 			ltSF64AVX512(&dst[0], &a[0], s, m)
@@ -3014,6 +3048,8 @@ func LtSF64(dst []uint8, a []float64, s float64) {
 			ltSF64AVX2(&dst[0], &a[0], s, m)
 		case NEON:
 			ltSF64NEON(&dst[0], &a[0], s, m)
+		default:
+			m = 0
 		}
 		if m == n {
 			return
@@ -3031,7 +3067,7 @@ func LeSF32(dst []uint8, a []float32, s float32) {
 		return
 	}
 	a = a[:n]
-	if m := n &^ 15; m > 0 && level != Generic {
+	if m := n &^ 15; m > 0 {
 		switch level {
 		case AVX512:
 			leSF32AVX512(&dst[0], &a[0], s, m)
@@ -3039,6 +3075,8 @@ func LeSF32(dst []uint8, a []float32, s float32) {
 			leSF32AVX2(&dst[0], &a[0], s, m)
 		case NEON:
 			leSF32NEON(&dst[0], &a[0], s, m)
+		default:
+			m = 0
 		}
 		if m == n {
 			return
@@ -3056,7 +3094,7 @@ func LeSF64(dst []uint8, a []float64, s float64) {
 		return
 	}
 	a = a[:n]
-	if m := n &^ 15; m > 0 && level != Generic {
+	if m := n &^ 15; m > 0 {
 		switch level {
 		case AVX512:
 			leSF64AVX512(&dst[0], &a[0], s, m)
@@ -3064,6 +3102,8 @@ func LeSF64(dst []uint8, a []float64, s float64) {
 			leSF64AVX2(&dst[0], &a[0], s, m)
 		case NEON:
 			leSF64NEON(&dst[0], &a[0], s, m)
+		default:
+			m = 0
 		}
 		if m == n {
 			return
@@ -3081,7 +3121,7 @@ func GtSF32(dst []uint8, a []float32, s float32) {
 		return
 	}
 	a = a[:n]
-	if m := n &^ 15; m > 0 && level != Generic {
+	if m := n &^ 15; m > 0 {
 		switch level {
 		case AVX512:
 			gtSF32AVX512(&dst[0], &a[0], s, m)
@@ -3089,6 +3129,8 @@ func GtSF32(dst []uint8, a []float32, s float32) {
 			gtSF32AVX2(&dst[0], &a[0], s, m)
 		case NEON:
 			gtSF32NEON(&dst[0], &a[0], s, m)
+		default:
+			m = 0
 		}
 		if m == n {
 			return
@@ -3106,7 +3148,7 @@ func GtSF64(dst []uint8, a []float64, s float64) {
 		return
 	}
 	a = a[:n]
-	if m := n &^ 15; m > 0 && level != Generic {
+	if m := n &^ 15; m > 0 {
 		switch level {
 		case AVX512:
 			gtSF64AVX512(&dst[0], &a[0], s, m)
@@ -3114,6 +3156,8 @@ func GtSF64(dst []uint8, a []float64, s float64) {
 			gtSF64AVX2(&dst[0], &a[0], s, m)
 		case NEON:
 			gtSF64NEON(&dst[0], &a[0], s, m)
+		default:
+			m = 0
 		}
 		if m == n {
 			return
@@ -3131,7 +3175,7 @@ func GeSF32(dst []uint8, a []float32, s float32) {
 		return
 	}
 	a = a[:n]
-	if m := n &^ 15; m > 0 && level != Generic {
+	if m := n &^ 15; m > 0 {
 		switch level {
 		case AVX512:
 			geSF32AVX512(&dst[0], &a[0], s, m)
@@ -3139,6 +3183,8 @@ func GeSF32(dst []uint8, a []float32, s float32) {
 			geSF32AVX2(&dst[0], &a[0], s, m)
 		case NEON:
 			geSF32NEON(&dst[0], &a[0], s, m)
+		default:
+			m = 0
 		}
 		if m == n {
 			return
@@ -3156,7 +3202,7 @@ func GeSF64(dst []uint8, a []float64, s float64) {
 		return
 	}
 	a = a[:n]
-	if m := n &^ 15; m > 0 && level != Generic {
+	if m := n &^ 15; m > 0 {
 		switch level {
 		case AVX512:
 			geSF64AVX512(&dst[0], &a[0], s, m)
@@ -3164,6 +3210,8 @@ func GeSF64(dst []uint8, a []float64, s float64) {
 			geSF64AVX2(&dst[0], &a[0], s, m)
 		case NEON:
 			geSF64NEON(&dst[0], &a[0], s, m)
+		default:
+			m = 0
 		}
 		if m == n {
 			return
@@ -3183,7 +3231,7 @@ func SelectF32(dst []float32, mask []uint8, a, b []float32) {
 	mask = mask[:n]
 	a = a[:n]
 	b = b[:n]
-	if m := n &^ 15; m > 0 && level != Generic {
+	if m := n &^ 15; m > 0 {
 		switch level {
 		case AVX512:
 			selectF32AVX512(&dst[0], &mask[0], &a[0], &b[0], m)
@@ -3191,6 +3239,8 @@ func SelectF32(dst []float32, mask []uint8, a, b []float32) {
 			selectF32AVX2(&dst[0], &mask[0], &a[0], &b[0], m)
 		case NEON:
 			selectF32NEON(&dst[0], &mask[0], &a[0], &b[0], m)
+		default:
+			m = 0
 		}
 		if m == n {
 			return
@@ -3212,7 +3262,7 @@ func SelectF64(dst []float64, mask []uint8, a, b []float64) {
 	mask = mask[:n]
 	a = a[:n]
 	b = b[:n]
-	if m := n &^ 15; m > 0 && level != Generic {
+	if m := n &^ 15; m > 0 {
 		switch level {
 		case AVX512:
 			selectF64AVX512(&dst[0], &mask[0], &a[0], &b[0], m)
@@ -3220,6 +3270,8 @@ func SelectF64(dst []float64, mask []uint8, a, b []float64) {
 			selectF64AVX2(&dst[0], &mask[0], &a[0], &b[0], m)
 		case NEON:
 			selectF64NEON(&dst[0], &mask[0], &a[0], &b[0], m)
+		default:
+			m = 0
 		}
 		if m == n {
 			return
@@ -3533,12 +3585,16 @@ func MulSBF16(dst []uint16, a []float32, s float32) {
 		return
 	}
 	a = a[:n]
-	if m := n &^ 15; m > 0 && level != Generic {
+	if m := n &^ 15; m > 0 {
 		switch level {
 		case AVX512:
 			mulSBF16AVX512(&dst[0], &a[0], s, m)
 		case AVX2:
 			mulSBF16AVX2(&dst[0], &a[0], s, m)
+		case NEON:
+			mulSBF16NEON(&dst[0], &a[0], s, m)
+		default:
+			m = 0
 		}
 		if m == n {
 			return
@@ -3556,7 +3612,7 @@ func F16ToF32(dst []float32, a []uint16) {
 		return
 	}
 	a = a[:n]
-	if m := n &^ 15; m > 0 && level != Generic {
+	if m := n &^ 15; m > 0 {
 		switch level {
 		case AVX512:
 			f16ToF32AVX512(&dst[0], &a[0], m)
@@ -3564,6 +3620,8 @@ func F16ToF32(dst []float32, a []uint16) {
 			f16ToF32AVX2(&dst[0], &a[0], m)
 		case NEON:
 			f16ToF32NEON(&dst[0], &a[0], m)
+		default:
+			m = 0
 		}
 		if m == n {
 			return
@@ -3581,7 +3639,7 @@ func F32ToF16(dst []uint16, a []float32) {
 		return
 	}
 	a = a[:n]
-	if m := n &^ 15; m > 0 && level != Generic {
+	if m := n &^ 15; m > 0 {
 		switch level {
 		case AVX512:
 			f32ToF16AVX512(&dst[0], &a[0], m)
@@ -3589,6 +3647,8 @@ func F32ToF16(dst []uint16, a []float32) {
 			f32ToF16AVX2(&dst[0], &a[0], m)
 		case NEON:
 			f32ToF16NEON(&dst[0], &a[0], m)
+		default:
+			m = 0
 		}
 		if m == n {
 			return
@@ -3606,7 +3666,7 @@ func BF16ToF32(dst []float32, a []uint16) {
 		return
 	}
 	a = a[:n]
-	if m := n &^ 15; m > 0 && level != Generic {
+	if m := n &^ 15; m > 0 {
 		switch level {
 		case AVX512:
 			bf16ToF32AVX512(&dst[0], &a[0], m)
@@ -3614,6 +3674,8 @@ func BF16ToF32(dst []float32, a []uint16) {
 			bf16ToF32AVX2(&dst[0], &a[0], m)
 		case NEON:
 			bf16ToF32NEON(&dst[0], &a[0], m)
+		default:
+			m = 0
 		}
 		if m == n {
 			return
@@ -3631,7 +3693,7 @@ func F32ToBF16(dst []uint16, a []float32) {
 		return
 	}
 	a = a[:n]
-	if m := n &^ 15; m > 0 && level != Generic {
+	if m := n &^ 15; m > 0 {
 		switch level {
 		case AVX512:
 			f32ToBF16AVX512(&dst[0], &a[0], m)
@@ -3639,6 +3701,8 @@ func F32ToBF16(dst []uint16, a []float32) {
 			f32ToBF16AVX2(&dst[0], &a[0], m)
 		case NEON:
 			f32ToBF16NEON(&dst[0], &a[0], m)
+		default:
+			m = 0
 		}
 		if m == n {
 			return
@@ -3656,7 +3720,7 @@ func U8ToF32(dst []float32, a []uint8) {
 		return
 	}
 	a = a[:n]
-	if m := n &^ 15; m > 0 && level != Generic {
+	if m := n &^ 15; m > 0 {
 		switch level {
 		case AVX512:
 			u8ToF32AVX512(&dst[0], &a[0], m)
@@ -3664,6 +3728,8 @@ func U8ToF32(dst []float32, a []uint8) {
 			u8ToF32AVX2(&dst[0], &a[0], m)
 		case NEON:
 			u8ToF32NEON(&dst[0], &a[0], m)
+		default:
+			m = 0
 		}
 		if m == n {
 			return
@@ -3681,7 +3747,7 @@ func I32ToF32(dst []float32, a []int32) {
 		return
 	}
 	a = a[:n]
-	if m := n &^ 15; m > 0 && level != Generic {
+	if m := n &^ 15; m > 0 {
 		switch level {
 		case AVX512:
 			i32ToF32AVX512(&dst[0], &a[0], m)
@@ -3689,6 +3755,8 @@ func I32ToF32(dst []float32, a []int32) {
 			i32ToF32AVX2(&dst[0], &a[0], m)
 		case NEON:
 			i32ToF32NEON(&dst[0], &a[0], m)
+		default:
+			m = 0
 		}
 		if m == n {
 			return
@@ -3706,7 +3774,7 @@ func Uniform(dst []float32, a []uint32) {
 		return
 	}
 	a = a[:n]
-	if m := n &^ 15; m > 0 && level != Generic {
+	if m := n &^ 15; m > 0 {
 		switch level {
 		case AVX512:
 			uniformAVX512(&dst[0], &a[0], m)
@@ -3714,6 +3782,8 @@ func Uniform(dst []float32, a []uint32) {
 			uniformAVX2(&dst[0], &a[0], m)
 		case NEON:
 			uniformNEON(&dst[0], &a[0], m)
+		default:
+			m = 0
 		}
 		if m == n {
 			return
@@ -3731,7 +3801,7 @@ func Normal(dst []float32, a []uint32) {
 		return
 	}
 	a = a[:n]
-	if m := n &^ 15; m > 0 && level != Generic {
+	if m := n &^ 15; m > 0 {
 		switch level {
 		case AVX512:
 			normalAVX512(&dst[0], &a[0], m)
@@ -3739,6 +3809,8 @@ func Normal(dst []float32, a []uint32) {
 			normalAVX2(&dst[0], &a[0], m)
 		case NEON:
 			normalNEON(&dst[0], &a[0], m)
+		default:
+			m = 0
 		}
 		if m == n {
 			return

@@ -134,6 +134,7 @@ func minRowsF32NEON(acc *float32, rows *[8]*float32, ahead, n int)              
 func minRowsF64NEON(acc *float64, rows *[8]*float64, ahead, n int)              { panic("unreachable") }
 func sumExpSubF32NEON(a *float32, s float32, n int) float64                     { panic("unreachable") }
 func expSubF32NEON(dst, a *float32, s float32, n int) float64                   { panic("unreachable") }
+func mulSBF16NEON(dst *uint16, a *float32, s float32, n int)                    { panic("unreachable") }
 func f16ToF32NEON(dst *float32, a *uint16, n int)                               { panic("unreachable") }
 func f32ToF16NEON(dst *uint16, a *float32, n int)                               { panic("unreachable") }
 func bf16ToF32NEON(dst *float32, a *uint16, n int)                              { panic("unreachable") }

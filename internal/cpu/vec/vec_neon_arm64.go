@@ -657,6 +657,11 @@ func sumExpSubF32NEON(a *float32, s float32, n int) float64
 //go:noescape
 func expSubF32NEON(dst *float32, a *float32, s float32, n int) float64
 
+// mulSBF16NEON is MulSBF16 for n > 0.
+//
+//go:noescape
+func mulSBF16NEON(dst *uint16, a *float32, s float32, n int)
+
 // f16ToF32NEON is F16ToF32 for n > 0.
 //
 //go:noescape

@@ -12655,6 +12655,70 @@ end:
 	FMOVD F0, ret+32(FP)
 	RET
 
+// func mulSBF16NEON(dst *uint16, a *float32, s float32, n int)
+TEXT ·mulSBF16NEON(SB), NOSPLIT, $0-32
+	MOVD $neonConstants<>(SB), R0
+	FMOVQ 1824(R0), F1
+	FMOVQ 2352(R0), F2
+	FMOVQ 2368(R0), F3
+	FMOVS s+16(FP), F0
+	WORD $0x4e040400 // dup v0.4s, v0.s[0]
+	MOVD dst+0(FP), R0
+	MOVD a+8(FP), R1
+	MOVD n+24(FP), R2
+
+block:
+	FLDPQ (R1), (F4, F5)
+	FLDPQ 32(R1), (F6, F7)
+	WORD $0x6e20dc84 // fmul v4.4s, v4.4s, v0.4s
+	WORD $0x6e20dcca // fmul v10.4s, v6.4s, v0.4s
+	WORD $0x6f300486 // ushr v6.4s, v4.4s, #16
+	WORD $0x6f30054b // ushr v11.4s, v10.4s, #16
+	WORD $0x4e211cc8 // and v8.16b, v6.16b, v1.16b
+	WORD $0x4e211d6c // and v12.16b, v11.16b, v1.16b
+	WORD $0x4ea28489 // add v9.4s, v4.4s, v2.4s
+	WORD $0x4ea2854d // add v13.4s, v10.4s, v2.4s
+	WORD $0x4ea88528 // add v8.4s, v9.4s, v8.4s
+	WORD $0x4eac85a9 // add v9.4s, v13.4s, v12.4s
+	WORD $0x6f300508 // ushr v8.4s, v8.4s, #16
+	WORD $0x6f300529 // ushr v9.4s, v9.4s, #16
+	WORD $0x4ea31cc6 // orr v6.16b, v6.16b, v3.16b
+	WORD $0x4ea31d6b // orr v11.16b, v11.16b, v3.16b
+	WORD $0x4e24e484 // fcmeq v4.4s, v4.4s, v4.4s
+	WORD $0x4e2ae54a // fcmeq v10.4s, v10.4s, v10.4s
+	WORD $0x6e205884 // mvn v4.16b, v4.16b
+	WORD $0x6e20594a // mvn v10.16b, v10.16b
+	WORD $0x6e681cc4 // bsl v4.16b, v6.16b, v8.16b
+	WORD $0x6e691d6a // bsl v10.16b, v11.16b, v9.16b
+	WORD $0x6e20dca5 // fmul v5.4s, v5.4s, v0.4s
+	WORD $0x6e20dce9 // fmul v9.4s, v7.4s, v0.4s
+	WORD $0x6f3004a6 // ushr v6.4s, v5.4s, #16
+	WORD $0x6f30052b // ushr v11.4s, v9.4s, #16
+	WORD $0x4e211cc7 // and v7.16b, v6.16b, v1.16b
+	WORD $0x4e211d6c // and v12.16b, v11.16b, v1.16b
+	WORD $0x4ea284a8 // add v8.4s, v5.4s, v2.4s
+	WORD $0x4ea2852d // add v13.4s, v9.4s, v2.4s
+	WORD $0x4ea78507 // add v7.4s, v8.4s, v7.4s
+	WORD $0x4eac85a8 // add v8.4s, v13.4s, v12.4s
+	WORD $0x6f3004e7 // ushr v7.4s, v7.4s, #16
+	WORD $0x6f300508 // ushr v8.4s, v8.4s, #16
+	WORD $0x4ea31cc6 // orr v6.16b, v6.16b, v3.16b
+	WORD $0x4ea31d6b // orr v11.16b, v11.16b, v3.16b
+	WORD $0x4e25e4a5 // fcmeq v5.4s, v5.4s, v5.4s
+	WORD $0x4e29e529 // fcmeq v9.4s, v9.4s, v9.4s
+	WORD $0x6e2058a5 // mvn v5.16b, v5.16b
+	WORD $0x6e205929 // mvn v9.16b, v9.16b
+	WORD $0x6e671cc5 // bsl v5.16b, v6.16b, v7.16b
+	WORD $0x6e681d69 // bsl v9.16b, v11.16b, v8.16b
+	WORD $0x4e451884 // uzp1 v4.8h, v4.8h, v5.8h
+	WORD $0x4e491945 // uzp1 v5.8h, v10.8h, v9.8h
+	FSTPQ (F4, F5), (R0)
+	ADD $32, R0
+	ADD $64, R1
+	SUBS $16, R2
+	BGT block
+	RET
+
 // func f16ToF32NEON(dst *float32, a *uint16, n int)
 TEXT ·f16ToF32NEON(SB), NOSPLIT, $0-24
 	MOVD dst+0(FP), R0
