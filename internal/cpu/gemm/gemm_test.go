@@ -183,8 +183,46 @@ func vector[T Float](r *rand.Rand, n int) []T {
 	return v
 }
 
+// tall makes kernels in plain Go with tiles as AVX-512 has them, so that every machine divides and packs for them.
+func tall[T Float]() *kernels[T] {
+	const mr = 12
+	ks := &kernels[T]{name: "tall", lanes: 64 / int(unsafe.Sizeof(T(0))), mr: mr, mc: 4 * mr, kc: 64, nc: 2048, span: 2}
+	for h := 1; h <= mr; h++ {
+		ks.full = append(ks.full, [2]func(*byte){
+			func(t *byte) { tallTiles[T]((*tile)(unsafe.Pointer(t)), h, false, ks.lanes) },
+			func(t *byte) { tallTiles[T]((*tile)(unsafe.Pointer(t)), h, true, ks.lanes) },
+		})
+	}
+	ks.edge, ks.packed = ks.full, ks.full[mr-1][1]
+	return ks
+}
+
+func tallTiles[T Float](t *tile, h int, two bool, lanes int) {
+	w := t.tail
+	if two {
+		w += lanes
+	}
+	sums := make([]T, h*w)
+	for {
+		clear(sums)
+		for p := range t.k {
+			b := unsafe.Slice((*T)(unsafe.Add(t.b, p*t.rowB)), w)
+			for i := range h {
+				x := *(*T)(unsafe.Add(t.a, i*t.rowA+p*t.colA))
+				for j := range b {
+					sums[i*w+j] += x * b[j]
+				}
+			}
+		}
+		store(t, sums, w, h, w)
+		if !t.step() {
+			return
+		}
+	}
+}
+
 func testShapes[T Float](t *testing.T) {
-	for _, ks := range levels[T]() {
+	for _, ks := range append(levels[T](), tall[T]()) {
 		t.Run(ks.name, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(1, 2))
 			for m := 0; m <= 14; m++ {
@@ -231,6 +269,13 @@ func testShapes[T Float](t *testing.T) {
 						ep := Epilogue[T]{Alpha: 2, Act: Activation(r.IntN(int(Tanh) + 1)), Bias: vector[T](r, n), RowBias: vector[T](r, m)}
 						testOne(t, ks, r, m, n, k, la, lb, ep, r.IntN(2))
 					}
+				}
+			}
+			// A few rows more than whole tiles have, and columns enough for A to be packed.
+			for _, m := range []int{ks.mr + 1, ks.mr + 2, ks.mr + 3, 2*ks.mr + 1, 2*ks.mr + 2, 2*ks.mr + 3, 3*ks.mr + 1, 3*ks.mr + 3} {
+				for la := range 5 {
+					n := (placedPanels+1)*ks.nr() + 3
+					testOne(t, ks, r, m, n, 37, la, r.IntN(5), Epilogue[T]{RowBias: vector[T](r, m)}, 0)
 				}
 			}
 			// Parts along k.

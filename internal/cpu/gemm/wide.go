@@ -18,18 +18,18 @@ func (p *problem[T]) wideBlocked() {
 	ks := p.ks
 	nr := ks.nr()
 	tiles := (p.m + ks.mr - 1) / ks.mr
-	mr := ks.mr
-	if rest := p.m % mr; ks.pairs == noPairs && tiles > 1 && tiles <= 4 && rest > 0 && rest < lowTile {
-		mr = (p.m + tiles - 1) / tiles // tiles of about the same height; pairs are packed for full ones alone
+	height := ks.mr
+	if rest := p.m % height; tiles > 1 && tiles <= 4 && rest > 0 && rest < lowTile {
+		height = (p.m + tiles - 1) / tiles // about the same for all; their panels are as wide as others
 	}
 	bt := p.b.transposed()
 	ap := buffers[T]().Get().(*[]T)
 	depth := p.depth()
-	stride := mr*depth + packSlack // panels of A are packed by several threads
+	stride := ks.mr*depth + packSlack // panels of A are packed by several threads
 	panels := (p.n + nr - 1) / nr
 	placed := panels <= placedPanels && p.a.format == 0 && p.b.starts == nil && !p.ks.packs && !aliased[T](p.a.row)
 	var abuf []T
-	line, next := p.a.distances(mr)
+	line, next := p.a.distances(ks.mr)
 	step := stride
 	if placed {
 		line, next, step = p.a.row, p.a.col, ks.mr*p.a.row
@@ -39,9 +39,9 @@ func (p *problem[T]) wideBlocked() {
 	for pc := 0; pc < p.k; pc += depth {
 		kc := min(depth, p.k-pc)
 		if !placed {
-			p.loop(tiles, max(1, 16384/(mr*kc)), func(lo, hi int) {
+			p.loop(tiles, max(1, 16384/(height*kc)), func(lo, hi int) {
 				for q := lo; q < hi; q++ {
-					pack(abuf[q*stride:][:stride], p.a, q*mr, min(mr, p.m-q*mr), pc, kc, mr)
+					pack(abuf[q*stride:][:stride], p.a, q*height, min(height, p.m-q*height), pc, kc, ks.mr)
 				}
 			})
 		}
@@ -61,12 +61,12 @@ func (p *problem[T]) wideBlocked() {
 			for q := lo; q < hi; q++ {
 				j, w := q*nr, min(nr, p.n-q*nr)
 				pack(b, bt, j, w, pc, kc, nr)
-				if placed || mr == ks.mr {
+				if placed || height == ks.mr {
 					p.column(&s.t, a, unsafe.Pointer(&b[0]), line*es, next*es, step*es, nr*es, !placed, 0, p.m, j, w, pc, kc)
 					continue
 				}
-				for i := 0; i < p.m; i += mr {
-					p.column(&s.t, unsafe.Add(a, i/mr*stride*es), unsafe.Pointer(&b[0]), es, mr*es, 0, nr*es, true, i, min(i+mr, p.m), j, w, pc, kc)
+				for i := 0; i < p.m; i += height {
+					p.column(&s.t, unsafe.Add(a, i/height*stride*es), unsafe.Pointer(&b[0]), line*es, next*es, 0, nr*es, true, i, min(i+height, p.m), j, w, pc, kc)
 				}
 			}
 			if pc+kc == p.k {
