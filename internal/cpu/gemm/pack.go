@@ -7,7 +7,9 @@ package gemm
 // by rows (width mr), B as its transpose (width nr).
 //
 // A panel may be written up to packSlack elements past its end, so panels must
-// be packed in ascending order unless width is a multiple of 8.
+// be packed in ascending order unless width is a multiple of 8. Lines are taken
+// in groups of eight and four (two of float64), which are written whole: of
+// other widths than the kernels have, columns would spoil each other.
 func pack[T Float](dst []T, s source[T], l0, count, p0, k, width int) {
 	if s.pairs != noPairs {
 		packPairs(any(dst).([]float32), any(s).(source[float32]), l0, count, p0, k, width)
