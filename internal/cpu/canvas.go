@@ -133,33 +133,28 @@ func (l *frame) columns(block int) int {
 // inside gives the columns [j0, j1) of a plane that lie in the image: column j is the image's
 // from + j·stride.
 func (l *frame) inside(phase int) (j0, j1, from int) {
-	v := l.v
-	from = phase - v.Pad[1]
-	s := v.Stride[1]
-	if from < 0 {
-		j0 = (-from + s - 1) / s
-	}
-	if v.w > from {
-		j1 = min(l.width, (v.w-from-1)/s+1)
-	}
-	j0 = min(j0, l.width)
-	return j0, max(j0, j1), from
+	from = phase - l.v.Pad[1]
+	j0, j1 = within(from, l.v.Stride[1], l.v.w, l.width)
+	return j0, j1, from
 }
 
 // insideRows gives the rows [i0, i1) of a plane that lie in the image, for a block whose first
 // row of the result is y0: row i is the image's top + i·stride.
 func (l *frame) insideRows(phase, y0 int) (i0, i1, top int) {
-	v := l.v
-	s := v.Stride[0]
-	top = y0*s + phase - v.Pad[0]
-	if top < 0 {
-		i0 = (-top + s - 1) / s
+	top = y0*l.v.Stride[0] + phase - l.v.Pad[0]
+	i0, i1 = within(top, l.v.Stride[0], l.v.h, l.height)
+	return i0, i1, top
+}
+
+// within gives the numbers [lo, hi) below room for which from + i·stride lies in [0, size).
+func within(from, stride, size, room int) (lo, hi int) {
+	if from < 0 {
+		lo = min(room, (-from+stride-1)/stride)
 	}
-	if v.h > top {
-		i1 = min(l.height, (v.h-top-1)/s+1)
+	if size > from {
+		hi = min(room, (size-from-1)/stride+1)
 	}
-	i0 = min(i0, l.height)
-	return i0, max(i0, i1), top
+	return lo, max(lo, hi)
 }
 
 // each calls f for every row of every plane that a block needs: where it begins, the row of

@@ -53,6 +53,56 @@ const (
 	kAdd
 )
 
+// tiles are those of a block of C: rows×cols of them, 0 to 3. 4 and 5 are A's, 6 and 7 B's.
+type tiles struct {
+	rows, cols int
+	c, c1, ldc reg.GPPhysical // where the first and the second row of tiles begin
+}
+
+func (x tiles) each(f func(tile int, base reg.GPPhysical, disp int)) {
+	for i := range x.rows {
+		for j := range x.cols {
+			f(2*i+j, []reg.GPPhysical{x.c, x.c1}[i], 64*j)
+		}
+	}
+}
+
+// begin loads the tiles of C if the bits of a mask are set, else clears them.
+func (x tiles) begin(ctx *build.Context, mask Op, flags Mem) {
+	ctx.MOVQ(x.ldc, x.c1)
+	ctx.SHLQ(Imm(4), x.c1)
+	ctx.ADDQ(x.c, x.c1)
+	ctx.TESTQ(mask, flags)
+	ctx.JZ(LabelRef("zero"))
+	x.each(func(tile int, base reg.GPPhysical, disp int) { raw(ctx, tileLoad(tile, base, x.ldc, disp)) })
+	ctx.JMP(LabelRef("sum"))
+	ctx.Label("zero")
+	x.each(func(tile int, base reg.GPPhysical, disp int) { raw(ctx, tileZero(tile)) })
+	ctx.Label("sum")
+}
+
+// step adds the products of A's tiles, at p and q, and B's, at b.
+func (x tiles) step(ctx *build.Context, loadA func(tile int, base, stride reg.GPPhysical, disp int) []byte, p, q, rowA, b, rowB reg.GPPhysical) {
+	raw(ctx, loadA(4, p, rowA, 0))
+	raw(ctx, tileLoad(6, b, rowB, 0))
+	raw(ctx, tileDot(0, 4, 6))
+	if x.cols == 2 {
+		raw(ctx, tileLoad(7, b, rowB, 64))
+		raw(ctx, tileDot(1, 4, 7))
+	}
+	if x.rows == 2 {
+		raw(ctx, loadA(5, q, rowA, 0))
+		raw(ctx, tileDot(2, 5, 6))
+		if x.cols == 2 {
+			raw(ctx, tileDot(3, 5, 7))
+		}
+	}
+}
+
+func (x tiles) store(ctx *build.Context) {
+	x.each(func(tile int, base reg.GPPhysical, disp int) { raw(ctx, tileStore(tile, base, x.ldc, disp)) })
+}
+
 // amxBlocks writes a kernel for matrices that lie anywhere: each tile's rows have a
 // distance of their own, and B's tiles begin where a list says.
 func amxBlocks(ctx *build.Context, config Mem, rows, cols int) {
@@ -75,25 +125,9 @@ func amxBlocks(ctx *build.Context, config Mem, rows, cols int) {
 	}{{kA, a}, {kB, b}, {kC, c}, {kLdc, ldc}, {kRowA, rowA}, {kRowB, rowB}} {
 		ctx.MOVQ(field(f.off), f.r)
 	}
-	// Tiles 0 to 3 are C's, 4 and 5 A's, 6 and 7 B's.
-	each := func(f func(tile int, base reg.GPPhysical, disp int)) {
-		for i := range rows {
-			for j := range cols {
-				f(2*i+j, []reg.GPPhysical{c, c1}[i], 64*j)
-			}
-		}
-	}
+	x := tiles{rows, cols, c, c1, ldc}
 	ctx.Label("block")
-	ctx.MOVQ(ldc, c1)
-	ctx.SHLQ(Imm(4), c1)
-	ctx.ADDQ(c, c1)
-	ctx.TESTQ(U32(1), field(kAdd))
-	ctx.JZ(LabelRef("zero"))
-	each(func(tile int, base reg.GPPhysical, disp int) { raw(ctx, tileLoad(tile, base, ldc, disp)) })
-	ctx.JMP(LabelRef("sum"))
-	ctx.Label("zero")
-	each(func(tile int, base reg.GPPhysical, disp int) { raw(ctx, tileZero(tile)) })
-	ctx.Label("sum")
+	x.begin(ctx, U32(1), field(kAdd))
 	ctx.MOVQ(field(kStarts), start)
 	ctx.MOVQ(field(kSteps), n)
 	ctx.MOVQ(a, p)
@@ -103,26 +137,15 @@ func amxBlocks(ctx *build.Context, config Mem, rows, cols int) {
 	ctx.Label("loop")
 	ctx.MOVQ(Mem{Base: start}, at)
 	ctx.ADDQ(b, at)
-	raw(ctx, tileLoad(4, p, rowA, 0))
-	raw(ctx, tileLoad(6, at, rowB, 0))
-	raw(ctx, tileDot(0, 4, 6))
-	if cols == 2 {
-		raw(ctx, tileLoad(7, at, rowB, 64))
-		raw(ctx, tileDot(1, 4, 7))
-	}
+	x.step(ctx, tileLoad, p, q, rowA, at, rowB)
 	if rows == 2 {
-		raw(ctx, tileLoad(5, q, rowA, 0))
-		raw(ctx, tileDot(2, 5, 6))
-		if cols == 2 {
-			raw(ctx, tileDot(3, 5, 7))
-		}
 		ctx.ADDQ(field(kStepA), q)
 	}
 	ctx.ADDQ(field(kStepA), p)
 	ctx.ADDQ(Imm(8), start)
 	ctx.DECQ(n)
 	ctx.JNZ(LabelRef("loop"))
-	each(func(tile int, base reg.GPPhysical, disp int) { raw(ctx, tileStore(tile, base, ldc, disp)) })
+	x.store(ctx)
 	ctx.ADDQ(field(kNextA), a)
 	ctx.ADDQ(field(kNextB), b)
 	ctx.ADDQ(field(kNextC), c)
@@ -151,25 +174,9 @@ func amxKernel(ctx *build.Context, config Mem, rows, cols int) {
 	ctx.MOVQ(field(tLdc), ldc)
 	ctx.MOVQ(field(tRowA), strideA)
 	ctx.MOVQ(U32(128), strideB)
-	// Tiles 0 to 3 are C's, 4 and 5 A's, 6 and 7 B's.
-	each := func(f func(tile int, base reg.GPPhysical, disp int)) {
-		for i := range rows {
-			for j := range cols {
-				f(2*i+j, []reg.GPPhysical{c, c1}[i], 64*j)
-			}
-		}
-	}
+	x := tiles{rows, cols, c, c1, ldc}
 	ctx.Label("tile")
-	ctx.MOVQ(ldc, c1)
-	ctx.SHLQ(Imm(4), c1)
-	ctx.ADDQ(c, c1)
-	ctx.TESTQ(U32(flagBeta), field(tFlags))
-	ctx.JZ(LabelRef("zero"))
-	each(func(tile int, base reg.GPPhysical, disp int) { raw(ctx, tileLoad(tile, base, ldc, disp)) })
-	ctx.JMP(LabelRef("sum"))
-	ctx.Label("zero")
-	each(func(tile int, base reg.GPPhysical, disp int) { raw(ctx, tileZero(tile)) })
-	ctx.Label("sum")
+	x.begin(ctx, U32(flagBeta), field(tFlags))
 	ctx.MOVQ(field(tB), b)
 	ctx.MOVQ(field(tK), n)
 	ctx.MOVQ(a, p)
@@ -177,26 +184,13 @@ func amxKernel(ctx *build.Context, config Mem, rows, cols int) {
 	ctx.SHLQ(Imm(4), q)
 	ctx.ADDQ(a, q)
 	ctx.Label("loop")
-	raw(ctx, tileLoadOnce(4, p, strideA, 0))
-	raw(ctx, tileLoad(6, b, strideB, 0))
-	raw(ctx, tileDot(0, 4, 6))
-	if cols == 2 {
-		raw(ctx, tileLoad(7, b, strideB, 64))
-		raw(ctx, tileDot(1, 4, 7))
-	}
-	if rows == 2 {
-		raw(ctx, tileLoadOnce(5, q, strideA, 0))
-		raw(ctx, tileDot(2, 5, 6))
-		if cols == 2 {
-			raw(ctx, tileDot(3, 5, 7))
-		}
-	}
+	x.step(ctx, tileLoadOnce, p, q, strideA, b, strideB)
 	ctx.ADDQ(field(tColA), p)
 	ctx.ADDQ(field(tColA), q)
 	ctx.ADDQ(U32(2048), b)
 	ctx.SUBQ(Imm(16), n)
 	ctx.JG(LabelRef("loop"))
-	each(func(tile int, base reg.GPPhysical, disp int) { raw(ctx, tileStore(tile, base, ldc, disp)) })
+	x.store(ctx)
 	ctx.ADDQ(field(tStepA), a)
 	ctx.ADDQ(field(tStepC), c)
 	ctx.DECQ(field(tTiles))
