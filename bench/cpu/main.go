@@ -393,25 +393,24 @@ func takeTurns(f func()) {
 		if _, err := fmt.Scanln(&seconds); err != nil {
 			return
 		}
-		var times []float64
-		for start := time.Now(); len(times) == 0 || time.Since(start).Seconds() < seconds; {
-			t := time.Now()
-			f()
-			times = append(times, time.Since(t).Seconds())
-		}
-		fmt.Println(median(times))
+		fmt.Println(median(timed(f, seconds, 1)))
 	}
 }
 
 // repeat times f for some seconds, and leaves the warm-up out.
 func repeat(f func(), seconds float64) []float64 {
-	var times []float64
-	for start := time.Now(); time.Since(start).Seconds() < seconds || len(times) < 7; {
+	times := timed(f, seconds, 7)
+	return times[len(times)/5:]
+}
+
+// timed gives the times of f, repeated for some seconds and at least so often.
+func timed(f func(), seconds float64, least int) (times []float64) {
+	for start := time.Now(); len(times) < least || time.Since(start).Seconds() < seconds; {
 		t := time.Now()
 		f()
 		times = append(times, time.Since(t).Seconds())
 	}
-	return times[len(times)/5:]
+	return times
 }
 
 func median(times []float64) float64 {
