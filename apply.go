@@ -86,7 +86,12 @@ func applyOn(p *place, def *op.Def, attrs op.Attrs, in []*Tensor) *Tensor {
 		saved.viewAs(&l.call.Save)
 	}
 	if out.Len() > 0 {
+		if i := hold(in); i >= 0 {
+			out.Free()
+			in[i].failFreed(def.Name)
+		}
 		err = p.backend.Run(&l.call)
+		letGo(in)
 	}
 	l.release()
 	if err != nil {
@@ -100,6 +105,26 @@ func applyOn(p *place, def *op.Def, attrs op.Attrs, in []*Tensor) *Tensor {
 		out.node = &node{def: def, attrs: attrs, inputs: slices.Clone(in), out: out, saved: saved}
 	}
 	return out
+}
+
+// hold keeps the operands' memory from being reused until letGo. If one of them
+// was freed it holds none and returns its position, else -1.
+func hold(in []*Tensor) int {
+	for i, t := range in {
+		if t.block != nil && !t.block.TryHold() {
+			letGo(in[:i])
+			return i
+		}
+	}
+	return -1
+}
+
+func letGo(in []*Tensor) {
+	for _, t := range in {
+		if t.block != nil {
+			t.block.LetGo()
+		}
+	}
 }
 
 // checkOperands makes sure that there is something to work on, that nothing
@@ -209,9 +234,9 @@ func allocateFrom(pool *memory.Pool, p *place, spec op.Spec, s *Scope, in []*Ten
 	if err != nil {
 		return nil, err
 	}
-	t := &Tensor{shape: spec.Shape, dtype: spec.DType, place: p, block: block}
+	t := &Tensor{shape: spec.Shape, dtype: spec.DType, owner: true, place: p, block: block}
 	t.strides = contiguousStrides(spec.Shape, in)
-	if s == nil || !s.add(block) {
+	if s == nil || !s.group.Add(block) {
 		block.Manage()
 	} else {
 		t.scope.Store(s)

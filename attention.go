@@ -102,7 +102,7 @@ func groupedAttention(in []*Tensor, q, k, v *Tensor, o AttentionOptions) *Tensor
 	y := Attention(split(q, groups), split(k, groups), split(v, groups), o)
 	r := len(y.shape)
 	merged := append(slices.Clone(y.shape[:r-4]), y.shape[r-4]*y.shape[r-3])
-	return y.reshape(append(merged, y.shape[r-2:]...))
+	return y.reshape(append(merged, y.shape[r-2:]...)).owned()
 }
 
 // attentionWeights gives softmax(scale·q·kᵀ + mask) for the operands of the

@@ -19,6 +19,7 @@ type node struct {
 	saved  *Tensor  // what the op saved beside them: see Saves of package op
 	back   gradient // where def is nil
 	leaf   *leaf    // where the gradient is collected; leaves have no inputs
+	custom bool     // back is the program's own: what it returns may be anybody's
 	skip   uint64   // bit i: no gradient is wanted for input i
 	spent  atomic.Bool
 }
@@ -41,6 +42,7 @@ type gradient func(n *node, g *Tensor) []*Tensor
 type leaf struct {
 	mu   sync.Mutex
 	grad *Tensor
+	lent bool // the program has a handle of grad: the leaf does not free it
 }
 
 func (n *node) String() string {
@@ -88,25 +90,52 @@ func (t *Tensor) RequireGrad() *Tensor {
 // RequiresGrad reports whether a gradient can flow to or through t.
 func (t *Tensor) RequiresGrad() bool { return t.node != nil }
 
-// Grad gives the gradient that Backward has collected for a tensor made with
-// RequireGrad, on its device; nil if there is none yet.
+// Grad returns the gradient that Backward has collected for a tensor made with
+// RequireGrad, on its device; nil if there is none yet. The program may keep it:
+// neither a later Backward nor an optimizer's step frees it then.
 func (t *Tensor) Grad() *Tensor {
-	if t.node == nil || t.node.leaf == nil {
+	l := t.leaf()
+	if l == nil {
 		return nil
 	}
-	l := t.node.leaf
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.lent = l.grad != nil
 	return l.grad
 }
 
-// ZeroGrad forgets the collected gradient.
-func (t *Tensor) ZeroGrad() {
-	if t.node != nil && t.node.leaf != nil {
-		t.node.leaf.mu.Lock()
-		defer t.node.leaf.mu.Unlock()
-		t.node.leaf.grad = nil
+// TakeGrad returns the gradient that Backward has collected, or nil, and forgets
+// it, for an optimizer that frees it after use. Free on it does nothing if the
+// program may still use it, because it asked for it with [Tensor.Grad] or two
+// tensors share it.
+func (t *Tensor) TakeGrad() *Tensor {
+	l := t.leaf()
+	if l == nil {
+		return nil
 	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	g := l.grad
+	if g != nil && l.lent {
+		g = g.alias()
+	}
+	l.grad, l.lent = nil, false
+	return g
+}
+
+// ZeroGrad forgets the collected gradient, and frees it unless the program asked
+// for it with [Tensor.Grad].
+func (t *Tensor) ZeroGrad() {
+	if g := t.TakeGrad(); g != nil {
+		g.Free()
+	}
+}
+
+func (t *Tensor) leaf() *leaf {
+	if t.node == nil {
+		return nil
+	}
+	return t.node.leaf
 }
 
 // GradOption changes what Backward and Grad do.
@@ -182,9 +211,13 @@ func gradFrom(outputs, seeds, inputs []*Tensor, opts []GradOption) []*Tensor {
 	e.run(outputs, seeds)
 	grads := make([]*Tensor, len(inputs))
 	for i, t := range inputs {
-		if grads[i] = e.wanted[t.node]; grads[i] == nil {
-			grads[i] = t.ZerosLike()
+		g := e.wanted[t.node]
+		if g == nil {
+			g = t.ZerosLike()
+		} else {
+			e.handOver(g)
 		}
+		grads[i] = g
 	}
 	return grads
 }
@@ -307,7 +340,10 @@ func (e *engine) visit(n *node) {
 	}
 	if n.leaf != nil {
 		if e.collect {
-			n.leaf.add(g)
+			e.handOver(g)
+			if n.leaf.add(g) {
+				e.release(g, nil)
+			}
 		}
 		return
 	}
@@ -323,6 +359,9 @@ func (e *engine) visit(n *node) {
 	for i, gi := range grads {
 		if passed(i) {
 			e.held[gi.block]++ // they may share memory: it stays until all are passed on
+			if n.custom || n.has(gi) {
+				e.held[gi.block]++ // it is not ours: it stays
+			}
 		}
 	}
 	for i, gi := range grads {
@@ -338,6 +377,25 @@ func (e *engine) visit(n *node) {
 	e.release(g, n)
 	if e.free {
 		e.freeResult(n)
+	}
+}
+
+// has reports whether t lives in the memory of one of n's tensors: a rule may
+// return an operand.
+func (n *node) has(t *Tensor) bool {
+	for _, x := range n.inputs {
+		if x.block == t.block {
+			return true
+		}
+	}
+	return n.out != nil && n.out.block == t.block || n.saved != nil && n.saved.block == t.block
+}
+
+// handOver makes g, which leaves the engine, the owner of its memory, unless that
+// is shared: with another gradient, or with a graph that was asked for.
+func (e *engine) handOver(g *Tensor) {
+	if e.held[g.block] == 1 && !e.create {
+		g.owned()
 	}
 }
 
@@ -387,7 +445,7 @@ func (e *engine) release(g *Tensor, n *node) {
 	e.held[g.block]--
 	custom := n != nil && n.def == nil
 	if e.held[g.block] == 0 && !e.create && !custom {
-		g.Free()
+		g.freeMemory()
 	}
 	if custom {
 		e.held[g.block]++
@@ -413,15 +471,19 @@ func (n *node) seen(useful map[*node]bool, history bool) *node {
 	return d
 }
 
-// add adds g to what the leaf has collected.
-func (l *leaf) add(g *Tensor) {
+// add adds g to what the leaf has collected. It reports whether g was added to
+// another tensor and is no longer needed.
+func (l *leaf) add(g *Tensor) (used bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	sum := g
 	if l.grad != nil {
-		g = l.grad.Add(g)
+		sum = l.grad.Add(g)
+		if !l.lent {
+			l.grad.Free()
+		}
 	}
-	if s := g.Scope(); s != nil { // it outlives the step
-		s.Keep(g)
-	}
-	l.grad = g
+	sum.keep("Backward") // it outlives the step
+	l.grad, l.lent = sum, false
+	return sum != g
 }

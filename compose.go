@@ -13,7 +13,7 @@ var compositions [op.NumOps]func(a op.Attrs, in []*Tensor) *Tensor
 // op that has none is not supported there.
 func compose(p *place, def *op.Def, attrs op.Attrs, in []*Tensor) *Tensor {
 	if f := compositions[def.ID]; f != nil {
-		return f(attrs, in)
+		return f(attrs, in).fresh(in...)
 	}
 	fail(def.Name, &op.Problem{Kind: ErrUnsupported, Msg: fmt.Sprintf("%s (%s) has no kernel for it with this element type", p.device, p.backend.Info().Name),
 		Fix: "cast to float32, or compute on the CPU: .To(locus.CPU())"}, in...)

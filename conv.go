@@ -159,7 +159,7 @@ func asImage(name string, in []*Tensor, x *Tensor, dims int) (*Tensor, func(*Ten
 		if !batched {
 			y = y.Squeeze(0)
 		}
-		return y
+		return y.fresh(x)
 	}
 }
 

@@ -36,7 +36,7 @@ func Einsum(formula string, operands ...*Tensor) *Tensor {
 	for i, l := range e.output {
 		perm[i] = slices.Index(last.labels, l)
 	}
-	return last.t.Permute(perm...)
+	return last.t.Permute(perm...).fresh(operands...)
 }
 
 // A label is a letter of the formula, or a negative number for an axis of the

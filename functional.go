@@ -217,7 +217,7 @@ func Custom(name string, forward func(args ...*Tensor) *Tensor, backward func(ar
 		return y
 	}
 	y = y.Detach().alias()
-	y.node = &node{name: name, inputs: args, out: y, back: func(n *node, g *Tensor) []*Tensor {
+	y.node = &node{name: name, inputs: args, out: y, custom: true, back: func(n *node, g *Tensor) []*Tensor {
 		grads := backward(n.inputs, n.out, g)
 		if len(grads) != len(args) {
 			failf(name, ErrGrad, nil, "its backward gave %d gradients for %d arguments", len(grads), len(args))

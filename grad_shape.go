@@ -157,7 +157,7 @@ func undiagonal(g *Tensor, shape []int, d op.Diagonal) *Tensor {
 			next++
 		}
 	}
-	return out.Permute(perm...)
+	return out.Permute(perm...).owned()
 }
 
 func shareOfExtreme(g, x, y *Tensor) *Tensor {

@@ -211,8 +211,8 @@ func WithSlice[T Element](t *Tensor, f func(s []T)) {
 		c = c.contiguous()
 		defer c.Free()
 	}
-	c.block.Hold() // whoever frees t meanwhile does not pull it away
-	defer c.block.LetGo()
+	c.hold("WithSlice") // whoever frees t meanwhile does not pull it away
+	defer c.letGo()
 	f(unsafe.Slice((*T)(unsafe.Add(c.block.Ptr, c.offset*c.dtype.Size())), c.Len()))
 }
 
@@ -227,6 +227,11 @@ func checkElements(t *Tensor, like any) {
 // download copies t's elements in order to host memory and waits for them.
 func (t *Tensor) download(dst []byte) {
 	c := t.contiguous()
+	if c != t {
+		defer c.Free()
+	}
+	c.hold("ToSlice")
+	defer c.letGo()
 	transfer(DeviceToHost, t.place, machine.cpu, len(dst), func() {
 		if len(dst) == 0 {
 			return

@@ -17,7 +17,7 @@ func PixelShuffle(x *Tensor, r int) *Tensor {
 	lead, c, h, w := x.shape[:n-3], x.shape[n-3]/(r*r), x.shape[n-2], x.shape[n-1]
 	m := op.Elements(lead)
 	y := x.reshape([]int{m, c, r, r, h, w}).Permute(0, 1, 4, 2, 5, 3)
-	return y.reshape(append(slices.Clone(lead), c, h*r, w*r))
+	return y.reshape(append(slices.Clone(lead), c, h*r, w*r)).fresh(x)
 }
 
 // PixelUnshuffle undoes [PixelShuffle]: (…, C, H·r, W·r) becomes (…, C·r², H, W).
@@ -30,7 +30,7 @@ func PixelUnshuffle(x *Tensor, r int) *Tensor {
 	lead, c, h, w := x.shape[:n-3], x.shape[n-3], x.shape[n-2]/r, x.shape[n-1]/r
 	m := op.Elements(lead)
 	y := x.reshape([]int{m, c, h, r, w, r}).Permute(0, 1, 3, 5, 2, 4)
-	return y.reshape(append(slices.Clone(lead), c*r*r, h, w))
+	return y.reshape(append(slices.Clone(lead), c*r*r, h, w)).fresh(x)
 }
 
 // WindowOptions are the options of [Unfold] and [Fold]. The zero value is a
@@ -91,7 +91,7 @@ func Unfold(x *Tensor, window Pair, o WindowOptions) *Tensor {
 			parts = append(parts, x.slice(s.Start.Slice(), s.Len.Slice(), s.Step.Slice()).Unsqueeze(2))
 		}
 	}
-	return Concat(2, parts...).reshape([]int{n, c * len(parts), w.count[0] * w.count[1]})
+	return Concat(2, parts...).reshape([]int{n, c * len(parts), w.count[0] * w.count[1]}).owned()
 }
 
 // Fold adds columns up to images: the transpose of [Unfold]. x (N, C·KH·KW, L),
@@ -119,7 +119,7 @@ func Fold(x *Tensor, size, window Pair, o WindowOptions) *Tensor {
 			}
 		}
 	}
-	return sum.Slice(All(), All(), R(w.pad[0], w.pad[0]+image[0]), R(w.pad[1], w.pad[1]+image[1]))
+	return sum.Slice(All(), All(), R(w.pad[0], w.pad[0]+image[0]), R(w.pad[1], w.pad[1]+image[1])).owned()
 }
 
 // InterpolateMode says how [Interpolate] finds elements between those there are.

@@ -48,7 +48,8 @@ func (t *Tensor) OneHot(n int) *Tensor {
 	return t.Unsqueeze(-1).Eq(classes).Cast(Float32)
 }
 
-// Concat puts tensors one after the other along an axis.
+// Concat puts tensors one after the other along an axis. The result is always in
+// memory of its own, also of one tensor.
 func Concat(axis int, ts ...*Tensor) *Tensor {
 	if len(ts) == 0 {
 		failf("concat", ErrArgument, nil, "needs at least one tensor")
@@ -56,12 +57,13 @@ func Concat(axis int, ts ...*Tensor) *Tensor {
 	ts[0].check("concat")
 	a := ts[0].axis("concat", axis)
 	if len(ts) == 1 {
-		return ts[0]
+		return apply(op.Copy, nil, ts[0])
 	}
 	return apply(op.Concat, op.Axis{Axis: a}, ts...)
 }
 
-// Stack puts tensors of one shape one after the other along a new axis.
+// Stack puts tensors of one shape one after the other along a new axis. The result
+// is always in memory of its own, also of one tensor.
 func Stack(axis int, ts ...*Tensor) *Tensor {
 	if len(ts) == 0 {
 		failf("stack", ErrArgument, nil, "needs at least one tensor")
@@ -138,7 +140,7 @@ func (t *Tensor) TopK(k, axis int) (values, positions *Tensor) {
 	if k < 0 || k > t.shape[a] {
 		failf("topk", ErrArgument, []*Tensor{t}, "k is %d; axis %d has %d elements", k, a, t.shape[a])
 	}
-	positions = t.ArgSort(a, true).Narrow(a, 0, k)
+	positions = t.ArgSort(a, true).Narrow(a, 0, k).owned()
 	return t.Gather(a, positions), positions
 }
 
@@ -176,5 +178,5 @@ func (t *Tensor) Repeat(counts ...int) *Tensor {
 		}
 		return r
 	}
-	return t.Reshape(split...).Expand(to...).Reshape(out...)
+	return t.Reshape(split...).Expand(to...).Reshape(out...).fresh(t)
 }

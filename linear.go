@@ -101,7 +101,7 @@ func Bilinear(x1, x2, weight, bias *Tensor) *Tensor {
 	if bias != nil {
 		y = y.addAndFree(bias)
 	}
-	return y.reshape(append(append([]int{}, lead...), out))
+	return y.reshape(append(append([]int{}, lead...), out)).owned()
 }
 
 // given lists the operands without those that were left out: all but the first

@@ -138,7 +138,7 @@ func BCELoss(p, target *Tensor, o BCEOptions) *Tensor {
 		slope := p.Sub(target).Div(p.Mul(p.Neg().Add(1)).Maximum(1e-12))
 		yes, no := logs(p)
 		return []*Tensor{g.Mul(slope), g.Mul(no.Sub(yes))}
-	}, p, target)
+	}, p, target).fresh(p, target)
 	return o.Reduction.of("BCELoss", weighed("BCELoss", loss, o.Weight))
 }
 

@@ -99,7 +99,7 @@ func (t *Tensor) Kron(y *Tensor) *Tensor {
 	for i := range r {
 		as, bs, out = append(as, a[i], 1), append(bs, 1, b[i]), append(out, a[i]*b[i])
 	}
-	return t.reshape(as).Mul(y.reshape(bs)).reshape(out)
+	return t.reshape(as).Mul(y.reshape(bs)).reshape(out).owned()
 }
 
 // Cross gives the cross product of vectors with three elements along an axis.

@@ -30,6 +30,9 @@ func (t *Tensor) copyTo(p *place) *Tensor {
 	src := t.contiguous()
 	out := allocate(p, "To", src.spec(), scopeOf([]*Tensor{t}), nil)
 	move(out, src)
+	if src != t {
+		src.Free()
+	}
 	t.moved(out)
 	return out
 }
@@ -45,6 +48,8 @@ func (t *Tensor) moved(out *Tensor) {
 
 // move copies src, which is contiguous, to dst on another device.
 func move(dst, src *Tensor) {
+	src.hold("To")
+	defer src.letGo()
 	n := src.Bytes()
 	from, to := src.place, dst.place
 	kind := DeviceToDevice
@@ -61,7 +66,7 @@ func move(dst, src *Tensor) {
 		var err error
 		switch kind {
 		case HostToDevice:
-			src.block.Hold() // src may be freed while the copy is on its way
+			src.block.Hold() // until the device has read it
 			err = to.backend.CopyIn(dst.block, src.hostBytes(), src.block.LetGo)
 		case DeviceToHost:
 			err = from.backend.CopyOut(dst.hostBytes(), src.block, src.offset*src.dtype.Size())
@@ -78,6 +83,7 @@ func move(dst, src *Tensor) {
 func movePeer(dst, src *Tensor, n int) error {
 	if src.offset != 0 {
 		src = apply(op.Copy, nil, src.Detach())
+		defer src.Free() // the device that copies holds it
 	}
 	ok, err := dst.place.backend.CopyFrom(dst.block, src.place.backend, src.block, n)
 	if ok || err != nil {

@@ -97,7 +97,7 @@ func GroupNorm(x *Tensor, groups int, weight, bias *Tensor, eps float64) *Tensor
 	}
 	grouped := x.reshape([]int{n, groups, op.Elements(x.shape[1:]) / groups})
 	y := apply(op.Normalized, op.Normalize{Axes: op.AxesOf(2), Eps: eps}, grouped)
-	return affine(y.reshape(x.shape), weight, bias)
+	return affine(y.reshape(x.shape).owned(), weight, bias)
 }
 
 // InstanceNorm normalises each channel of each example, x (N, C, …) with at
@@ -132,7 +132,7 @@ func BatchNorm(x, weight, bias *Tensor, eps float64) (y, mean, variance *Tensor)
 	d := x.Detach()
 	center := d.MeanKeep(axes...)
 	variance = d.Sub(center).Square().Sum(axes...).Mul(1 / float64(count-1))
-	return y, center.reshape(x.shape[1:2]), variance
+	return y, center.reshape(x.shape[1:2]).owned(), variance
 }
 
 // BatchNormWith normalises each channel of x (N, C, …) with the given mean and
@@ -210,14 +210,14 @@ func CosineSimilarity(x1, x2 *Tensor, axis int, eps float64) *Tensor {
 	a, b, at := pairAlong("CosineSimilarity", x1, x2, axis)
 	dot := a.Mul(b).SumKeep(at)
 	na, nb := a.normKeep("CosineSimilarity", 2, at), b.normKeep("CosineSimilarity", 2, at)
-	return dot.Div(na.Maximum(eps).Mul(nb.Maximum(eps))).Squeeze(at)
+	return dot.Div(na.Maximum(eps).Mul(nb.Maximum(eps))).Squeeze(at).owned()
 }
 
 // PairwiseDistance gives the p-norm of x1 - x2 + eps along the last axis, which
 // is taken out. Shapes broadcast.
 func PairwiseDistance(x1, x2 *Tensor, p, eps float64) *Tensor {
 	a, b, at := pairAlong("PairwiseDistance", x1, x2, -1)
-	return a.Sub(b).Add(eps).normKeep("PairwiseDistance", p, at).Squeeze(at)
+	return a.Sub(b).Add(eps).normKeep("PairwiseDistance", p, at).Squeeze(at).owned()
 }
 
 // pairAlong broadcasts two tensors and resolves an axis of both.

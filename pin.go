@@ -30,6 +30,8 @@ func (t *Tensor) Pin() *Tensor {
 		return t.To(CPU())
 	}
 	if t.place.host {
+		t.hold("Pin")
+		defer t.letGo()
 		call := &backend.Call{Op: op.Copy, In: []backend.View{t.view()}, Out: out.view()}
 		if err := machine.cpu.backend.Run(call); err != nil {
 			fail("Pin", err, t)

@@ -57,7 +57,7 @@ func (t *Tensor) dropAxes(set op.AxisSet, from *Tensor) *Tensor {
 		}
 		return t
 	}
-	return t.reshape(to)
+	return t.reshape(to).fresh(from)
 }
 
 // Sum adds up.
@@ -246,7 +246,7 @@ func (t *Tensor) MatMul(y *Tensor) *Tensor {
 	if len(y.shape) > 1 {
 		to = append(to, out.shape[len(out.shape)-1])
 	}
-	return out.reshape(to)
+	return out.reshape(to).owned()
 }
 
 // Dot gives the inner product of two vectors.

@@ -2,8 +2,6 @@ package locus
 
 import (
 	"runtime"
-	"slices"
-	"sync"
 	"sync/atomic"
 
 	"github.com/locusml/locus/internal/memory"
@@ -23,8 +21,7 @@ import (
 // was opened last. Scopes may be used from several goroutines.
 type Scope struct {
 	order  int64
-	mu     sync.Mutex
-	blocks []*memory.Block
+	group  *memory.Group // what is freed when s closes
 	closed atomic.Bool
 }
 
@@ -32,7 +29,7 @@ var scopes atomic.Int64
 
 // NewScope opens a scope.
 func NewScope() *Scope {
-	s := &Scope{order: scopes.Add(1), blocks: make([]*memory.Block, 0, 16)}
+	s := &Scope{order: scopes.Add(1), group: memory.NewGroup()}
 	// A scope that was forgotten ends when neither it nor its tensors can be reached.
 	runtime.SetFinalizer(s, (*Scope).Close)
 	return s
@@ -53,19 +50,14 @@ func (s *Scope) Use(x *Tensor) *Tensor {
 	return v
 }
 
-// Adopt makes s the owner of x: its memory is freed when s closes. It returns x.
+// Adopt makes x's memory part of s, out of whatever scope it was in: it is freed
+// when s closes. It returns x.
 func (s *Scope) Adopt(x *Tensor) *Tensor {
 	x.check("Scope.Adopt")
-	old := x.scope.Load()
-	if old == s {
-		return x
-	}
-	if old != nil {
-		old.drop(x.block)
-	} else {
+	if !x.block.Leave() {
 		x.block.Unmanage()
 	}
-	if !s.add(x.block) {
+	if !s.group.Add(x.block) {
 		x.block.Manage()
 		failf("Scope.Adopt", ErrArgument, nil, "the scope is closed")
 	}
@@ -73,62 +65,41 @@ func (s *Scope) Adopt(x *Tensor) *Tensor {
 	return x
 }
 
-// Keep takes tensors out of s: their memory outlives it, and what is computed
-// from them belongs to no scope. It returns the first of them.
+// Keep takes tensors out of whatever scope holds their memory, s or another one:
+// it outlives them all, until Free or the collector, and what is computed from
+// the tensors belongs to no scope. Of a view, the memory that it lies in is kept.
+// It returns the first tensor.
 func (s *Scope) Keep(x *Tensor, more ...*Tensor) *Tensor {
-	for _, t := range append([]*Tensor{x}, more...) {
-		t.check("Scope.Keep")
-		if s.drop(t.block) {
-			t.block.Manage()
-		}
-		t.scope.CompareAndSwap(s, nil)
+	x.keep("Scope.Keep")
+	for _, t := range more {
+		t.keep("Scope.Keep")
 	}
 	return x
 }
 
-// Close frees everything that belongs to s. Closing twice does nothing.
+func (t *Tensor) keep(name string) {
+	t.check(name)
+	if t.block.Leave() {
+		t.block.Manage()
+	}
+	t.scope.Store(nil)
+	if t.Freed() { // the scope closed meanwhile
+		t.check(name)
+	}
+}
+
+// Close frees everything that belongs to s. Closing twice does nothing. What
+// another goroutine computes with at this moment stays whole until its op ends.
 func (s *Scope) Close() {
 	if s.closed.Swap(true) {
 		return
 	}
 	runtime.SetFinalizer(s, nil)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, b := range s.blocks {
-		b.Free()
-	}
-	s.blocks = nil
+	s.group.Free()
 }
 
 // Len is the number of blocks of memory that s holds.
-func (s *Scope) Len() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.blocks)
-}
-
-// add makes s the owner of b; it reports false if s is closed.
-func (s *Scope) add(b *memory.Block) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.blocks == nil {
-		return false
-	}
-	s.blocks = append(s.blocks, b)
-	return true
-}
-
-func (s *Scope) drop(b *memory.Block) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for i := len(s.blocks) - 1; i >= 0; i-- { // what is kept was mostly made last
-		if s.blocks[i] == b {
-			s.blocks = slices.Delete(s.blocks, i, i+1)
-			return true
-		}
-	}
-	return false
-}
+func (s *Scope) Len() int { return s.group.Len() }
 
 // scopeOf gives the youngest open scope among the operands', or nil.
 func scopeOf(in []*Tensor) *Scope {

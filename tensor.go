@@ -36,6 +36,7 @@ type Tensor struct {
 	offset         int   // elements
 	dtype          DType
 	constant       bool // a scalar operand without memory; never seen by users
+	owner          bool // Free on it frees the block: see docs/memory.md
 	place          *place
 	block          *memory.Block
 	bits           uint64                // the constant's value
@@ -71,13 +72,41 @@ func (t *Tensor) IsContiguous() bool { return op.IsContiguous(t.shape, t.strides
 // by its scope's end.
 func (t *Tensor) Freed() bool { return t.block != nil && t.block.Freed() }
 
-// Free gives the tensor's memory back at once, for tensors in no scope. Using
-// it or a view of it afterwards is an [ErrFreed]. Queued work is not disturbed.
+// Free gives the tensor's memory back at once instead of when its scope closes or
+// the collector finds it. Using the tensor or a view of it afterwards is an
+// [ErrFreed]; queued work, and ops that run at this moment in other goroutines,
+// are not disturbed.
+//
+// Memory belongs to the tensor that an op, a copy or a function like Zeros
+// returned. A view (Reshape, Slice, Detach, RequireGrad, Scope.Use, …) borrows it:
+// Free on a view does nothing. Functions that return their operand where there is
+// nothing to do, such as To and Cast, return the owner itself.
 func (t *Tensor) Free() {
-	if t.block != nil {
+	if t.owner {
 		t.block.Free()
 	}
 }
+
+// owned makes t, a view of memory that nobody else has a handle of, its owner.
+func (t *Tensor) owned() *Tensor {
+	t.owner = t.block != nil
+	return t
+}
+
+// fresh is owned for the result of an op that lays out again what it has computed,
+// unless it turned out to be a view of one of the operands after all.
+func (t *Tensor) fresh(operands ...*Tensor) *Tensor {
+	for _, x := range operands {
+		if x != nil && x.block == t.block {
+			return t
+		}
+	}
+	return t.owned()
+}
+
+// freeMemory frees t's memory although t may be a view, for code that knows that
+// nobody else uses it.
+func (t *Tensor) freeMemory() { t.block.Free() }
 
 // SharesMemory reports whether t and u live in the same block of memory.
 func (t *Tensor) SharesMemory(u *Tensor) bool { return t.block != nil && t.block == u.block }
@@ -117,7 +146,24 @@ func (t *Tensor) check(name string) {
 		failf(name, ErrArgument, nil, "an operand is a nil *Tensor")
 	}
 	if t.Freed() {
-		fail(name, &op.Problem{Kind: ErrFreed, Msg: "an operand's memory was given back, by Free or when its scope closed",
-			Fix: "keep it with scope.Keep before the scope closes"}, t)
+		t.failFreed(name)
+	}
+}
+
+func (t *Tensor) failFreed(name string) {
+	fail(name, &op.Problem{Kind: ErrFreed, Msg: "an operand's memory was given back, by Free, when its scope closed, or by an optimizer's step",
+		Fix: "keep it with scope.Keep before the scope closes, or copy a parameter's value before the step"}, t)
+}
+
+// hold keeps t's memory from being reused until letGo: for whoever reads it.
+func (t *Tensor) hold(name string) {
+	if t.block != nil && !t.block.TryHold() {
+		t.failFreed(name)
+	}
+}
+
+func (t *Tensor) letGo() {
+	if t.block != nil {
+		t.block.LetGo()
 	}
 }

@@ -34,26 +34,37 @@ type Block struct {
 	slab    *slab   // the slab it was cut from, if small
 	record  *record // what the out-of-memory report says of it, if large
 	arrival atomic.Pointer[Arrival]
+	group   atomic.Pointer[Group] // changed under the group's lock
 	state   atomic.Int32
-	managed bool // guarded by the pool's lock
+	at      int32 // its place in the group, guarded by the group's lock
+	managed bool  // guarded by the pool's lock
 }
 
-// state counts holds and has this bit once the block is freed.
-const freedBit = 1 << 30
+// state counts holds, and has these bits once Free was called and once the
+// memory went back to the pool.
+const (
+	freedBit    = 1 << 30
+	releasedBit = 1 << 29
+)
 
 // Freed reports whether Free was called.
 func (b *Block) Freed() bool { return b.state.Load()&freedBit != 0 }
 
 // Free gives the memory back. Work that was queued on the device before is
-// not disturbed: the memory is reused in stream order. A second call does
-// nothing and reports false.
+// not disturbed: the memory is reused in stream order. While somebody holds the
+// block the memory stays, and goes back with the last [Block.LetGo]. A second call
+// does nothing and reports false.
 func (b *Block) Free() bool {
 	for {
 		s := b.state.Load()
 		if s&freedBit != 0 {
 			return false
 		}
-		if b.state.CompareAndSwap(s, s|freedBit) {
+		to := s | freedBit
+		if s == 0 {
+			to |= releasedBit
+		}
+		if b.state.CompareAndSwap(s, to) {
 			if s == 0 {
 				b.release()
 			}
@@ -62,13 +73,25 @@ func (b *Block) Free() bool {
 	}
 }
 
-// Hold keeps the memory from being reused until LetGo although the block may be
-// freed meanwhile: for copies in flight on another device's stream.
+// TryHold keeps the memory from being reused until LetGo, although the block may
+// be freed meanwhile. It reports false, and holds nothing, if the block is freed.
+// Whoever reads or writes a block's memory, or queues work that does, holds it
+// until the work is done or queued: so nobody ever sees another tensor's bytes.
+func (b *Block) TryHold() bool {
+	if b.state.Add(1)&freedBit == 0 {
+		return true
+	}
+	b.LetGo()
+	return false
+}
+
+// Hold holds the block once more, for a caller that holds it already or is the
+// only one who knows it.
 func (b *Block) Hold() { b.state.Add(1) }
 
-// LetGo undoes one Hold.
+// LetGo undoes one TryHold or Hold.
 func (b *Block) LetGo() {
-	if b.state.Add(-1) == freedBit {
+	if b.state.Add(-1) == freedBit && b.state.CompareAndSwap(freedBit, freedBit|releasedBit) {
 		b.release()
 	}
 }
@@ -125,7 +148,7 @@ func (b *Block) Manage() {
 	}
 	b.pool.manage(b, true)
 	runtime.SetFinalizer(b, func(b *Block) {
-		b.state.Store(freedBit)
+		b.state.Store(freedBit | releasedBit)
 		b.recycle()
 	})
 }

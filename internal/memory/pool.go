@@ -58,7 +58,7 @@ type Pool struct {
 	free    map[int]*[]Region        // by class size
 	small   [smallMax/align + 1][]sm // freed small blocks by size
 	slab    *slab
-	handles []Block // made for the slab's next blocks, eight at a time
+	handles []Block // made for the slab's next blocks, six at a time
 	stats   Stats
 	live    map[*record]struct{}
 	managed int64 // bytes whose end the collector decides
@@ -192,7 +192,7 @@ func (p *Pool) allocateSmall(want int, label func() Label) (*Block, error) {
 // slab may share their memory, as each keeps the slab anyway; p.mu is held.
 func (p *Pool) handle() *Block {
 	if len(p.handles) == 0 {
-		p.handles = make([]Block, 8)
+		p.handles = make([]Block, 6) // 480 bytes, a size that Go's allocator has without waste
 	}
 	b := &p.handles[0]
 	p.handles = p.handles[1:]

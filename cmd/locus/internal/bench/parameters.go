@@ -40,13 +40,14 @@ func (m *meter) parameter(d locus.Device, n int) (Parameter, error) {
 	for i := range host {
 		host[i] = float32(i%13) / 13
 	}
-	p := nn.NewParameter(d.From(host))
-	defer func() { p.Value().Free() }()
+	value := d.From(host)
+	p := nn.NewParameter(value)
+	defer func() { value.Free() }()
 	// set puts a value in place and frees the one before, as an optimizer does.
 	set := func(t *locus.Tensor) {
-		old := p.Value()
 		p.Set(t)
-		old.Free()
+		value.Free()
+		value = t
 	}
 	row := Parameter{Elements: n}
 	for _, what := range []struct {
