@@ -111,6 +111,7 @@ func TestMisuse(t *testing.T) {
 			for i := range c.In {
 				fails(t, d, locus.ErrFreed, name+" with a freed operand", func() {
 					in := c.Inputs(d, c.DType)
+					in[i] = in[i].Copy() // a view is not freed by Free
 					in[i].Free()
 					c.Call(o, d, in)
 				})
