@@ -3,11 +3,11 @@ package data
 import (
 	"fmt"
 	"iter"
-	"runtime/debug"
 	"slices"
 	"sync"
 
 	"github.com/locusml/locus"
+	"github.com/locusml/locus/internal/guard"
 )
 
 // Options says how a [Loader] makes batches.
@@ -152,9 +152,6 @@ func (l *Loader) EpochFrom(epoch, start int) iter.Seq2[*Batch, error] {
 		defer r.stop()
 		for done := range r.queue {
 			res := <-done
-			if res.panicked != nil {
-				panic(res.panicked)
-			}
 			if !yield(res.batch, res.err) || res.err != nil {
 				return
 			}
@@ -176,9 +173,8 @@ type run struct {
 }
 
 type result struct {
-	batch    *Batch
-	err      error
-	panicked any
+	batch *Batch
+	err   error
 }
 
 type job struct {
@@ -234,26 +230,19 @@ func (r *run) stop() {
 	}
 }
 
-// work makes one batch. A panic that is not about tensors belongs to whoever
-// runs the loop, and goes there.
+// work makes one batch. Whatever the dataset does, a panic included, whoever runs
+// the loop gets an answer.
 func (r *run) work(j job) {
-	res := result{panicked: "data: a worker's goroutine ended while it made a batch"}
-	defer func() {
-		if p := recover(); p != nil {
-			res = result{panicked: fmt.Sprintf("%v\n\nin a worker of a data.Loader:\n%s", p, debug.Stack())}
-		}
-		j.done <- res
-	}()
 	var batch *Batch
-	var err error
-	tryErr := locus.Try(func() { batch, err = r.make(j.index) })
-	if tryErr != nil {
-		err = tryErr
-	}
-	if err != nil {
-		err = fmt.Errorf("data: batch %d of epoch %d: %w", j.index, r.epoch, err)
-	}
-	res = result{batch: batch, err: err}
+	guard.Go(func() (err error) {
+		batch, err = r.make(j.index)
+		return err
+	}, func(err error) {
+		if err != nil {
+			err = fmt.Errorf("data: batch %d of epoch %d: %w", j.index, r.epoch, err)
+		}
+		j.done <- result{batch, err}
+	})
 }
 
 func (r *run) make(index int) (*Batch, error) {

@@ -367,18 +367,21 @@ func (f *failing) Batch(at []int, key locus.Key) ([]*locus.Tensor, error) {
 	return b, err
 }
 
-// A panic in a transform reaches the goroutine that runs the loop.
+// A panic in a transform, and the end of the worker's goroutine, reach the loop as
+// an error.
 func TestPanicsReachTheLoop(t *testing.T) {
-	d := Map(counting(t, locus.CPU(), 8), func([]*locus.Tensor, locus.Key) []*locus.Tensor { panic("a bug") })
-	defer func() {
-		if r := recover(); r == nil || !strings.Contains(fmt.Sprint(r), "a bug") || !strings.Contains(fmt.Sprint(r), "TestPanicsReachTheLoop") {
-			t.Errorf("recovered %v", r)
+	for want, f := range map[string]func(){"a bug": func() { panic("a bug") }, "Goexit": runtime.Goexit} {
+		d := Map(counting(t, locus.CPU(), 8), func([]*locus.Tensor, locus.Key) []*locus.Tensor { f(); return nil })
+		n := 0
+		for b, err := range mustLoad(t, d, Options{BatchSize: 4}).Epoch(0) {
+			if n++; b != nil || err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "batch 0 of epoch 0") {
+				t.Errorf("%v, %v", b, err)
+			}
 		}
-	}()
-	for range mustLoad(t, d, Options{BatchSize: 4}).Epoch(0) {
-		t.Error("a batch came")
+		if n != 1 {
+			t.Errorf("the loop ran %d times", n)
+		}
 	}
-	t.Error("the loop went on")
 }
 
 // No goroutine and no batch is left behind, however the loop ends.
