@@ -128,7 +128,7 @@ type PReLULayer struct {
 // of channels.
 func PReLU(n int, opts ...Option) *PReLULayer {
 	o := gather(opts)
-	l := &PReLULayer{Weight: o.lazy(n)}
+	l := &PReLULayer{Weight: o.lazy(n).own(o.weightOr(Constant(0.25)))}
 	o.make(locus.DefaultDevice(), l.Weight, Constant(0.25), nil, nil, n)
 	return l
 }

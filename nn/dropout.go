@@ -14,10 +14,44 @@ type DropoutLayer struct {
 
 	name   string
 	drop   func(x *locus.Tensor, p float64, key locus.Key) *locus.Tensor
-	key    locus.Key
+	random atomic.Pointer[randomState]
+	idle   atomic.Bool
+}
+
+// randomState is what a layer draws from. It is a cell, like a [Buffer]: copies
+// that compute in the original's place ([Bind]) share it.
+type randomState struct {
+	key    atomic.Uint64 // its bits
 	drawn  atomic.Uint64 // masks so far: with the key it fixes the next one
 	copies atomic.Uint64 // replicas so far: with the key it fixes the next one's key
-	idle   atomic.Bool
+}
+
+func newRandomState(key locus.Key) *randomState {
+	r := new(randomState)
+	r.key.Store(key.Bits())
+	return r
+}
+
+// next returns the key of the next mask.
+func (r *randomState) next() locus.Key {
+	return locus.KeyFromBits(r.key.Load()).Fold(r.drawn.Add(1))
+}
+
+// replica returns the state of a replica, which draws other masks: two replicas
+// that see two parts of a batch must not drop alike. Which ones depends only on
+// the original and on how many replicas it had before, so that a run can be
+// repeated.
+func (r *randomState) replica() *randomState {
+	return newRandomState(locus.KeyFromBits(r.key.Load()).Fold(r.copies.Add(1) | 1<<62))
+}
+
+// apart returns an equal state that does not change with r.
+func (r *randomState) apart() *randomState {
+	c := new(randomState)
+	c.key.Store(r.key.Load())
+	c.drawn.Store(r.drawn.Load())
+	c.copies.Store(r.copies.Load())
+	return c
 }
 
 // Dropout makes a layer that drops elements with probability p.
@@ -39,9 +73,11 @@ func AlphaDropout(p float64, opts ...Option) *DropoutLayer {
 
 func newDropout(name string, p float64, drop func(*locus.Tensor, float64, locus.Key) *locus.Tensor, key locus.Key) *DropoutLayer {
 	if !(p >= 0 && p <= 1) {
-		panic(&locus.Error{Kind: locus.ErrArgument, Op: "nn." + name, Msg: "the probability must be between 0 and 1"})
+		fail(locus.ErrArgument, "nn."+name, "the probability must be between 0 and 1", "")
 	}
-	return &DropoutLayer{P: p, name: name, drop: drop, key: key}
+	l := &DropoutLayer{P: p, name: name, drop: drop}
+	l.SetKey(key)
+	return l
 }
 
 // Forward drops elements of x in training.
@@ -53,32 +89,47 @@ func (l *DropoutLayer) Forward(x *locus.Tensor) *locus.Tensor {
 }
 
 // active reports whether the layer drops anything at present.
-func (l *DropoutLayer) active() bool { return l.P > 0 && !l.idle.Load() }
+func (l *DropoutLayer) active() bool {
+	if l.drop == nil {
+		fail(locus.ErrArgument, "nn.Dropout", "the layer is a zero value", "make it with nn.Dropout")
+	}
+	return l.P > 0 && !l.idle.Load()
+}
 
-// next gives the key of the next mask.
-func (l *DropoutLayer) next() locus.Key { return l.key.Fold(l.drawn.Add(1)) }
+// next returns the key of the next mask.
+func (l *DropoutLayer) next() locus.Key { return l.random.Load().next() }
 
 // SetTraining turns dropping on or off.
 func (l *DropoutLayer) SetTraining(on bool) { l.idle.Store(!on) }
 
-// String gives the kind of dropout.
+// SetKey makes the layer draw the masks of key, from the first one on. Layers
+// that it shared what it draws from with go on as before.
+func (l *DropoutLayer) SetKey(key locus.Key) { l.random.Store(newRandomState(key)) }
+
+// String returns the kind of dropout.
 func (l *DropoutLayer) String() string { return l.name }
 
-// cloneLayer gives a replica other masks than the original's: two replicas that
-// see two parts of a batch must not drop alike. Which ones depends only on the
-// original and on how many replicas it had before, so that a run can be repeated.
-func (l *DropoutLayer) cloneLayer() any {
-	c := newDropout(l.name, l.P, l.drop, l.key.Fold(l.copies.Add(1)|1<<62))
-	c.idle.Store(l.idle.Load())
-	return c
+func (l *DropoutLayer) cloneLayer(c *cloner) any {
+	n := &DropoutLayer{P: l.P, name: l.name, drop: l.drop}
+	if r := l.random.Load(); r != nil {
+		n.random.Store(c.random(r))
+	}
+	n.idle.Store(l.idle.Load())
+	return n
 }
 
 func (l *DropoutLayer) counters() map[string]uint64 {
-	return map[string]uint64{"key": l.key.Bits(), "drawn": l.drawn.Load(), "copies": l.copies.Load()}
+	r := l.random.Load()
+	if r == nil {
+		return nil
+	}
+	return map[string]uint64{"key": r.key.Load(), "drawn": r.drawn.Load(), "copies": r.copies.Load()}
 }
 
 func (l *DropoutLayer) setCounters(c map[string]uint64) {
-	l.key = locus.KeyFromBits(c["key"])
-	l.drawn.Store(c["drawn"])
-	l.copies.Store(c["copies"])
+	if r := l.random.Load(); r != nil {
+		r.key.Store(c["key"])
+		r.drawn.Store(c["drawn"])
+		r.copies.Store(c["copies"])
+	}
 }

@@ -26,16 +26,26 @@ func Embedding(n, features int, opts ...Option) *EmbeddingLayer {
 			panic(&locus.Error{Kind: locus.ErrIndex, Op: "nn.Embedding", Msg: fmt.Sprintf("the padding index is %d; the table has %d rows", *o.padding, n)})
 		}
 	}
+	l.opts.weight = l.rows(o.weightOr(Normal(0, 1)))
+	l.Weight.own(l.opts.weight)
 	l.make()
 	return l
 }
 
-func (l *EmbeddingLayer) make() {
-	l.opts.make(locus.DefaultDevice(), l.Weight, Normal(0, 1), nil, nil, l.n, l.features)
-	if len(l.padding) > 0 {
-		w := l.Weight.Value().Detach()
-		l.Weight.Set(w.Device().Arange(float64(l.n)).Eq(l.padding[0]).Unsqueeze(1).Where(0, w))
+// rows is an initialiser of the table, whose row for padding is zero.
+func (l *EmbeddingLayer) rows(init Initializer) Initializer {
+	if len(l.padding) == 0 {
+		return init
 	}
+	row := l.padding[0]
+	return func(m locus.Maker, shape []int) *locus.Tensor {
+		w := init(m, shape)
+		return w.Device().Arange(float64(shape[0])).Eq(row).Unsqueeze(1).Where(0, w)
+	}
+}
+
+func (l *EmbeddingLayer) make() {
+	l.opts.make(locus.DefaultDevice(), l.Weight, nil, nil, nil, l.n, l.features)
 }
 
 // Forward looks up the rows that x, whole numbers of any shape, names.

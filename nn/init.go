@@ -2,6 +2,7 @@ package nn
 
 import (
 	"math"
+	"strings"
 
 	"github.com/locusml/locus"
 )
@@ -91,19 +92,68 @@ func fans(shape []int) (in, out int) {
 	return shape[1] * field, shape[0] * field
 }
 
-// Initialize gives every weight (a parameter with two or more axes) of a network
-// a new first value from key, and every other parameter zeros. Lazy layers must
-// have seen an input before.
+// role is what a parameter is to its layer, which [Initialize] goes by.
+type role uint8
+
+const (
+	unknownRole role = iota // of a layer of the program's own
+	weightRole              // what an input is multiplied by in a sum of many
+	biasRole                // what is added
+	ownRole                 // anything else: gains, tables, slopes
+)
+
+// asBias makes p a bias. It returns p.
+func (p *Parameter) asBias() *Parameter {
+	p.role = biasRole
+	return p
+}
+
+// Initialize gives every parameter of a network a new first value, from key:
+// weights (of linear layers, convolutions, recurrent layers, attention) one from
+// the initialiser, biases zeros, and everything else what its layer gives it when
+// it is made: gains of normalisations ones, rows of embeddings and positions and
+// slopes their own. Of the parameters of a program's own layers those with two or
+// more axes are weights, one called bias is a bias, and the others stay as they
+// are. Buffers stay as they are. Lazy layers must have seen an input before.
 func Initialize(m any, key locus.Key, weights Initializer) {
-	for i, e := range Parameters(m) {
-		v := e.Value()
-		if v == nil {
-			panic(&locus.Error{Kind: locus.ErrArgument, Op: "nn.Initialize", Msg: e.Name + " has no shape yet", Fix: "run Forward once first"})
-		}
-		init := weights
-		if v.Rank() < 2 {
-			init = Constant(0)
-		}
-		e.Set(init(v.Device().As(v.DType()).Key(key.Fold(uint64(i))), v.Shape()))
+	if weights == nil {
+		fail(locus.ErrArgument, "nn.Initialize", "the initialiser is nil", "pass one such as nn.XavierUniform()")
 	}
+	params := Parameters(m)
+	for _, e := range params {
+		if e.Value() == nil {
+			fail(locus.ErrArgument, "nn.Initialize", e.Name+" has no shape yet", "run Forward once first")
+		}
+	}
+	for i, e := range params {
+		v := e.Value()
+		if init := e.initializer(v.Rank(), weights); init != nil {
+			e.Set(init(v.Device().As(v.DType()).Key(key.Fold(uint64(i))), v.Shape()))
+		}
+	}
+}
+
+// initializer chooses what makes the entry's first value; nil for nothing.
+func (e Entry) initializer(rank int, weights Initializer) Initializer {
+	role := unknownRole
+	if e.param != nil {
+		role = e.param.role
+	}
+	if role == unknownRole {
+		switch {
+		case rank >= 2:
+			role = weightRole
+		case e.Name == "bias" || strings.HasSuffix(e.Name, ".bias"):
+			role = biasRole
+		}
+	}
+	switch role {
+	case weightRole:
+		return weights
+	case biasRole:
+		return Constant(0)
+	case ownRole:
+		return e.param.first
+	}
+	return nil
 }

@@ -69,12 +69,12 @@ func TestBatchNorm(t *testing.T) {
 			}
 			s.Close()
 		}
-		for _, m := range values(l.RunningMean) {
+		for _, m := range values(l.RunningMean.Value()) {
 			if math.Abs(m-5) > 0.3 {
 				t.Error("running mean", m)
 			}
 		}
-		for _, v := range values(l.RunningVar) {
+		for _, v := range values(l.RunningVar.Value()) {
 			if math.Abs(v-4) > 0.6 {
 				t.Error("running variance", v)
 			}

@@ -1,10 +1,18 @@
 package nn
 
-import "reflect"
+import (
+	"reflect"
+
+	"github.com/locusml/locus"
+)
 
 // ModeSetter is a layer that behaves differently in training: dropout, batch
 // normalisation.
 type ModeSetter interface{ SetTraining(on bool) }
+
+// KeySetter is a layer that draws at random in training: dropout. With the same
+// key it draws the same.
+type KeySetter interface{ SetKey(key locus.Key) }
 
 // Train puts a network into training mode, in which layers are made. It
 // returns m.
@@ -22,6 +30,19 @@ func setMode[M any](m M, on bool) M {
 	return m
 }
 
+// Reseed makes every layer that draws at random do so from key: layer i, in the
+// order of fields, from key.Fold(i). It returns m.
+func Reseed[M any](m M, key locus.Key) M {
+	i := uint64(0)
+	eachLayer(m, func(_ string, l any) {
+		if s, ok := l.(KeySetter); ok {
+			s.SetKey(key.Fold(i))
+			i++
+		}
+	})
+	return m
+}
+
 // eachLayer calls f with the path and a pointer to every struct of a network, in
 // the order of its fields.
 func eachLayer(m any, f func(path string, layer any)) {
@@ -34,7 +55,7 @@ func eachLayer(m any, f func(path string, layer any)) {
 	w.walk(reflect.ValueOf(m), "", "")
 }
 
-// addressed gives a pointer to a struct, or nil where there is none.
+// addressed returns a pointer to a struct, or nil where there is none.
 func addressed(v reflect.Value) any {
 	if v.CanAddr() && v.Addr().CanInterface() {
 		return v.Addr().Interface()

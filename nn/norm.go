@@ -7,11 +7,10 @@ import (
 )
 
 // BatchNormLayer normalises each channel over the batch in training, and with
-// running statistics in use. It works on (N, C) and (N, C, …). In training a
-// layer must not be used from two goroutines at once: replicate it.
+// running statistics in use. It works on (N, C) and (N, C, …).
 type BatchNormLayer struct {
 	Weight, Bias            *Parameter
-	RunningMean, RunningVar *locus.Tensor `nn:"buffer"`
+	RunningMean, RunningVar *Buffer
 
 	Eps      float64 // added to the variance: 1e-5
 	Momentum float64 // how far a batch moves the running statistics: 0.1
@@ -24,7 +23,8 @@ type BatchNormLayer struct {
 // the first input.
 func BatchNorm(channels int, opts ...Option) *BatchNormLayer {
 	o := gather(opts)
-	l := &BatchNormLayer{Weight: o.lazy(-1), Bias: o.lazy(-1), Eps: 1e-5, Momentum: 0.1, opts: o}
+	l := &BatchNormLayer{Weight: o.lazy(-1).own(o.weightOr(Constant(1))), Bias: o.lazy(-1).asBias(), Eps: 1e-5, Momentum: 0.1, opts: o,
+		RunningMean: o.lazyBuffer(-1), RunningVar: o.lazyBuffer(-1)}
 	if channels > 0 {
 		l.make(locus.DefaultDevice(), channels)
 	}
@@ -33,18 +33,15 @@ func BatchNorm(channels int, opts ...Option) *BatchNormLayer {
 
 func (l *BatchNormLayer) make(d locus.Device, channels int) {
 	l.opts.make(d, l.Weight, Constant(1), l.Bias, Constant(0), channels)
-	at := l.Weight.Device().As(l.Weight.Value().DType())
-	if l.RunningMean == nil {
-		l.RunningMean = at.Zeros(channels)
-	}
-	if l.RunningVar == nil {
-		l.RunningVar = at.Ones(channels)
-	}
+	d = l.Weight.Device()
+	l.RunningMean.make(d, l.opts.dtype, Constant(0), channels)
+	l.RunningVar.make(d, l.opts.dtype, Constant(1), channels)
 }
 
-// Forward normalises x and in training updates the running statistics.
+// Forward normalises x and in training updates the running statistics. Several
+// goroutines may do so at once: their updates happen one after the other.
 func (l *BatchNormLayer) Forward(x *locus.Tensor) *locus.Tensor {
-	if unmade(l.Weight, l.Bias) || l.RunningMean == nil || l.RunningVar == nil {
+	if unmade(l.Weight, l.Bias) || l.RunningMean.peek() == nil || l.RunningVar.peek() == nil {
 		if x.Rank() < 2 {
 			panic(&locus.Error{Kind: locus.ErrShape, Op: "nn.BatchNorm", Msg: "the input must have a batch and channels"})
 		}
@@ -52,33 +49,36 @@ func (l *BatchNormLayer) Forward(x *locus.Tensor) *locus.Tensor {
 	}
 	w, b := l.Weight.Value(), l.Bias.Value()
 	if l.idle.Load() {
-		return locus.BatchNormWith(x, l.RunningMean, l.RunningVar, w, b, l.Eps)
+		return locus.BatchNormWith(x, l.RunningMean.Value(), l.RunningVar.Value(), w, b, l.Eps)
 	}
 	y, mean, variance := locus.BatchNorm(x, w, b, l.Eps)
-	locus.NoGrad(func() {
-		l.RunningMean = l.blend(l.RunningMean, mean)
-		l.RunningVar = l.blend(l.RunningVar, variance)
-	})
+	l.move(l.RunningMean, mean)
+	l.move(l.RunningVar, variance)
 	return y
 }
 
-// blend moves a running statistic towards the batch's, in its own precision where
-// the network computes in a lower one; it outlives the step.
-func (l *BatchNormLayer) blend(old, batch *locus.Tensor) *locus.Tensor {
-	t := old.Mul(1 - l.Momentum).Add(batch.Cast(old.DType()).Mul(l.Momentum))
-	if s := t.Scope(); s != nil {
-		s.Keep(t)
-	}
-	return t
+// move moves a running statistic towards the batch's, in its own precision where
+// the network computes in a lower one.
+func (l *BatchNormLayer) move(to *Buffer, batch *locus.Tensor) {
+	to.update("nn.BatchNorm", func(old *locus.Tensor) *locus.Tensor {
+		return old.Blend(1-l.Momentum, batch.Detach().Cast(old.DType()), l.Momentum)
+	})
 }
 
 // SetTraining chooses between the batch's statistics and the running ones.
 func (l *BatchNormLayer) SetTraining(on bool) { l.idle.Store(!on) }
 
+func (l *BatchNormLayer) cloneLayer(c *cloner) any {
+	n := &BatchNormLayer{Weight: cloned(c, l.Weight), Bias: cloned(c, l.Bias), RunningMean: cloned(c, l.RunningMean), RunningVar: cloned(c, l.RunningVar),
+		Eps: l.Eps, Momentum: l.Momentum, opts: l.opts}
+	n.idle.Store(l.idle.Load())
+	return n
+}
+
 func (l *BatchNormLayer) reset(key locus.Key) {
 	l.opts.key = key
 	l.Weight, l.Bias = l.Weight.unmade(), l.Bias.unmade()
-	l.RunningMean, l.RunningVar = nil, nil
+	l.RunningMean, l.RunningVar = l.RunningMean.unmade(), l.RunningVar.unmade()
 }
 
 // LayerNormLayer normalises the last axes of each element of a batch.
@@ -97,7 +97,7 @@ func LayerNorm(shape ...int) *LayerNormLayer {
 
 func layerNorm(dt locus.DType, shape ...int) *LayerNormLayer {
 	m := locus.DefaultDevice().As(dt)
-	return &LayerNormLayer{Weight: NewParameter(m.Ones(shape...)), Bias: NewParameter(m.Zeros(shape...)), Eps: 1e-5, shape: shape}
+	return &LayerNormLayer{Weight: gain(m.Ones(shape...)), Bias: NewParameter(m.Zeros(shape...)).asBias(), Eps: 1e-5, shape: shape}
 }
 
 // Forward normalises x.
@@ -117,7 +117,7 @@ type GroupNormLayer struct {
 // GroupNorm makes a layer that normalises so many groups of the channels.
 func GroupNorm(groups, channels int) *GroupNormLayer {
 	d := locus.DefaultDevice()
-	return &GroupNormLayer{Weight: NewParameter(d.Ones(channels)), Bias: NewParameter(d.Zeros(channels)), Eps: 1e-5, groups: groups}
+	return &GroupNormLayer{Weight: gain(d.Ones(channels)), Bias: NewParameter(d.Zeros(channels)).asBias(), Eps: 1e-5, groups: groups}
 }
 
 // Forward normalises x.
@@ -137,7 +137,7 @@ type RMSNormLayer struct {
 
 // RMSNorm makes a layer that normalises the last axes, of the given shape.
 func RMSNorm(shape ...int) *RMSNormLayer {
-	return &RMSNormLayer{Weight: NewParameter(locus.DefaultDevice().Ones(shape...)), Eps: 1e-6, shape: shape}
+	return &RMSNormLayer{Weight: gain(locus.DefaultDevice().Ones(shape...)), Eps: 1e-6, shape: shape}
 }
 
 // Forward normalises x.
@@ -155,10 +155,13 @@ type InstanceNormLayer struct {
 // InstanceNorm makes a layer for the given number of channels.
 func InstanceNorm(channels int) *InstanceNormLayer {
 	d := locus.DefaultDevice()
-	return &InstanceNormLayer{Weight: NewParameter(d.Ones(channels)), Bias: NewParameter(d.Zeros(channels)), Eps: 1e-5}
+	return &InstanceNormLayer{Weight: gain(d.Ones(channels)), Bias: NewParameter(d.Zeros(channels)).asBias(), Eps: 1e-5}
 }
 
 // Forward normalises x.
 func (l *InstanceNormLayer) Forward(x *locus.Tensor) *locus.Tensor {
 	return locus.InstanceNorm(x, l.Weight.Value(), l.Bias.Value(), l.Eps)
 }
+
+// gain returns what a normalised input is multiplied by, which begins at one.
+func gain(ones *locus.Tensor) *Parameter { return NewParameter(ones).own(Constant(1)) }

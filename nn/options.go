@@ -59,9 +59,22 @@ func parts(opts []Option) func() []Option {
 	}
 }
 
-// lazy makes a parameter without a value; -1 is a size that is not known yet.
+// lazy makes a weight without a value; -1 is a size that is not known yet.
 func (o options) lazy(shape ...int) *Parameter {
-	return &Parameter{known: known{o.dtype, shape}}
+	return &Parameter{lazy: lazy{known: known{o.dtype, shape}}, role: weightRole}
+}
+
+// lazyBuffer is lazy for a buffer.
+func (o options) lazyBuffer(shape ...int) *Buffer {
+	return &Buffer{lazy: lazy{known: known{o.dtype, shape}}}
+}
+
+// weightOr returns the initialiser of the weights that was asked for, else init.
+func (o options) weightOr(init Initializer) Initializer {
+	if o.weight != nil {
+		return o.weight
+	}
+	return init
 }
 
 // lazyBias is lazy for a bias, nil if there is to be none.
@@ -69,16 +82,13 @@ func (o options) lazyBias(shape ...int) *Parameter {
 	if o.noBias {
 		return nil
 	}
-	return o.lazy(shape...)
+	return o.lazy(shape...).asBias()
 }
 
 // make gives a layer's weight and bias (which may be nil) their first values,
 // with the initialisers that were asked for, else with those given.
 func (o options) make(d locus.Device, weight *Parameter, wInit Initializer, bias *Parameter, bInit Initializer, shape ...int) {
-	if o.weight != nil {
-		wInit = o.weight
-	}
-	weight.make(d, o.dtype, o.key.Fold(0), wInit, shape...)
+	weight.make(d, o.dtype, o.key.Fold(0), o.weightOr(wInit), shape...)
 	o.makeBias(d, bias, bInit, shape[0])
 }
 

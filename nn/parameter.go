@@ -14,63 +14,77 @@ type Module interface {
 }
 
 // Parameter is a tensor that training changes. The tensor itself never does:
-// an update puts another one in its place.
+// an update puts another one in its place. What is kept and not trained is a
+// [Buffer].
 type Parameter struct {
+	lazy
 	value  atomic.Pointer[locus.Tensor]
-	device locus.Device // where a parameter without a value yet is to be made
-	placed bool         // whether device was asked for
-	known  known        // what is known before there is a value
 	frozen atomic.Bool
+	role   role
+	first  Initializer // where role is ownRole
 }
 
-// known is what a lazy layer can say of a parameter before its first input.
-type known struct {
-	dtype locus.DType // invalid: nothing
-	shape []int       // -1 for a size that is not known; nil: nothing
-}
-
-// NewParameter makes a parameter with t as its first value.
+// NewParameter returns a parameter with t, which is of a floating-point type, as
+// its first value.
 func NewParameter(t *locus.Tensor) *Parameter {
+	checkFloat("nn.NewParameter", t)
 	p := new(Parameter)
-	p.Set(t)
+	p.replace(t)
 	return p
 }
 
-// Value gives the present value; gradients flow to it unless p is frozen. It is
+// Value returns the present value; gradients flow to it unless p is frozen. It is
 // nil for a parameter of a lazy layer before the first Forward. An optimizer's
 // step frees a value that an earlier step has made: copy it to keep it.
-func (p *Parameter) Value() *locus.Tensor { return p.value.Load() }
+func (p *Parameter) Value() *locus.Tensor {
+	if p == nil {
+		fail(locus.ErrArgument, "nn.Parameter", "the parameter is nil", "make layers with their constructors, such as nn.Linear")
+	}
+	return p.value.Load()
+}
 
-// Set puts another value in place. A gradient collected for the old one is
-// gone with it.
-func (p *Parameter) Set(t *locus.Tensor) {
-	t = t.Detach()
+// Set puts another value of the same shape, type and device in place. A gradient
+// collected for the old one is gone with it.
+func (p *Parameter) Set(t *locus.Tensor) { p.set("nn.Parameter.Set", "", t) }
+
+func (p *Parameter) set(op, name string, t *locus.Tensor) {
+	old := p.Value()
+	p.check(op, name, old, t)
+	checkFloat(op, t)
+	p.replace(t)
+}
+
+// replace is Set without checks, for values of another type or in another place.
+func (p *Parameter) replace(t *locus.Tensor) { p.value.Store(p.leaf(t)) }
+
+// leaf returns t as a value of p: without history, and with a gradient of its own
+// unless p is frozen.
+func (p *Parameter) leaf(t *locus.Tensor) *locus.Tensor {
+	t = kept(t).Detach()
 	if !p.frozen.Load() {
 		t = t.RequireGrad()
 	}
-	p.value.Store(t)
+	return t
 }
 
 // Freeze stops gradients from flowing to p, so that training leaves it as it is.
-func (p *Parameter) Freeze() {
-	p.frozen.Store(true)
-	if v := p.Value(); v != nil {
-		p.Set(v)
-	}
-}
+func (p *Parameter) Freeze() { p.freeze(true) }
 
 // Unfreeze undoes Freeze.
-func (p *Parameter) Unfreeze() {
-	p.frozen.Store(false)
-	if v := p.Value(); v != nil {
-		p.Set(v)
+func (p *Parameter) Unfreeze() { p.freeze(false) }
+
+func (p *Parameter) freeze(on bool) {
+	v := p.Value()
+	p.frozen.Store(on)
+	if v != nil {
+		p.replace(v)
 	}
 }
 
 // Frozen reports whether p is frozen.
 func (p *Parameter) Frozen() bool { return p.frozen.Load() }
 
-// Grad gives the gradient that Backward has collected, or nil.
+// Grad returns the gradient that Backward has collected, or nil.
 func (p *Parameter) Grad() *locus.Tensor {
 	if v := p.Value(); v != nil {
 		return v.Grad()
@@ -94,7 +108,7 @@ func (p *Parameter) String() string {
 	return "<lazy parameter: its shape is known after the first Forward>"
 }
 
-// valueOrNil gives the value of a parameter that may have been left out.
+// valueOrNil returns the value of a parameter that may have been left out.
 func (p *Parameter) valueOrNil() *locus.Tensor {
 	if p == nil {
 		return nil
@@ -113,26 +127,26 @@ func unmade(ps ...*Parameter) bool {
 }
 
 // make gives p, unless it has one, a first value: where it was asked to be, else
-// on d.
+// on d. Where several goroutines do so at once, the first one's counts.
 func (p *Parameter) make(d locus.Device, dt locus.DType, key locus.Key, init Initializer, shape ...int) {
-	if p.Value() != nil {
-		return
+	if p.Value() == nil {
+		p.value.CompareAndSwap(nil, p.leaf(init(p.maker(d, dt).Key(key), shape)))
 	}
-	if p.placed {
-		d = p.device
-	}
-	if p.known.dtype.Valid() {
-		dt = p.known.dtype
-	}
-	p.Set(init(d.As(dt).Key(key), shape))
 }
 
-// unmade gives a parameter without a value in the place of p, which may be nil.
+// unmade returns a parameter without a value in the place of p, which may be nil.
 func (p *Parameter) unmade() *Parameter {
 	if p == nil {
 		return nil
 	}
-	q := &Parameter{device: p.device, placed: p.placed, known: p.known}
+	q := &Parameter{lazy: p.lazy, role: p.role, first: p.first}
 	q.frozen.Store(p.frozen.Load())
 	return q
+}
+
+// own makes p a parameter that [Initialize] gives the first value of its layer
+// again. It returns p.
+func (p *Parameter) own(first Initializer) *Parameter {
+	p.role, p.first = ownRole, first
+	return p
 }

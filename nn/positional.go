@@ -20,6 +20,15 @@ func angles(d locus.Device, positions, features int, base float64) *locus.Tensor
 // as no longer ones come, so that they are not computed at every step.
 type table struct{ last atomic.Pointer[tableEntry] }
 
+// clone returns the table of a copy of a layer: t itself where the copy computes
+// in the original's place, else a new one, since it may be on another device.
+func (t *table) clone(c *cloner) *table {
+	if c.shared {
+		return t
+	}
+	return new(table)
+}
+
 type tableEntry struct {
 	device    locus.Device
 	dtype     locus.DType
@@ -30,6 +39,9 @@ type tableEntry struct {
 // get gives the first n positions of the tensors that make computes, on x's
 // device and in its type.
 func (t *table) get(x *locus.Tensor, n int, make func(d locus.Device, n int) []*locus.Tensor) []*locus.Tensor {
+	if t == nil {
+		fail(locus.ErrArgument, "nn", "the layer is a zero value", "make it with its constructor, such as nn.Rotary")
+	}
 	e := t.last.Load()
 	if e == nil || e.device != x.Device() || e.dtype != x.DType() || e.positions < n {
 		e = &tableEntry{device: x.Device(), dtype: x.DType(), positions: n}
@@ -52,14 +64,18 @@ type SinusoidalLayer struct {
 	Dropout *DropoutLayer
 
 	features int
-	table    table
+	table    *table
 }
 
 // Sinusoidal makes a layer that adds fixed positional encodings (Vaswani et al.,
 // 2017) to sequences (…, L, features) of any length, and drops with probability p
 // in training: sin(l·10000^(-2i/features)) at feature 2i, the cosine at 2i+1.
 func Sinusoidal(features int, p float64, opts ...Option) *SinusoidalLayer {
-	return &SinusoidalLayer{Dropout: Dropout(p, opts...), features: features}
+	return &SinusoidalLayer{Dropout: Dropout(p, opts...), features: features, table: new(table)}
+}
+
+func (l *SinusoidalLayer) cloneLayer(c *cloner) any {
+	return &SinusoidalLayer{Dropout: cloned(c, l.Dropout), features: l.features, table: l.table.clone(c)}
 }
 
 // Forward adds the encodings to x.
@@ -86,7 +102,7 @@ type LearnedPositionsLayer struct {
 // up to so many positions.
 func LearnedPositions(positions, features int, opts ...Option) *LearnedPositionsLayer {
 	o := gather(opts)
-	l := &LearnedPositionsLayer{Weight: o.lazy(positions, features), shape: []int{positions, features}, opts: o}
+	l := &LearnedPositionsLayer{Weight: o.lazy(positions, features).own(o.weightOr(Normal(0, 0.02))), shape: []int{positions, features}, opts: o}
 	l.make()
 	return l
 }
@@ -115,7 +131,7 @@ func (l *LearnedPositionsLayer) Forward(x *locus.Tensor) *locus.Tensor {
 type RotaryLayer struct {
 	features int
 	base     float64
-	table    table
+	table    *table
 }
 
 // Rotary makes a layer for an even number of features; base 0 means 10000.
@@ -126,7 +142,11 @@ func Rotary(features int, base float64) *RotaryLayer {
 	if base == 0 {
 		base = 10000
 	}
-	return &RotaryLayer{features: features, base: base}
+	return &RotaryLayer{features: features, base: base, table: new(table)}
+}
+
+func (l *RotaryLayer) cloneLayer(c *cloner) any {
+	return &RotaryLayer{features: l.features, base: l.base, table: l.table.clone(c)}
 }
 
 // Forward rotates x (…, L, features).

@@ -29,7 +29,6 @@ type RecurrentLayer struct {
 	Dropout *DropoutLayer
 
 	kind   recurrence
-	in     int // 0 until the first input
 	hidden int
 	o      RecurrentOptions
 	opts   options
@@ -97,7 +96,7 @@ func newRecurrent(kind recurrence, in, hidden int, o RecurrentOptions, opts []Op
 		fail(locus.ErrArgument, "nn."+kind.name(), fmt.Sprintf("%d inputs, a state of %d and %d layers: there must be some of each", in, hidden, o.Layers), "")
 	}
 	o.Layers = max(o.Layers, 1)
-	l := &RecurrentLayer{kind: kind, in: in, hidden: hidden, o: o, opts: gather(opts)}
+	l := &RecurrentLayer{kind: kind, hidden: hidden, o: o, opts: gather(opts)}
 	l.Dropout = newDropout("Dropout", o.Dropout, locus.Dropout, l.opts.key.Fold(1<<32))
 	l.Cells = make([]*RecurrentCell, o.Layers*l.directions())
 	rows := kind.gates() * hidden
@@ -109,7 +108,7 @@ func newRecurrent(kind recurrence, in, hidden int, o RecurrentOptions, opts []Op
 		l.Cells[i] = &RecurrentCell{WeightIH: l.opts.lazy(rows, from), WeightHH: l.opts.lazy(rows, hidden), BiasIH: l.opts.lazyBias(rows), BiasHH: l.opts.lazyBias(rows)}
 	}
 	if in > 0 {
-		l.make(locus.DefaultDevice())
+		l.make(locus.DefaultDevice(), in)
 	}
 	return l
 }
@@ -123,10 +122,10 @@ func (l *RecurrentLayer) directions() int {
 
 // make gives the cells first values as PyTorch does: everything uniform in
 // ±1/√hidden.
-func (l *RecurrentLayer) make(d locus.Device) {
+func (l *RecurrentLayer) make(d locus.Device, first int) {
 	rows := l.kind.gates() * l.hidden
 	for i, c := range l.Cells {
-		in := l.in
+		in := first
 		if i >= l.directions() {
 			in = l.hidden * l.directions()
 		}
@@ -179,8 +178,7 @@ func (l *RecurrentLayer) Run(x *locus.Tensor, s RecurrentState) (*locus.Tensor, 
 	}
 	for _, c := range l.Cells {
 		if unmade(c.WeightIH, c.WeightHH, c.BiasIH, c.BiasHH) {
-			l.in = x.Dim(2)
-			l.make(x.Device())
+			l.make(x.Device(), x.Dim(2))
 			break
 		}
 	}

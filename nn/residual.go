@@ -39,9 +39,10 @@ func ResNetBlock(in, out, stride int, opts ...Option) *ResNetBlockLayer {
 		geo := locus.ConvOptions{Stride: locus.Pair(stride), Padding: locus.Pair(size / 2)}
 		return Conv2D(from, out, locus.Pair(size), geo, append(part(), NoBias())...)
 	}
-	b := &ResNetBlockLayer{Conv1: conv(in, 3, stride), BN1: BatchNorm(out, part()...), Conv2: conv(out, 3, 1), BN2: BatchNorm(out, part()...)}
+	norm := func() *BatchNormLayer { return BatchNorm(out, append(part(), WithInit(nil))...) } // what was asked for is for the convolutions
+	b := &ResNetBlockLayer{Conv1: conv(in, 3, stride), BN1: norm(), Conv2: conv(out, 3, 1), BN2: norm()}
 	if in != out || stride != 1 {
-		b.Downsample = Sequential(conv(in, 1, stride), BatchNorm(out, part()...))
+		b.Downsample = Sequential(conv(in, 1, stride), norm())
 	}
 	return b
 }

@@ -153,17 +153,6 @@ func (l loading) match(f *weights.File, state map[string]Entry) (from map[string
 	return nil, e
 }
 
-// known gives what is known of the entry's type and shape.
-func (e Entry) known() known {
-	if v := e.Value(); v != nil {
-		return known{v.DType(), v.Shape()}
-	}
-	if e.param != nil {
-		return e.param.known
-	}
-	return known{}
-}
-
 // fits tells whether a tensor of a file may take the entry's place.
 func (e Entry) fits(have weights.Spec) (want weights.Spec, ok bool) {
 	k := e.known()
@@ -171,9 +160,7 @@ func (e Entry) fits(have weights.Spec) (want weights.Spec, ok bool) {
 	if e.Kind == Trained {
 		ok = ok && have.DType.IsFloat()
 	}
-	if k.shape != nil {
-		ok = ok && slices.EqualFunc(k.shape, have.Shape, func(want, have int) bool { return want == have || want < 0 })
-	}
+	ok = ok && k.allows(have.Shape)
 	return weights.Spec{DType: k.dtype, Shape: k.shape}, ok
 }
 
@@ -181,11 +168,8 @@ func (e Entry) fits(have weights.Spec) (want weights.Spec, ok bool) {
 // type, which is invalid where any will do.
 func (e Entry) destination(home locus.Device) (locus.Device, locus.DType) {
 	k := e.known()
-	if v := e.Value(); v != nil {
-		return v.Device(), k.dtype
-	}
-	if e.param != nil && e.param.placed {
-		return e.param.device, k.dtype
+	if d, ok := e.placed(); ok {
+		return d, k.dtype
 	}
 	return home, k.dtype
 }
@@ -194,11 +178,8 @@ func (e Entry) destination(home locus.Device) (locus.Device, locus.DType) {
 // default device.
 func home(m any) locus.Device {
 	for _, e := range State(m) {
-		if v := e.Value(); v != nil {
-			return v.Device()
-		}
-		if e.param != nil && e.param.placed {
-			return e.param.device
+		if d, ok := e.placed(); ok {
+			return d
 		}
 	}
 	return locus.DefaultDevice()

@@ -31,7 +31,7 @@ type Summary struct {
 // program's holds, in the order of its fields. The shapes of results are known
 // where a layer is held as a [Module], as Sequential does, and of the whole.
 func Summarize(m Module, x *locus.Tensor) Summary {
-	c := Eval(CopyTo(m, x.Device())) // lazy layers of m itself stay lazy
+	c := Eval(replicate(m, x.Device(), (*randomState).apart)) // lazy layers of m itself stay lazy
 	s := summarizer{seen: map[place]bool{}}
 	s.tap(reflect.ValueOf(c))
 	var y *locus.Tensor
@@ -105,13 +105,13 @@ func (s *summarizer) tap(v reflect.Value) {
 			v.Set(reflect.ValueOf(&tap{Module: m}))
 		}
 	case reflect.Pointer:
-		if v.Type() != parameterType && v.Type() != tensorType && !v.IsNil() && s.pass(v) {
+		if !holdsTensor(v.Type()) && !v.IsNil() && s.pass(v) {
 			s.tap(v.Elem())
 		}
 	case reflect.Struct:
 		if opens(v) {
-			for _, i := range layerFields(v) {
-				s.tap(v.Field(i))
+			for _, f := range fieldsOf(v.Type()) {
+				s.tap(v.Field(f.index))
 			}
 		}
 	case reflect.Slice, reflect.Array:
@@ -119,17 +119,6 @@ func (s *summarizer) tap(v reflect.Value) {
 			s.tap(v.Index(i))
 		}
 	}
-}
-
-// layerFields lists the fields of a struct that belong to the network.
-func layerFields(v reflect.Value) []int {
-	var l []int
-	for i := range v.NumField() {
-		if f := v.Type().Field(i); f.IsExported() && f.Tag.Get("nn") != "-" {
-			l = append(l, i)
-		}
-	}
-	return l
 }
 
 // list adds the rows of a value; out is the shape of its result where known.
@@ -140,7 +129,7 @@ func (s *summarizer) list(v reflect.Value, path string, out []int) {
 			s.list(v.Elem(), path, out)
 		}
 	case reflect.Pointer:
-		if v.IsNil() || v.Type() == parameterType || v.Type() == tensorType || !s.pass(v) {
+		if v.IsNil() || holdsTensor(v.Type()) || !s.pass(v) {
 			return
 		}
 		if t, ok := v.Interface().(*tap); ok {
@@ -163,12 +152,8 @@ func (s *summarizer) list(v reflect.Value, path string, out []int) {
 		if _, ours := m.(container); len(own) > 0 || !ours && out != nil {
 			s.row(path, m, out, own)
 		}
-		for _, i := range layerFields(v) {
-			f, name := v.Type().Field(i), ""
-			if !f.Anonymous && f.Tag.Get("nn") != "inline" {
-				name = fieldName(f.Name)
-			}
-			s.list(v.Field(i), join(path, name), nil)
+		for _, f := range fieldsOf(v.Type()) {
+			s.list(v.Field(f.index), join(path, f.name), nil)
 		}
 	case reflect.Slice, reflect.Array:
 		for i := range v.Len() {
@@ -189,9 +174,9 @@ func (s *summarizer) list(v reflect.Value, path string, out []int) {
 // ownParameters lists the parameters that a struct holds itself, not in layers.
 func ownParameters(v reflect.Value) []Entry {
 	w := newWalker()
-	for _, i := range layerFields(v) {
-		if t := v.Field(i).Type(); t == parameterType || t == tensorType {
-			w.walk(v.Field(i), "", v.Type().Field(i).Tag.Get("nn"))
+	for _, f := range fieldsOf(v.Type()) {
+		if t := v.Field(f.index); t.Type() == parameterType || t.Type() == tensorType {
+			w.walk(t, "", f.tag)
 		}
 	}
 	return slices.DeleteFunc(w.entries, func(e Entry) bool { return e.Kind != Trained })

@@ -2,87 +2,12 @@ package nn
 
 import (
 	"reflect"
-	"slices"
 	"sort"
 	"strconv"
 	"strings"
 
 	"github.com/locusml/locus"
 )
-
-// Kind tells what is trained from what is only kept.
-type Kind uint8
-
-// The kinds of a network's tensors.
-const (
-	Trained Kind = iota // parameters
-	Kept                // buffers: running statistics and the like; saved and moved, not trained
-)
-
-// Entry is one of a network's tensors, where it stands.
-type Entry struct {
-	Name string // the path to it: "layers.0.weight"
-	Kind Kind
-
-	param *Parameter
-	field reflect.Value // a *locus.Tensor field, where param is nil
-}
-
-// Value gives the tensor; nil for a lazy parameter before the first Forward.
-func (e Entry) Value() *locus.Tensor {
-	if e.param != nil {
-		return e.param.Value()
-	}
-	t, _ := e.field.Interface().(*locus.Tensor)
-	return t
-}
-
-// Set puts another tensor in its place.
-func (e Entry) Set(t *locus.Tensor) {
-	switch {
-	case e.param != nil:
-		e.param.Set(t)
-	case e.Kind == Trained:
-		e.field.Set(reflect.ValueOf(t.Detach().RequireGrad()))
-	default:
-		e.field.Set(reflect.ValueOf(t.Detach()))
-	}
-}
-
-// bind puts a tensor in its place as it is, with its history.
-func (e Entry) bind(t *locus.Tensor) {
-	if e.param != nil {
-		e.param.value.Store(t)
-	} else {
-		e.field.Set(reflect.ValueOf(t))
-	}
-}
-
-// Frozen reports whether training is to leave it as it is.
-func (e Entry) Frozen() bool { return e.Kind == Kept || e.param != nil && e.param.Frozen() }
-
-// State lists everything that a network must be saved with and moved with:
-// parameters and buffers, in the order of its fields. A tensor that is reached
-// twice is listed once, under its first name.
-func State(m any) []Entry {
-	w := newWalker()
-	w.walk(reflect.ValueOf(m), "", "")
-	return w.entries
-}
-
-// Parameters lists what training changes.
-func Parameters(m any) []Entry {
-	return slices.DeleteFunc(State(m), func(e Entry) bool { return e.Kind != Trained })
-}
-
-// Values gives the present tensors of entries.
-func Values(entries []Entry) []*locus.Tensor {
-	l := make([]*locus.Tensor, len(entries))
-	for i, e := range entries {
-		l[i] = e.Value()
-	}
-	return l
-}
 
 // walker finds tensors below a value.
 type walker struct {
@@ -109,8 +34,14 @@ func (w *walker) first(p place) bool {
 
 var (
 	parameterType = reflect.TypeFor[*Parameter]()
+	bufferType    = reflect.TypeFor[*Buffer]()
 	tensorType    = reflect.TypeFor[*locus.Tensor]()
 )
+
+// holdsTensor reports whether t is what a network keeps a tensor in.
+func holdsTensor(t reflect.Type) bool {
+	return t == parameterType || t == bufferType || t == tensorType
+}
 
 // stateNamer is a layer whose tensors have other names than the paths to them.
 type stateNamer interface{ stateName(path string) string }
@@ -122,55 +53,9 @@ func (w *walker) walk(v reflect.Value, path, tag string) {
 			w.walk(v.Elem(), path, tag)
 		}
 	case reflect.Pointer:
-		if v.IsNil() {
-			if v.Type() == tensorType && tag != "" && v.CanSet() {
-				w.add(Entry{Name: path, Kind: kindOf(tag), field: v})
-			}
-			return
-		}
-		switch v.Type() {
-		case parameterType:
-			if w.first(place{v.Type(), v.Pointer()}) {
-				w.add(Entry{Name: path, param: v.Interface().(*Parameter), Kind: kindOf(tag)})
-			}
-			return
-		case tensorType:
-			if tag != "" && v.CanSet() && w.first(place{v.Type(), v.Addr().Pointer()}) {
-				w.add(Entry{Name: path, Kind: kindOf(tag), field: v})
-			}
-			return
-		}
-		if w.first(place{v.Type(), v.Pointer()}) {
-			w.walk(v.Elem(), path, tag)
-		}
+		w.pointer(v, path, tag)
 	case reflect.Struct:
-		if w.visit != nil {
-			w.visit(v, path)
-		}
-		if n, ok := addressed(v).(stateNamer); ok {
-			before := len(w.entries)
-			defer func() {
-				for i := range w.entries[before:] {
-					e := &w.entries[before+i]
-					e.Name = join(path, n.stateName(strings.TrimPrefix(e.Name[len(path):], ".")))
-				}
-			}()
-		}
-		t := v.Type()
-		for i := range t.NumField() {
-			f := t.Field(i)
-			if !f.IsExported() || f.Tag.Get("nn") == "-" {
-				continue
-			}
-			name, tag := fieldName(f.Name), f.Tag.Get("nn")
-			if tag == "inline" {
-				name, tag = "", ""
-			}
-			if f.Anonymous {
-				name = ""
-			}
-			w.walk(v.Field(i), join(path, name), tag)
-		}
+		w.structure(v, path)
 	case reflect.Slice, reflect.Array:
 		if k := v.Type().Elem().Kind(); k != reflect.Pointer && k != reflect.Interface && k != reflect.Struct && k != reflect.Slice && k != reflect.Map && k != reflect.Array {
 			return // numbers and the like
@@ -187,6 +72,51 @@ func (w *walker) walk(v reflect.Value, path, tag string) {
 		for _, k := range keys {
 			w.walk(v.MapIndex(k), join(path, k.String()), tag)
 		}
+	}
+}
+
+func (w *walker) pointer(v reflect.Value, path, tag string) {
+	if v.Type() == tensorType {
+		if tag == "" {
+			return
+		}
+		if !v.CanSet() {
+			fail(locus.ErrArgument, "nn.State", path+" is a *locus.Tensor that cannot be replaced where it is, in a map, an interface or a struct that was passed by value",
+				"make it a *nn.Parameter or *nn.Buffer, or pass a pointer to the network")
+		}
+		if w.first(place{v.Type(), v.Addr().Pointer()}) {
+			w.add(Entry{Name: path, Kind: kindOf(tag), field: v})
+		}
+		return
+	}
+	if v.IsNil() || !w.first(place{v.Type(), v.Pointer()}) {
+		return
+	}
+	switch v.Type() {
+	case parameterType:
+		w.add(Entry{Name: path, Kind: kindOf(tag), param: v.Interface().(*Parameter)})
+	case bufferType:
+		w.add(Entry{Name: path, Kind: Kept, buffer: v.Interface().(*Buffer)})
+	default:
+		w.walk(v.Elem(), path, tag)
+	}
+}
+
+func (w *walker) structure(v reflect.Value, path string) {
+	if w.visit != nil {
+		w.visit(v, path)
+	}
+	if n, ok := addressed(v).(stateNamer); ok {
+		before := len(w.entries)
+		defer func() {
+			for i := range w.entries[before:] {
+				e := &w.entries[before+i]
+				e.Name = join(path, n.stateName(strings.TrimPrefix(e.Name[len(path):], ".")))
+			}
+		}()
+	}
+	for _, f := range fieldsOf(v.Type()) {
+		w.walk(v.Field(f.index), join(path, f.name), f.tag)
 	}
 }
 

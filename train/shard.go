@@ -107,12 +107,8 @@ func (s *shard) backward(sc *locus.Scope, fields []*locus.Tensor, size int, shar
 // through the rounding to the parameters themselves.
 func (s *shard) lowered(fields []*locus.Tensor) (Model, []*locus.Tensor) {
 	tree := nn.Tree{}
-	for _, e := range nn.State(s.model) {
-		v := e.Value()
-		if e.Kind == nn.Trained && v.DType().IsFloat() {
-			v = v.Cast(s.half)
-		}
-		tree[e.Name] = v
+	for name, v := range nn.Trainable(s.model) { // buffers are shared with the model
+		tree[name] = v.Cast(s.half)
 	}
 	out := make([]*locus.Tensor, len(fields))
 	for i, f := range fields {

@@ -1,0 +1,163 @@
+package nn
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/locusml/locus"
+)
+
+// Buffer is a tensor that a network keeps and does not train: running statistics,
+// a table, a mask. It is saved, moved and copied with the network. The tensor
+// itself never changes: an update puts another one in its place.
+//
+// A buffer is a cell like a [Parameter]: the copies of a network that [Bind]
+// makes share it, and what they compute for it arrives in the network itself.
+// Any number of goroutines may use one.
+type Buffer struct {
+	lazy
+	mu    sync.Mutex // of those who replace the value
+	value atomic.Pointer[bufferValue]
+}
+
+// bufferValue is a value and who it belongs to.
+type bufferValue struct {
+	t     *locus.Tensor
+	made  bool        // by an update of the buffer, which may free it when it is replaced
+	given atomic.Bool // somebody has a handle of it: the collector frees it
+}
+
+// NewBuffer returns a buffer with t as its first value.
+func NewBuffer(t *locus.Tensor) *Buffer {
+	checkTensor("nn.NewBuffer", t)
+	b := new(Buffer)
+	b.replace(t, false)
+	return b
+}
+
+// Value returns the present value, without history. It is nil for a buffer of a
+// lazy layer before the first Forward. An update leaves it as it is: it may be
+// kept.
+func (b *Buffer) Value() *locus.Tensor {
+	b.checkNil()
+	for {
+		v := b.value.Load()
+		if v == nil {
+			return nil
+		}
+		v.given.Store(true)
+		if b.value.Load() == v { // whoever replaces it from now on sees that it was given
+			return v.t
+		}
+	}
+}
+
+// Set puts another value of the same shape, type and device in place.
+func (b *Buffer) Set(t *locus.Tensor) { b.set("nn.Buffer.Set", "", t) }
+
+func (b *Buffer) set(op, name string, t *locus.Tensor) {
+	b.checkNil()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.check(op, name, b.peek(), t)
+	b.replace(t, false)
+}
+
+// Update puts in place what f makes of the present value: nothing is recorded for
+// gradients, what f computes on the way is freed, and updates from several
+// goroutines happen one after the other. The result belongs to the buffer, and
+// must be new: the next update frees it, unless it was read with Value before.
+//
+//	l.Mean.Update(func(old *locus.Tensor) *locus.Tensor {
+//		return old.Mul(0.9).Add(batch.Mul(0.1))
+//	})
+func (b *Buffer) Update(f func(old *locus.Tensor) *locus.Tensor) {
+	const op = "nn.Buffer.Update"
+	b.checkNil()
+	if f == nil {
+		fail(locus.ErrArgument, op, "the function is nil", "")
+	}
+	b.update(op, func(old *locus.Tensor) *locus.Tensor {
+		if old == nil {
+			fail(locus.ErrArgument, op, "the buffer has no value yet", "give it one with Set first")
+		}
+		s := locus.NewScope()
+		defer s.Close()
+		t := f(s.Use(old))
+		checkTensor(op, t)
+		if t.SharesMemory(old) { // a view, which would be freed with it
+			t = t.Copy()
+		}
+		return kept(t)
+	})
+}
+
+// update is Update without a scope, for code that computes nothing on the way.
+func (b *Buffer) update(op string, f func(old *locus.Tensor) *locus.Tensor) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	old := b.peek()
+	var t *locus.Tensor
+	locus.NoGrad(func() { t = f(old) })
+	b.check(op, "", old, t)
+	b.replace(t, true)
+}
+
+// peek returns the value to code that does not hand it on.
+func (b *Buffer) peek() *locus.Tensor {
+	if v := b.value.Load(); v != nil {
+		return v.t
+	}
+	return nil
+}
+
+// replace puts t in place without checks, with b.mu held or before anybody has b,
+// and frees the value that an update has made. made: t is nobody else's.
+func (b *Buffer) replace(t *locus.Tensor, made bool) {
+	t = kept(t).Detach()
+	old := b.value.Swap(&bufferValue{t: t, made: made})
+	if old != nil && old.made && !old.given.Load() && !old.t.SharesMemory(t) {
+		old.t.Free() // at once: the collector would let garbage pile up, a little in every step
+	}
+}
+
+// make gives b, unless it has one, a first value: where it was asked to be, else
+// on d.
+func (b *Buffer) make(d locus.Device, dt locus.DType, init Initializer, shape ...int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.value.Load() == nil {
+		b.replace(init(b.maker(d, dt), shape), true)
+	}
+}
+
+// unmade returns a buffer without a value in the place of b, which may be nil.
+func (b *Buffer) unmade() *Buffer {
+	if b == nil {
+		return nil
+	}
+	return &Buffer{lazy: b.lazy}
+}
+
+// Device is where the value lives, or for a lazy buffer where it will.
+func (b *Buffer) Device() locus.Device {
+	b.checkNil()
+	if t := b.peek(); t != nil {
+		return t.Device()
+	}
+	return b.device
+}
+
+// String shows the value.
+func (b *Buffer) String() string {
+	if t := b.Value(); t != nil {
+		return t.String()
+	}
+	return "<lazy buffer: its shape is known after the first Forward>"
+}
+
+func (b *Buffer) checkNil() {
+	if b == nil {
+		fail(locus.ErrArgument, "nn.Buffer", "the buffer is nil", "make layers with their constructors, such as nn.BatchNorm, and buffers with nn.NewBuffer")
+	}
+}

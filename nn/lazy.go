@@ -1,0 +1,97 @@
+package nn
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/locusml/locus"
+)
+
+// lazy is what is known of a network's tensor before it is made.
+type lazy struct {
+	device locus.Device // where it is to be made
+	placed bool         // whether device was asked for
+	known  known
+}
+
+// known is a type and a shape, or as much of them as is known.
+type known struct {
+	dtype locus.DType // invalid: nothing
+	shape []int       // -1 for a size that is not known; nil: nothing
+}
+
+func knownOf(t *locus.Tensor) known { return known{t.DType(), t.Shape()} }
+
+// allows reports whether a tensor may have the given shape.
+func (k known) allows(shape []int) bool {
+	return k.shape == nil || slices.EqualFunc(k.shape, shape, func(want, have int) bool { return want == have || want < 0 })
+}
+
+// maker tells where and of what type a tensor is to be made: what was asked for,
+// else d and dt.
+func (l *lazy) maker(d locus.Device, dt locus.DType) locus.Maker {
+	if l.placed {
+		d = l.device
+	}
+	if l.known.dtype.Valid() {
+		dt = l.known.dtype
+	}
+	return d.As(dt)
+}
+
+// check panics unless t may take the place of old, which is nil before there is a
+// value. name is that of the tensor in the network, or "".
+func (l *lazy) check(op, name string, old, t *locus.Tensor) {
+	if name == "" {
+		name = "the present value"
+	}
+	checkTensor(op, t)
+	want, placed, device := l.known, l.placed, l.device
+	if old != nil {
+		want, placed, device = knownOf(old), true, old.Device()
+	}
+	switch {
+	case !want.allows(t.Shape()):
+		fail(locus.ErrShape, op, fmt.Sprintf("the new value has shape %v; %s has %v", t.Shape(), name, want.shape), "a layer of another size is another layer: make a new one")
+	case want.dtype.Valid() && want.dtype != t.DType():
+		fail(locus.ErrDType, op, fmt.Sprintf("the new value is %s; %s is %s", t.DType(), name, want.dtype),
+			fmt.Sprintf("convert it with .Cast(locus.%s), or the whole network with nn.Cast", goName(want.dtype)))
+	case placed && device != t.Device():
+		fail(locus.ErrDevice, op, fmt.Sprintf("the new value is on %s; %s is on %s", t.Device(), name, device),
+			"move it with .To(device), or the whole network with nn.To")
+	}
+}
+
+// checkTensor panics unless t is a tensor that can be used.
+func checkTensor(op string, t *locus.Tensor) {
+	switch {
+	case t == nil:
+		fail(locus.ErrArgument, op, "the tensor is nil", "")
+	case !t.DType().Valid():
+		fail(locus.ErrArgument, op, "the tensor is a zero value", "make tensors with functions like locus.Zeros")
+	case t.Freed():
+		fail(locus.ErrFreed, op, "the tensor's memory was given back", "keep it with scope.Keep before its scope closes")
+	}
+}
+
+// checkFloat panics unless t can be trained.
+func checkFloat(op string, t *locus.Tensor) {
+	checkTensor(op, t)
+	if !t.DType().IsFloat() {
+		fail(locus.ErrDType, op, "a parameter is trained, which "+t.DType().String()+" cannot be", "convert it with .Cast(locus.Float32), or keep it in a *nn.Buffer")
+	}
+}
+
+// kept takes t out of its scope: what a network holds outlives the step.
+func kept(t *locus.Tensor) *locus.Tensor {
+	if s := t.Scope(); s != nil {
+		s.Keep(t)
+	}
+	return t
+}
+
+// goName is how a program writes a type: Float32.
+func goName(d locus.DType) string {
+	return map[locus.DType]string{locus.Bool: "Bool", locus.Uint8: "Uint8", locus.Int32: "Int32", locus.Int64: "Int64",
+		locus.Float16: "Float16", locus.BFloat16: "BFloat16", locus.Float32: "Float32", locus.Float64: "Float64"}[d]
+}
