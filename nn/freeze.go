@@ -31,3 +31,16 @@ func switchable(m any, op string) []*Parameter {
 	}
 	return l
 }
+
+// SetFrozen freezes or unfreezes the parameter, as [Parameter.Freeze] does. A
+// buffer, which is never trained, and a raw tensor stay as they are.
+func (e Entry) SetFrozen(on bool) {
+	if e.param == nil || e.Kind == Kept || e.param.Frozen() == on {
+		return
+	}
+	if on {
+		e.param.Freeze()
+	} else {
+		e.param.Unfreeze()
+	}
+}

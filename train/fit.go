@@ -5,19 +5,20 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"time"
 
 	"github.com/locusml/locus"
 	"github.com/locusml/locus/board"
 	"github.com/locusml/locus/data"
+	"github.com/locusml/locus/internal/guard"
 	"github.com/locusml/locus/nn"
 	"github.com/locusml/locus/optim"
 )
 
 // Fit trains a model. The model ends up on the first of the trainer's devices.
-// Whatever goes wrong is returned as an error, with the report of what was done.
+// Whatever goes wrong is returned as an error, with the report of what was done:
+// also a panic in the model, in a callback or in the data.
 func (t *Trainer) Fit(model Model, d Data) (*Report, error) {
 	return t.FitContext(context.Background(), model, d)
 }
@@ -25,17 +26,15 @@ func (t *Trainer) Fit(model Model, d Data) (*Report, error) {
 // FitContext is Fit that ends when ctx does, with its error, after the step at
 // hand; where there are checkpoints, one is written first.
 func (t *Trainer) FitContext(ctx context.Context, model Model, d Data) (*Report, error) {
-	devices, err := t.check(d)
+	set := t.settings()
+	devices, err := set.check(model, d)
 	if err != nil {
 		return nil, err
 	}
-	r := &run{t: t, ctx: ctx, data: d, devices: devices, model: model, report: &Report{Devices: devices, BestEpoch: -1, PeakMemory: map[string]int64{}}}
+	r := &run{set: set, ctx: ctx, data: d, devices: devices, model: model, report: &Report{Devices: devices, BestEpoch: -1, PeakMemory: map[string]int64{}}}
+	defer r.close() // also where a callback ends this goroutine
 	start := time.Now()
-	failed := locus.Try(func() { err = r.fit() })
-	if err == nil {
-		err = failed
-	}
-	r.close()
+	err = guard.Call(r.fit)
 	r.report.Time = time.Since(start)
 	for _, d := range devices {
 		r.report.PeakMemory[d.String()] = d.MemoryStats().Peak
@@ -43,12 +42,16 @@ func (t *Trainer) FitContext(ctx context.Context, model Model, d Data) (*Report,
 	if errors.Is(err, ErrStop) {
 		r.report.Stopped, err = "a callback asked for it", nil
 	}
+	var panicked *guard.Panic
+	if errors.As(err, &panicked) {
+		err = fmt.Errorf("train: %w\n\n%s", err, panicked.Stack)
+	}
 	return r.report, err
 }
 
 // run is one call of Fit.
 type run struct {
-	t       *Trainer
+	set     *settings
 	ctx     context.Context
 	data    Data
 	devices []locus.Device
@@ -56,20 +59,18 @@ type run struct {
 	report  *Report
 
 	train, validation *data.Loader
-	shards            []*shard
+	replicas          []*replica
 	opt               *optim.Optimizer
 	scaler            *scaler         // float16 only
-	grads             []*locus.Tensor // of the batches since the last step, on the first device; in no scope
+	grads             []*locus.Tensor // sums over the batches that wait for a step, on the first device; nil if there are none
+	pending           int             // the number of these batches
 	schedule          optim.Schedule
 	baseLR            float64
 	progress          *board.Progress
 	saver             *saver
-	best              nn.Tree
-	bestValue         float64
-	sinceBest         int
-	pending           int // batches whose gradients wait for a step
-	startEpoch        int
-	startBatch        int
+	monitor           monitor
+	epoch             Epoch // the one that is under way
+	startBatch        int   // where a resumed run goes on in it
 }
 
 // fit prepares, then runs the epochs.
@@ -84,20 +85,17 @@ func (r *run) fit() error {
 		d.ResetPeak()
 	}
 	r.prepareBoard()
-	for epoch := r.startEpoch; epoch < r.t.maxEpochs; epoch++ {
-		done, err := r.epoch(epoch)
+	for r.epoch.Number < r.set.maxEpochs {
+		done, err := r.runEpoch()
 		if err != nil {
 			return err
 		}
 		if done {
 			break
 		}
+		r.epoch, r.startBatch = Epoch{Number: r.epoch.Number + 1}, 0
 	}
-	if r.t.keepBest && r.best != nil {
-		for _, e := range nn.State(r.model) {
-			e.Set(r.best[e.Name].To(r.devices[0]))
-		}
-	}
+	r.restoreBest()
 	return nil
 }
 
@@ -105,7 +103,7 @@ func (r *run) fit() error {
 // the step; with several, they are split first.
 func (r *run) prepareData() error {
 	o := data.Options{BatchSize: r.data.BatchSize, Shuffle: !r.data.InOrder, DropLast: r.data.DropLast, Workers: r.data.Workers,
-		Key: locus.NewKey(r.t.seed)}
+		Key: locus.NewKey(r.set.seed)}
 	if len(r.devices) == 1 {
 		o.Device = r.devices[0]
 	}
@@ -131,27 +129,29 @@ func (r *run) prepareModel() error {
 		return err
 	}
 	nn.Train(r.model)
+	r.opt = configure(r.set, r.model)
 	for i, d := range r.devices {
 		m := r.model
 		if i > 0 {
 			m = nn.CopyTo(r.model, d)
 		}
-		r.shards = append(r.shards, newShard(r.t, m, d))
-	}
-	r.opt = configure(r.t, r.model)
-	for _, s := range r.shards {
-		s.keep(r.opt.Params())
+		p := newReplica(r.set, m, d)
+		p.choose(r.opt.Params())
+		r.replicas = append(r.replicas, p)
 	}
 	for _, e := range r.opt.Params() {
 		r.report.Parameters += e.Value().Len()
 	}
-	if r.t.precision == locus.Float16 {
+	if r.set.precision == locus.Float16 && r.set.lowered {
 		r.scaler = newScaler(r.devices[0])
 	}
 	r.baseLR = r.opt.LR()
-	r.schedule = r.t.schedule
+	r.schedule = r.set.schedule
 	if r.schedule == nil {
 		r.schedule = optim.Fixed()
+	}
+	if err := r.checkMonitor(); err != nil {
+		return err
 	}
 	return r.openCheckpoints()
 }
@@ -165,10 +165,11 @@ func (r *run) warmUp() error {
 	if !lazy {
 		return nil
 	}
-	fields, err := r.data.Train.Batch([]int{0}, locus.NewKey(r.t.seed))
+	fields, err := r.data.Train.Batch([]int{0}, locus.NewKey(r.set.seed))
 	if err != nil {
 		return err
 	}
+	defer freeAll(fields)
 	nn.Eval(r.model)
 	s := locus.NewScope()
 	defer s.Close()
@@ -176,125 +177,151 @@ func (r *run) warmUp() error {
 	return nil
 }
 
-// place puts the fields of a batch on a device, in a scope.
-func place(s *locus.Scope, fields []*locus.Tensor, d locus.Device) []*locus.Tensor {
-	out := make([]*locus.Tensor, len(fields))
-	for i, f := range fields {
-		out[i] = s.Adopt(f).To(d)
-	}
-	return out
-}
-
-// epoch runs one pass over the data; done reports that training is over early.
-func (r *run) epoch(number int) (done bool, err error) {
-	e := Epoch{Number: number}
+// runEpoch runs one pass over the data, or what is left of it; done reports that
+// training is over early.
+func (r *run) runEpoch() (done bool, err error) {
+	e := &r.epoch
 	start := time.Now()
-	from := 0
-	if number == r.startEpoch {
-		from = r.startBatch
-	}
 	if r.progress != nil {
-		r.progress.Epoch(number + 1)
-		r.progress.Add(int64(from))
+		r.progress.Epoch(e.Number + 1)
+		r.progress.Add(int64(r.startBatch))
 	}
-	for batch, err := range r.train.EpochFrom(number, from) {
+	last := 0
+	for batch, err := range r.train.EpochFrom(e.Number, r.startBatch) {
 		if err != nil {
 			return false, err
 		}
 		if r.ctx.Err() != nil {
 			batch.Free()
-			return false, r.interrupt(number, batch.Index)
+			return false, r.interrupt(batch.Index)
 		}
-		e.Examples += batch.Size
+		last = batch.Index
+		size := batch.Size
 		e.LR = r.baseLR * r.schedule(r.report.Steps)
 		if err := r.step(batch, e.LR); err != nil {
 			return false, err
 		}
-		if err := r.afterStep(number, batch.Index, e.LR); err != nil {
+		e.Examples += size
+		if err := r.afterBatch(last); err != nil {
 			return false, err
 		}
 	}
-	if err := r.flush(e.LR); err != nil {
+	stepped, err := r.flush(e.LR)
+	if err != nil {
 		return false, err
 	}
-	e.Train = r.metrics()
-	for _, s := range r.shards {
-		s.meter.reset()
+	if stepped {
+		if err := r.afterStep(last); err != nil {
+			return false, err
+		}
 	}
 	e.Time = time.Since(start)
+	e.Train = r.metrics()
 	if name, ok := finite(e.Train); !ok {
-		return false, r.notFinite(name, e.Train[name], number)
+		return false, r.notFinite(name, e.Train[name])
 	}
 	if r.validation != nil {
 		if e.Validation, err = r.validate(); err != nil {
 			return false, err
 		}
+		if e.Validation == nil {
+			return false, r.interrupt(r.train.Len())
+		}
 	}
-	done = r.judge(&e)
-	r.report.Epochs = append(r.report.Epochs, e)
+	for _, p := range r.replicas {
+		p.meter.reset()
+	}
+	if done, err = r.judge(e); err != nil {
+		return false, err
+	}
+	r.report.Epochs = append(r.report.Epochs, *e)
 	r.show("", e.Train)
 	r.show("validation ", e.Validation)
-	r.draw(float64(number+1), "", e.Train)
-	r.draw(float64(number+1), "validation ", e.Validation)
+	r.draw(float64(e.Number+1), "", e.Train)
+	r.draw(float64(e.Number+1), "validation ", e.Validation)
+	stop := r.afterEpoch(e)
+	if stop != nil && !errors.Is(stop, ErrStop) {
+		return false, stop
+	}
+	r.copyState() // what a callback has changed
 	if r.saver != nil {
-		if err := r.saver.save(r, number+1, 0); err != nil {
+		if err := r.saver.save(r, e.Number+1, 0); err != nil {
 			return false, err
 		}
 	}
-	for _, f := range r.t.callbacks {
-		if err := f(&e); err != nil {
-			return false, err
-		}
-	}
-	return done, nil
+	return done, stop
 }
 
-// afterStep tells callbacks and, now and then, reads the metrics.
-func (r *run) afterStep(epoch, index int, lr float64) error {
+// afterEpoch tells callbacks.
+func (r *run) afterEpoch(e *Epoch) error {
+	for _, f := range r.set.afterEpoch {
+		copied := *e
+		if err := f(&copied); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// afterBatch tells callbacks if a step was taken and, now and then, reads the
+// metrics.
+func (r *run) afterBatch(index int) error {
 	if r.progress != nil {
 		r.progress.Add(1)
 	}
-	if len(r.t.afterStep) > 0 && r.pending == 0 {
-		info := &Step{Epoch: epoch, Index: index, Steps: r.report.Steps, LR: lr}
-		for _, s := range r.shards {
-			info.Models = append(info.Models, s.model)
-		}
-		for _, f := range r.t.afterStep {
-			if err := f(info); err != nil {
-				return err
-			}
+	if r.pending == 0 {
+		if err := r.afterStep(index); err != nil {
+			return err
 		}
 	}
-	if r.t.logEvery <= 0 || (index+1)%r.t.logEvery != 0 {
+	if r.set.logEvery <= 0 || (index+1)%r.set.logEvery != 0 {
 		return nil
 	}
 	now := r.metrics()
 	if name, ok := finite(now); !ok {
-		return r.notFinite(name, now[name], epoch)
+		return r.notFinite(name, now[name])
 	}
 	r.show("", now)
-	r.draw(float64(epoch)+float64(index+1)/float64(r.train.Len()), "", now)
+	r.draw(float64(r.epoch.Number)+float64(index+1)/float64(r.train.Len()), "", now)
+	return nil
+}
+
+// afterStep tells callbacks.
+func (r *run) afterStep(index int) error {
+	if len(r.set.afterStep) == 0 {
+		return nil
+	}
+	info := &Step{Epoch: r.epoch.Number, Index: index, Steps: r.report.Steps, LR: r.epoch.LR}
+	for _, p := range r.replicas {
+		info.Models = append(info.Models, p.model)
+	}
+	for _, f := range r.set.afterStep {
+		if err := f(info); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
 // metrics reads the means of the epoch so far from all devices.
 func (r *run) metrics() map[string]float64 {
-	meters := make([]*meter, len(r.shards))
-	for i, s := range r.shards {
-		meters[i] = s.meter
+	meters := make([]*meter, len(r.replicas))
+	for i, p := range r.replicas {
+		meters[i] = p.meter
 	}
 	return merge(meters)
 }
 
-func (r *run) notFinite(name string, v float64, epoch int) error {
+func (r *run) notFinite(name string, v float64) error {
 	where := ""
 	if r.saver != nil {
-		where = "; the checkpoints in " + r.t.checkpoints + " are from before"
+		where = "; the checkpoints in " + r.set.checkpoints + " are from before"
 	}
-	return fmt.Errorf("%w: the %s is %v in epoch %d; try a smaller learning rate, ClipGradients, or look for bad values in the data%s", ErrNotFinite, name, v, epoch+1, where)
+	return fmt.Errorf("%w: the %s is %v in epoch %d; try a smaller learning rate, ClipGradients, or look for bad values in the data%s", ErrNotFinite, name, v, r.epoch.Number+1, where)
 }
 
-// validate measures the model on the validation data.
+// validate measures the model on the validation data. It returns nil if the run
+// was interrupted.
 func (r *run) validate() (map[string]float64, error) {
 	nn.Eval(r.model)
 	defer nn.Train(r.model)
@@ -304,7 +331,12 @@ func (r *run) validate() (map[string]float64, error) {
 		if err != nil {
 			return nil, err
 		}
+		if r.ctx.Err() != nil {
+			batch.Free()
+			return nil, nil
+		}
 		locus.Scoped(func(s *locus.Scope) {
+			defer batch.Free()
 			locus.NoGrad(func() {
 				for name, v := range validationStep(r.model, place(s, batch.Fields, r.devices[0])) {
 					m.add(name, v, batch.Size)
@@ -315,35 +347,9 @@ func (r *run) validate() (map[string]float64, error) {
 	return m.read(), nil
 }
 
-// judge compares an epoch with the best before it; it reports whether it is time
-// to stop.
-func (r *run) judge(e *Epoch) (stop bool) {
-	v, ok := e.Validation[r.t.monitor]
-	if !ok || math.IsNaN(v) {
-		return false
-	}
-	if r.t.monitor != "loss" {
-		v = -v // more is better
-	}
-	if r.report.BestEpoch < 0 || v < r.bestValue {
-		e.Best = true
-		r.bestValue, r.report.BestEpoch, r.sinceBest = v, e.Number, 0
-		if r.t.keepBest {
-			r.best = nn.TreeOf(r.model).Map(func(_ string, t *locus.Tensor) *locus.Tensor { return t.CopyTo(locus.CPU()) })
-		}
-		return false
-	}
-	r.sinceBest++
-	if r.t.patience > 0 && r.sinceBest >= r.t.patience {
-		r.report.Stopped = fmt.Sprintf("no better %s for %d epochs", r.t.monitor, r.sinceBest)
-		return true
-	}
-	return false
-}
-
 func (r *run) prepareBoard() {
-	if r.t.progress != nil {
-		r.progress = board.NewProgress(r.t.progress, board.Plan{Epochs: r.t.maxEpochs, Steps: int64(r.train.Len())})
+	if r.set.progress != nil {
+		r.progress = board.NewProgress(r.set.progress, board.Plan{Epochs: r.set.maxEpochs, Steps: int64(r.train.Len())})
 	}
 }
 
@@ -358,11 +364,11 @@ func (r *run) show(prefix string, values map[string]float64) {
 }
 
 func (r *run) draw(x float64, prefix string, values map[string]float64) {
-	if r.t.board == nil {
+	if r.set.board == nil {
 		return
 	}
 	for k, v := range values {
-		r.t.board.Draw(prefix+k, x, v, 1)
+		r.set.board.Draw(prefix+k, x, v, 1)
 	}
 }
 
@@ -371,11 +377,12 @@ func (r *run) close() {
 	if r.progress != nil {
 		r.progress.Close()
 	}
-	if r.t.board != nil {
-		r.t.board.Flush()
+	if r.set.board != nil {
+		r.set.board.Flush()
 	}
-	for _, s := range r.shards {
-		s.meter.reset()
+	r.dropGrads()
+	for _, p := range r.replicas {
+		p.meter.reset()
 	}
 	nn.Eval(r.model)
 }

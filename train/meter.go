@@ -20,28 +20,27 @@ func newMeter() *meter { return &meter{map[string]*locus.Tensor{}, map[string]fl
 
 // add adds a batch's mean over n examples. Nothing waits.
 func (m *meter) add(name string, mean *locus.Tensor, n int) {
-	mean = mean.Detach()
-	if mean.Len() != 1 {
-		panic(&locus.Error{Kind: locus.ErrShape, Op: "train", Msg: fmt.Sprintf("the metric %q has %d elements; want one", name, mean.Len())})
+	switch {
+	case mean == nil:
+		panic(&locus.Error{Kind: locus.ErrArgument, Op: "train", Msg: fmt.Sprintf("the metric %q is nil; want a tensor of one element", name)})
+	case mean.Len() != 1:
+		panic(&locus.Error{Kind: locus.ErrShape, Op: "train", Msg: fmt.Sprintf("the metric %q has %d elements; want one, the mean over the batch", name, mean.Len()),
+			Fix: "reduce it: .Mean()"})
 	}
+	sum := mean.Detach().Reshape().Cast(locus.Float32).Mul(float64(n))
 	old := m.sums[name]
-	sum := mean.Reshape().Cast(locus.Float32).Mul(float64(n))
 	if old != nil {
 		sum = old.Add(sum)
-	} else if sum.SharesMemory(mean) {
-		sum = sum.Copy()
+		old.Free()
 	}
 	if s := sum.Scope(); s != nil {
 		s.Keep(sum)
-	}
-	if old != nil {
-		old.Free()
 	}
 	m.sums[name] = sum
 	m.weights[name] += float64(n)
 }
 
-// read gives the means so far: one copy from the device for all of them.
+// read returns the means so far: one copy from the device for all of them.
 func (m *meter) read() map[string]float64 {
 	out := map[string]float64{}
 	if len(m.sums) == 0 {
@@ -69,7 +68,7 @@ func (m *meter) reset() {
 	clear(m.weights)
 }
 
-// merge gives the means over several meters.
+// merge returns the means over several meters.
 func merge(meters []*meter) map[string]float64 {
 	sum, weight := map[string]float64{}, map[string]float64{}
 	for _, m := range meters {

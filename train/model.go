@@ -1,6 +1,8 @@
 package train
 
 import (
+	"maps"
+
 	"github.com/locusml/locus"
 	"github.com/locusml/locus/nn"
 	"github.com/locusml/locus/optim"
@@ -102,13 +104,33 @@ func trainingStep(m Model, fields []*locus.Tensor) (loss *locus.Tensor, metrics 
 	if s, ok := m.(TrainingStepper); ok {
 		return s.TrainingStep(fields), nil
 	}
-	y := full(m.Forward(fields[0]))
-	target := fields[len(fields)-1]
+	y := output(m, fields)
+	target := full(fields[len(fields)-1])
 	loss = m.Loss(y, target)
-	if s, ok := m.(Metrics); ok {
-		locus.NoGrad(func() { metrics = s.Metrics(y.Detach(), target) })
-	}
+	locus.NoGrad(func() { metrics = measure(m, y.Detach(), target) })
 	return loss, metrics
+}
+
+// output applies the model to a batch.
+func output(m Model, fields []*locus.Tensor) *locus.Tensor {
+	y := m.Forward(fields[0])
+	if y == nil {
+		panic(&locus.Error{Kind: locus.ErrArgument, Op: "train", Msg: "the model's Forward returned nil"})
+	}
+	return full(y)
+}
+
+// measure returns the model's own metrics. The loss is the trainer's.
+func measure(m Model, y, target *locus.Tensor) map[string]*locus.Tensor {
+	s, ok := m.(Metrics)
+	if !ok {
+		return nil
+	}
+	metrics := s.Metrics(y, target)
+	if _, ok := metrics["loss"]; ok {
+		panic(&locus.Error{Kind: locus.ErrArgument, Op: "train", Msg: "Metrics returned a metric called \"loss\", which the trainer measures itself", Fix: "give it another name"})
+	}
+	return metrics
 }
 
 // validationStep measures a batch.
@@ -116,19 +138,14 @@ func validationStep(m Model, fields []*locus.Tensor) map[string]*locus.Tensor {
 	if s, ok := m.(ValidationStepper); ok {
 		return s.ValidationStep(fields)
 	}
-	y := full(m.Forward(fields[0]))
-	target := fields[len(fields)-1]
-	out := map[string]*locus.Tensor{}
-	if s, ok := m.(Metrics); ok {
-		for k, v := range s.Metrics(y, target) {
-			out[k] = v
-		}
-	}
-	out["loss"] = m.Loss(y, target)
+	y, target := output(m, fields), full(fields[len(fields)-1])
+	out := map[string]*locus.Tensor{"loss": m.Loss(y, target)}
+	maps.Copy(out, measure(m, y, target))
 	return out
 }
 
-// full gives an output in at least float32, in which losses are computed.
+// full returns an output or a target in at least float32, in which losses are
+// computed.
 func full(y *locus.Tensor) *locus.Tensor {
 	if d := y.DType(); d == locus.BFloat16 || d == locus.Float16 {
 		return y.Cast(locus.Float32)

@@ -16,29 +16,32 @@ type saver struct{ dir *checkpoint.Dir }
 
 // saved is what a checkpoint holds beside the tensors.
 type saved struct {
-	Epoch     int                 `json:"epoch"` // where to go on
-	Batch     int                 `json:"batch"`
-	Steps     int64               `json:"steps"`
-	Seed      uint64              `json:"seed"`
-	Counters  []map[string]uint64 `json:"counters"` // of every replica
-	Epochs    []Epoch             `json:"history"`
-	BestEpoch int                 `json:"best_epoch"`
-	BestValue float64             `json:"best_value"`
-	SinceBest int                 `json:"since_best"`
+	Epoch     int                  `json:"epoch"` // where to go on
+	Batch     int                  `json:"batch"`
+	Steps     int64                `json:"steps"`
+	Seed      uint64               `json:"seed"`
+	Counters  []map[string]uint64  `json:"counters"` // of every replica
+	Epochs    []Epoch              `json:"history"`
+	BestEpoch int                  `json:"best_epoch"`
+	BestValue float64              `json:"best_value"`
+	SinceBest int                  `json:"since_best"`
+	Pending   int                  `json:"pending,omitempty"`  // batches whose gradients wait for a step
+	Examples  int                  `json:"examples,omitempty"` // of the epoch so far
+	Weights   []map[string]float64 `json:"weights,omitempty"`  // of its metrics, for every replica
 }
 
 // openCheckpoints opens the folder, and goes on from the last checkpoint where
 // that was asked for.
 func (r *run) openCheckpoints() error {
-	if r.t.checkpoints == "" {
+	if !r.set.save {
 		return nil
 	}
-	dir, err := checkpoint.Open(r.t.checkpoints, r.t.keep)
+	dir, err := checkpoint.Open(r.set.checkpoints, r.set.keep)
 	if err != nil {
 		return err
 	}
 	r.saver = &saver{dir}
-	if !r.t.resume {
+	if !r.set.resume {
 		return nil
 	}
 	c, err := dir.Latest()
@@ -52,7 +55,15 @@ func (r *run) openCheckpoints() error {
 	return r.restore(c)
 }
 
-const modelPrefix, optimPrefix, bestPrefix, scalerPrefix = "model.", "optim.", "best.", "scaler."
+// The names of a checkpoint's tensors begin with what they belong to.
+const (
+	modelPrefix  = "model."
+	optimPrefix  = "optim."
+	bestPrefix   = "best."
+	scalerPrefix = "scaler."
+	gradPrefix   = "grad."  // sums over the batches that wait for a step
+	meterPrefix  = "meter." // and the replica's number: sums of the epoch's metrics
+)
 
 // save writes the state of the run, which is to go on with the given batch.
 func (s *saver) save(r *run, epoch, batch int) error {
@@ -63,18 +74,30 @@ func (s *saver) save(r *run, epoch, batch int) error {
 	for name, t := range r.opt.State() {
 		tensors[optimPrefix+name] = t
 	}
-	for name, t := range r.best {
+	for name, t := range r.monitor.best {
 		tensors[bestPrefix+name] = t
 	}
 	if r.scaler != nil {
 		tensors[scalerPrefix+"scale"], tensors[scalerPrefix+"good"] = r.scaler.scale, r.scaler.good
 	}
-	var counters []map[string]uint64
-	for _, sh := range r.shards {
-		counters = append(counters, nn.Counters(sh.model))
+	for i, g := range r.grads {
+		if g != nil {
+			tensors[gradPrefix+r.replicas[0].params[i].Name] = g
+		}
 	}
-	_, err := s.dir.Save(tensors, saved{Epoch: epoch, Batch: batch, Steps: r.opt.Steps(), Seed: r.t.seed, Counters: counters,
-		Epochs: r.report.Epochs, BestEpoch: r.report.BestEpoch, BestValue: r.bestValue, SinceBest: r.sinceBest})
+	state := saved{Epoch: epoch, Batch: batch, Steps: r.opt.Steps(), Seed: r.set.seed,
+		Epochs: r.report.Epochs, BestEpoch: r.report.BestEpoch, BestValue: r.monitor.value, SinceBest: r.monitor.sinceBest, Pending: r.pending}
+	for i, p := range r.replicas {
+		state.Counters = append(state.Counters, nn.Counters(p.model))
+		if batch > 0 {
+			state.Examples = r.epoch.Examples
+			state.Weights = append(state.Weights, p.meter.weights)
+			for name, t := range p.meter.sums {
+				tensors[fmt.Sprint(meterPrefix, i, ".", name)] = t
+			}
+		}
+	}
+	_, err := s.dir.Save(tensors, state)
 	return err
 }
 
@@ -84,24 +107,34 @@ func (r *run) restore(c *checkpoint.Checkpoint) error {
 	if err := c.State(&s); err != nil {
 		return err
 	}
-	if s.Seed != r.t.seed {
-		return fmt.Errorf("train: the checkpoint is of a run with Seed(%d), not %d: its batches would come in another order: %w", s.Seed, r.t.seed, locus.ErrArgument)
+	switch {
+	case s.Seed != r.set.seed:
+		return fmt.Errorf("train: the checkpoint is of a run with Seed(%d), not %d: its batches would come in another order: %w", s.Seed, r.set.seed, locus.ErrArgument)
+	case len(s.Counters) != len(r.replicas):
+		return fmt.Errorf("train: the checkpoint is of a run on %d devices, not %d: its parts of batches would be others: %w", len(s.Counters), len(r.replicas), locus.ErrArgument)
+	case s.Pending >= r.set.accumulate && s.Pending > 0:
+		return fmt.Errorf("train: in the checkpoint the gradients of %d batches wait for a step, which Accumulate(%d) would have taken: %w", s.Pending, r.set.accumulate, locus.ErrArgument)
 	}
-	if len(s.Counters) != len(r.shards) {
-		return fmt.Errorf("train: the checkpoint is of a run on %d devices, not %d: its parts of batches would be others: %w", len(s.Counters), len(r.shards), locus.ErrArgument)
+	another := func(err error) error {
+		return fmt.Errorf("train: the checkpoint in %s is of another model: %w", r.set.checkpoints, err)
 	}
-	state := map[string]*locus.Tensor{}
+	// What belongs to the first device only.
+	first := r.devices[0]
+	state, grads := map[string]*locus.Tensor{}, map[string]*locus.Tensor{}
 	for _, name := range c.Tensors.Names() {
-		into, at := state, r.devices[0]
-		rest, ok := strings.CutPrefix(name, optimPrefix)
-		if !ok {
-			if rest, ok = strings.CutPrefix(name, bestPrefix); !ok {
-				continue
+		prefix, rest, _ := strings.Cut(name, ".")
+		into, at := state, first
+		switch prefix + "." {
+		case optimPrefix:
+		case gradPrefix:
+			into = grads
+		case bestPrefix:
+			if r.monitor.best == nil {
+				r.monitor.best = nn.Tree{}
 			}
-			if r.best == nil {
-				r.best = nn.Tree{}
-			}
-			into, at = r.best, locus.CPU()
+			into, at = r.monitor.best, locus.CPU()
+		default:
+			continue
 		}
 		t, err := c.Tensors.Load(name, at)
 		if err != nil {
@@ -109,51 +142,68 @@ func (r *run) restore(c *checkpoint.Checkpoint) error {
 		}
 		into[rest] = t
 	}
-	for i, sh := range r.shards {
-		for _, e := range nn.State(sh.model) {
-			t, err := c.Tensors.Load(modelPrefix+e.Name, sh.device)
+	// What every replica has.
+	for i, p := range r.replicas {
+		for _, e := range p.state {
+			t, err := c.Tensors.Load(modelPrefix+e.Name, p.device)
 			if err != nil {
-				return fmt.Errorf("train: the checkpoint in %s is of another model: %w", r.t.checkpoints, err)
+				return another(err)
 			}
 			if v := e.Value(); !slices.Equal(v.Shape(), t.Shape()) {
-				return fmt.Errorf("train: the checkpoint in %s is of another model: %s has shape %v there and %v here: %w", r.t.checkpoints, e.Name, t.Shape(), v.Shape(), locus.ErrShape)
+				return another(fmt.Errorf("%s has shape %v there and %v here: %w", e.Name, t.Shape(), v.Shape(), locus.ErrShape))
 			}
 			e.Set(t)
 		}
-		if err := nn.SetCounters(sh.model, s.Counters[i]); err != nil {
+		if err := nn.SetCounters(p.model, s.Counters[i]); err != nil {
 			return err
+		}
+		if i >= len(s.Weights) {
+			continue
+		}
+		for name, w := range s.Weights[i] {
+			t, err := c.Tensors.Load(fmt.Sprint(meterPrefix, i, ".", name), p.device)
+			if err != nil {
+				return err
+			}
+			p.meter.sums[name], p.meter.weights[name] = t, w
 		}
 	}
 	if err := r.opt.SetState(state, s.Steps); err != nil {
 		return err
 	}
+	if s.Pending > 0 {
+		r.grads, r.pending = make([]*locus.Tensor, len(r.replicas[0].params)), s.Pending
+		for i, e := range r.replicas[0].params {
+			if r.grads[i] = grads[e.Name]; r.grads[i] != nil && !slices.Equal(r.grads[i].Shape(), e.Value().Shape()) {
+				return another(fmt.Errorf("the gradient of %s has shape %v: %w", e.Name, r.grads[i].Shape(), locus.ErrShape))
+			}
+		}
+	}
 	if r.scaler != nil {
 		for name, t := range map[string]**locus.Tensor{"scale": &r.scaler.scale, "good": &r.scaler.good} {
-			saved, err := c.Tensors.Load(scalerPrefix+name, r.devices[0])
+			saved, err := c.Tensors.Load(scalerPrefix+name, first)
 			if err != nil {
-				return fmt.Errorf("train: the checkpoint in %s is of a run in another precision: %w", r.t.checkpoints, err)
+				return fmt.Errorf("train: the checkpoint in %s is of a run in another precision: %w", r.set.checkpoints, err)
 			}
 			*t = saved
 		}
 	}
-	r.startEpoch, r.startBatch = s.Epoch, s.Batch
+	r.epoch, r.startBatch = Epoch{Number: s.Epoch, Examples: s.Examples}, s.Batch
+	r.epoch.LR = r.baseLR * r.schedule(s.Steps)
 	r.report.Epochs, r.report.Steps, r.report.BestEpoch = s.Epochs, s.Steps, s.BestEpoch
-	r.bestValue, r.sinceBest = s.BestValue, s.SinceBest
+	r.monitor.value, r.monitor.sinceBest = s.BestValue, s.SinceBest
 	return nil
 }
 
 // interrupt ends a run whose context is done: with a checkpoint, so that it can go
 // on at this batch.
-func (r *run) interrupt(epoch, batch int) error {
+func (r *run) interrupt(batch int) error {
 	r.report.Stopped = "interrupted"
 	err := fmt.Errorf("train: interrupted: %w", r.ctx.Err())
 	if r.saver == nil {
 		return err
 	}
-	if r.pending > 0 { // gradients that wait are not saved: go on where they begin
-		batch -= r.pending
-	}
-	if e := r.saver.save(r, epoch, batch); e != nil {
+	if e := r.saver.save(r, r.epoch.Number, batch); e != nil {
 		return errors.Join(err, e)
 	}
 	return err

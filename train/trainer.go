@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
+	"slices"
 
 	"github.com/locusml/locus"
 	"github.com/locusml/locus/board"
@@ -21,8 +23,15 @@ type Data struct {
 	InOrder    bool // do not shuffle
 }
 
-// Trainer trains models. Its zero value trains for one epoch on the CPU.
+// Trainer trains models. Its zero value is what [New] returns without options: it
+// trains for one epoch on the CPU. A trainer holds no state of a run and may be
+// used any number of times, from several goroutines too.
 type Trainer struct {
+	set *settings // nil: the defaults
+}
+
+// settings are what options choose.
+type settings struct {
 	maxEpochs   int
 	gpus        int
 	devices     []locus.Device
@@ -31,105 +40,128 @@ type Trainer struct {
 	schedule    optim.Schedule
 	accumulate  int
 	precision   locus.DType
+	lowered     bool // precision was asked for
 	seed        uint64
 	logEvery    int
 	board       *board.Board
 	progress    io.Writer
-	callbacks   []func(*Epoch) error
+	afterEpoch  []func(*Epoch) error
 	afterStep   []func(*Step) error
 	patience    int
+	stopEarly   bool // patience was asked for
 	monitor     string
+	better      Direction
+	monitored   bool // monitor was asked for
 	keepBest    bool
 	checkpoints string
+	save        bool // checkpoints were asked for
 	keep        int
 	resume      bool
+	missing     bool // an option was nil
+}
+
+func defaults() *settings {
+	return &settings{maxEpochs: 1, lr: 0.1, accumulate: 1, logEvery: 50, monitor: "loss", better: Lowest, keep: 3}
 }
 
 // Option changes a trainer.
-type Option func(*Trainer)
+type Option func(*settings)
 
-// New makes a trainer.
+// New makes a trainer. What options cannot be is the error of Fit.
 func New(opts ...Option) *Trainer {
-	t := &Trainer{maxEpochs: 1, lr: 0.1, accumulate: 1, logEvery: 50, monitor: "loss", keep: 3}
+	t := &Trainer{set: defaults()}
 	for _, o := range opts {
-		o(t)
+		if o == nil {
+			t.set.missing = true
+			continue
+		}
+		o(t.set)
 	}
 	return t
 }
 
+// settings returns the trainer's options; those of the zero value are the defaults.
+func (t *Trainer) settings() *settings {
+	if t == nil || t.set == nil {
+		return defaults()
+	}
+	return t.set
+}
+
 // MaxEpochs is the number of passes over the data.
-func MaxEpochs(n int) Option { return func(t *Trainer) { t.maxEpochs = n } }
+func MaxEpochs(n int) Option { return func(s *settings) { s.maxEpochs = n } }
 
 // NumGPUs trains on the first n GPUs, mirrored if n is more than one. That they
 // exist is checked: for the CPU where there is none, use Devices(locus.TryGPU()).
-func NumGPUs(n int) Option { return func(t *Trainer) { t.gpus = n } }
+func NumGPUs(n int) Option { return func(s *settings) { s.gpus = n } }
 
 // Devices trains on the given devices.
-func Devices(d ...locus.Device) Option { return func(t *Trainer) { t.devices = d } }
+func Devices(d ...locus.Device) Option {
+	return func(s *settings) { s.devices = slices.Clone(d) }
+}
 
 // ClipGradients scales gradients down to at most this norm.
-func ClipGradients(norm float64) Option { return func(t *Trainer) { t.clip = norm } }
+func ClipGradients(norm float64) Option { return func(s *settings) { s.clip = norm } }
 
 // LearningRate is that of the default optimizer, plain SGD; 0.1 otherwise.
-func LearningRate(lr float64) Option { return func(t *Trainer) { t.lr = lr } }
+func LearningRate(lr float64) Option { return func(s *settings) { s.lr = lr } }
 
 // Schedule changes the optimizer's learning rate from step to step.
-func Schedule(s optim.Schedule) Option { return func(t *Trainer) { t.schedule = s } }
+func Schedule(f optim.Schedule) Option { return func(s *settings) { s.schedule = f } }
 
 // Accumulate adds the gradients of so many batches up before a step.
-func Accumulate(batches int) Option { return func(t *Trainer) { t.accumulate = batches } }
+func Accumulate(batches int) Option { return func(s *settings) { s.accumulate = batches } }
 
 // Precision computes the network in another floating-point type than its
 // parameters have: with BFloat16, parameters and inputs are rounded to it for each
 // step, while the parameters themselves, their updates and the loss stay float32.
 // With Float16, whose range is small, the loss is scaled so that gradients do not
 // vanish, and steps that overflow are left out.
-func Precision(d locus.DType) Option { return func(t *Trainer) { t.precision = d } }
+func Precision(d locus.DType) Option {
+	return func(s *settings) { s.precision, s.lowered = d, true }
+}
 
 // Seed is where all that the trainer draws (the order of the examples) comes from.
-func Seed(seed uint64) Option { return func(t *Trainer) { t.seed = seed } }
+func Seed(seed uint64) Option { return func(s *settings) { s.seed = seed } }
 
 // LogEvery is the number of steps between two readings of the metrics for board,
 // progress and the check for NaN; the end of an epoch always reads.
-func LogEvery(steps int) Option { return func(t *Trainer) { t.logEvery = steps } }
+func LogEvery(steps int) Option { return func(s *settings) { s.logEvery = steps } }
 
 // Board draws the metrics.
-func Board(b *board.Board) Option { return func(t *Trainer) { t.board = b } }
+func Board(b *board.Board) Option { return func(s *settings) { s.board = b } }
 
 // Progress shows a progress bar.
-func Progress(w io.Writer) Option { return func(t *Trainer) { t.progress = w } }
+func Progress(w io.Writer) Option { return func(s *settings) { s.progress = w } }
 
 // AfterEpoch calls f at the end of every epoch; [ErrStop] ends training well, any
 // other error ends it with that error.
 func AfterEpoch(f func(*Epoch) error) Option {
-	return func(t *Trainer) { t.callbacks = append(t.callbacks, f) }
+	return func(s *settings) { s.afterEpoch = append(s.afterEpoch, f) }
 }
 
 // AfterStep calls f after every step, like [AfterEpoch].
 func AfterStep(f func(*Step) error) Option {
-	return func(t *Trainer) { t.afterStep = append(t.afterStep, f) }
+	return func(s *settings) { s.afterStep = append(s.afterStep, f) }
 }
-
-// Monitor names the validation metric that EarlyStopping and KeepBest look at:
-// "loss" unless said otherwise. Of a loss the smallest is best, of anything else
-// the largest.
-func Monitor(metric string) Option { return func(t *Trainer) { t.monitor = metric } }
 
 // EarlyStopping ends training when the monitored metric has not become better for
 // so many epochs.
-func EarlyStopping(patience int) Option { return func(t *Trainer) { t.patience = patience } }
+func EarlyStopping(patience int) Option {
+	return func(s *settings) { s.patience, s.stopEarly = patience, true }
+}
 
 // KeepBest gives the model, at the end, the parameters of its best epoch.
-func KeepBest() Option { return func(t *Trainer) { t.keepBest = true } }
+func KeepBest() Option { return func(s *settings) { s.keepBest = true } }
 
 // Checkpoints saves the run's state in a folder after every epoch, and when it is
 // interrupted, and keeps the last few.
 func Checkpoints(folder string, keep int) Option {
-	return func(t *Trainer) { t.checkpoints, t.keep = folder, keep }
+	return func(s *settings) { s.checkpoints, s.keep, s.save = folder, keep, true }
 }
 
 // Resume goes on from the last checkpoint, if there is one.
-func Resume() Option { return func(t *Trainer) { t.resume = true } }
+func Resume() Option { return func(s *settings) { s.resume = true } }
 
 // ErrStop is what a callback returns to end training.
 var ErrStop = errors.New("train: stop")
@@ -139,35 +171,53 @@ var ErrStop = errors.New("train: stop")
 var ErrNotFinite = errors.New("train: not a finite number")
 
 // check finds the devices and refuses options that cannot be.
-func (t *Trainer) check(d Data) ([]locus.Device, error) {
+func (s *settings) check(model Model, d Data) ([]locus.Device, error) {
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("train: "+format+": %w", append(args, locus.ErrArgument)...)
 	}
+	watches := s.stopEarly || s.keepBest || s.monitored
 	switch {
+	case model == nil:
+		return nil, bad("the model is nil")
+	case s.missing:
+		return nil, bad("an option is nil")
 	case d.Train == nil:
 		return nil, bad("Data.Train is nil: there is nothing to train on")
-	case t.maxEpochs < 1:
-		return nil, bad("MaxEpochs(%d); train for at least one epoch", t.maxEpochs)
-	case t.accumulate < 1:
-		return nil, bad("Accumulate(%d); a step needs at least one batch", t.accumulate)
-	case t.clip < 0:
-		return nil, bad("ClipGradients(%v); a norm is not negative", t.clip)
-	case t.gpus < 0 || t.gpus > 0 && len(t.devices) > 0:
-		return nil, bad("NumGPUs(%d) with %d devices; choose one of the two", t.gpus, len(t.devices))
-	case t.precision != 0 && !t.precision.IsFloat():
-		return nil, bad("Precision(%s); want a floating-point type", t.precision)
-	case (t.patience > 0 || t.keepBest) && d.Validation == nil:
-		return nil, bad("EarlyStopping and KeepBest look at the validation data; Data.Validation is nil")
-	case t.resume && t.checkpoints == "":
+	case s.maxEpochs < 1:
+		return nil, bad("MaxEpochs(%d); train for at least one epoch", s.maxEpochs)
+	case s.accumulate < 1:
+		return nil, bad("Accumulate(%d); a step needs at least one batch", s.accumulate)
+	case !(s.clip >= 0) || math.IsInf(s.clip, 0):
+		return nil, bad("ClipGradients(%v); a norm is a number that is not negative", s.clip)
+	case !(s.lr >= 0) || math.IsInf(s.lr, 0):
+		return nil, bad("LearningRate(%v); want a number that is not negative", s.lr)
+	case s.gpus < 0 || s.gpus > 0 && len(s.devices) > 0:
+		return nil, bad("NumGPUs(%d) with %d devices; choose one of the two", s.gpus, len(s.devices))
+	case s.lowered && !s.precision.IsFloat():
+		return nil, bad("Precision(%s); want a floating-point type", s.precision)
+	case s.stopEarly && s.patience < 1:
+		return nil, bad("EarlyStopping(%d); wait for at least one epoch", s.patience)
+	case s.better != Lowest && s.better != Highest:
+		return nil, bad("Monitor(%q, %v); want train.Lowest or train.Highest", s.monitor, s.better)
+	case watches && d.Validation == nil:
+		return nil, bad("EarlyStopping, KeepBest and Monitor look at the validation data; Data.Validation is nil")
+	case s.save && s.checkpoints == "":
+		return nil, bad("Checkpoints without a folder")
+	case s.save && s.keep < 1:
+		return nil, bad("Checkpoints that keep %d; keep at least one", s.keep)
+	case s.resume && !s.save:
 		return nil, bad("Resume without Checkpoints; say in which folder they are")
+	case slices.ContainsFunc(s.afterEpoch, func(f func(*Epoch) error) bool { return f == nil }),
+		slices.ContainsFunc(s.afterStep, func(f func(*Step) error) bool { return f == nil }):
+		return nil, bad("a callback is nil")
 	}
-	if t.gpus > locus.NumGPUs() {
+	if s.gpus > locus.NumGPUs() {
 		err := fmt.Errorf("train: NumGPUs(%d), but there are %d; visible are %v; use Devices(locus.TryGPU()) to fall back to the CPU, or LOCUS_VIRTUAL_GPUS=%d for virtual ones: %w",
-			t.gpus, locus.NumGPUs(), visible(), t.gpus, locus.ErrDevice)
+			s.gpus, locus.NumGPUs(), visible(), s.gpus, locus.ErrDevice)
 		return nil, err
 	}
-	devices := t.devices
-	for i := range t.gpus {
+	devices := s.devices
+	for i := range s.gpus {
 		devices = append(devices, locus.GPU(i))
 	}
 	if len(devices) == 0 {

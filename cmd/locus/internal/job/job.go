@@ -112,7 +112,7 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 }
 
 func (c *Config) options() []train.Option {
-	o := []train.Option{train.MaxEpochs(c.Epochs), train.Devices(c.Devices...), train.Seed(c.Seed), train.Board(c.Board), train.Monitor("accuracy")}
+	o := []train.Option{train.MaxEpochs(c.Epochs), train.Devices(c.Devices...), train.Seed(c.Seed), train.Board(c.Board), train.Monitor("accuracy", train.Highest)}
 	if c.Progress != nil {
 		o = append(o, train.Progress(c.Progress), train.LogEvery(10))
 	}

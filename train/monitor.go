@@ -1,0 +1,130 @@
+package train
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/locusml/locus"
+	"github.com/locusml/locus/nn"
+)
+
+// Direction says which values of a metric are better.
+type Direction uint8
+
+// The directions.
+const (
+	Lowest  Direction = iota + 1 // of a loss or an error
+	Highest                      // of an accuracy
+)
+
+// String returns the direction's name.
+func (d Direction) String() string {
+	switch d {
+	case Lowest:
+		return "Lowest"
+	case Highest:
+		return "Highest"
+	}
+	return fmt.Sprintf("Direction(%d)", uint8(d))
+}
+
+// Monitor names the validation metric that EarlyStopping and KeepBest look at, and
+// says which of its values is best:
+//
+//	train.Monitor("accuracy", train.Highest)
+//
+// Without it they look for the lowest loss. A name that the model does not measure
+// is an error that lists those it does.
+func Monitor(metric string, better Direction) Option {
+	return func(s *settings) { s.monitor, s.better, s.monitored = metric, better, true }
+}
+
+// monitor compares epochs by one metric. What it knows is part of a checkpoint.
+type monitor struct {
+	best      nn.Tree // of the best epoch, on the CPU, where that is to be kept
+	value     float64 // of the best epoch; the lower the better
+	sinceBest int
+}
+
+// judge compares an epoch with the best before it; it reports whether it is time
+// to stop.
+func (r *run) judge(e *Epoch) (stop bool, err error) {
+	if r.validation == nil {
+		return false, nil
+	}
+	v, ok := e.Validation[r.set.monitor]
+	if !ok {
+		return false, r.checkMonitored(e.Validation)
+	}
+	if math.IsNaN(v) {
+		return false, nil
+	}
+	if r.set.better == Highest {
+		v = -v
+	}
+	m := &r.monitor
+	if r.report.BestEpoch < 0 || v < m.value {
+		e.Best = true
+		m.value, r.report.BestEpoch, m.sinceBest = v, e.Number, 0
+		if r.set.keepBest {
+			m.best = nn.TreeOf(r.model).Map(func(_ string, t *locus.Tensor) *locus.Tensor { return t.CopyTo(locus.CPU()) })
+		}
+		return false, nil
+	}
+	m.sinceBest++
+	if r.set.stopEarly && m.sinceBest >= r.set.patience {
+		r.report.Stopped = fmt.Sprintf("no better %s for %d epochs", r.set.monitor, m.sinceBest)
+		return true, nil
+	}
+	return false, nil
+}
+
+// checkMonitored refuses the name of a metric that the model does not measure, if
+// anything depends on it.
+func (r *run) checkMonitored(measured map[string]float64) error {
+	if _, ok := measured[r.set.monitor]; ok || !(r.set.monitored || r.set.stopEarly || r.set.keepBest) {
+		return nil
+	}
+	names := slices.Sorted(maps.Keys(measured))
+	for i, n := range names {
+		names[i] = fmt.Sprintf("%q", n)
+	}
+	return fmt.Errorf("train: there is no validation metric %q to monitor; the model measures %s: %w", r.set.monitor, strings.Join(names, ", "), locus.ErrArgument)
+}
+
+// checkMonitor finds a metric that does not exist before an epoch is spent: it
+// measures one example.
+func (r *run) checkMonitor() error {
+	if r.validation == nil || !(r.set.monitored || r.set.stopEarly || r.set.keepBest) {
+		return nil
+	}
+	fields, err := r.data.Validation.Batch([]int{0}, locus.NewKey(r.set.seed))
+	if err != nil {
+		return err
+	}
+	measured := map[string]float64{}
+	nn.Eval(r.model)
+	defer nn.Train(r.model)
+	locus.Scoped(func(s *locus.Scope) {
+		locus.NoGrad(func() {
+			for name := range validationStep(r.model, place(s, fields, r.devices[0])) {
+				measured[name] = 0
+			}
+		})
+	})
+	freeAll(fields)
+	return r.checkMonitored(measured)
+}
+
+// restoreBest gives the model the parameters of its best epoch.
+func (r *run) restoreBest() {
+	if !r.set.keepBest || r.monitor.best == nil {
+		return
+	}
+	for _, e := range nn.State(r.model) {
+		e.Set(r.monitor.best[e.Name].To(r.devices[0]))
+	}
+}

@@ -1,0 +1,135 @@
+package train
+
+import (
+	"github.com/locusml/locus"
+	"github.com/locusml/locus/nn"
+	"github.com/locusml/locus/optim"
+)
+
+// replica is one device's part in training: a network of the model's structure
+// with metrics of its own. The model itself is the first.
+type replica struct {
+	device locus.Device
+	model  Model
+	params []nn.Entry // what the optimizer updates
+	meter  *meter
+
+	precision locus.DType // what the network is computed in
+	lowered   bool        // precision is not the network's own
+
+	state []nn.Entry      // all of the network's tensors
+	from  []*locus.Tensor // the first replica's, of which state has copies
+	own   []*locus.Tensor // these copies
+}
+
+func newReplica(s *settings, m Model, d locus.Device) *replica {
+	r := &replica{device: d, model: m, meter: newMeter(), precision: s.precision, lowered: s.lowered, state: nn.State(m)}
+	r.from, r.own = make([]*locus.Tensor, len(r.state)), make([]*locus.Tensor, len(r.state))
+	return r
+}
+
+// choose notes the parameters that the optimizer updates, by name: it may be given
+// fewer than there are.
+func (r *replica) choose(chosen []nn.Entry) {
+	byName := map[string]nn.Entry{}
+	for _, e := range nn.Parameters(r.model) {
+		byName[e.Name] = e
+	}
+	for _, e := range chosen {
+		own, ok := byName[e.Name]
+		if !ok {
+			panic(&locus.Error{Kind: locus.ErrArgument, Op: "train", Msg: "the optimizer updates " + e.Name + ", which is not a parameter of the model",
+				Fix: "give it entries of the list that ConfigureOptimizer gets"})
+		}
+		r.params = append(r.params, own)
+	}
+}
+
+// configure makes the model's optimizer.
+func configure(s *settings, m Model) *optim.Optimizer {
+	params := nn.Parameters(m)
+	if c, ok := m.(OptimizerConfigurer); ok {
+		if o := c.ConfigureOptimizer(params); o != nil {
+			return o
+		}
+	}
+	return optim.SGD(params, s.lr, optim.SGDOptions{})
+}
+
+// copyFrom gives a replica the first device's parameters and buffers, as far as
+// they were changed since the last time. So all replicas are equal to the bit,
+// whatever the kinds of device: the first one's running statistics count, which
+// come from its part of each batch.
+func (r *replica) copyFrom(first *replica) {
+	for i, e := range r.state {
+		source := first.state[i]
+		e.SetFrozen(source.Frozen())
+		v := source.Value()
+		if v == r.from[i] {
+			continue
+		}
+		c := v.Detach().CopyTo(r.device)
+		e.Set(c)
+		if r.own[i] != nil {
+			r.own[i].Free()
+		}
+		r.from[i], r.own[i] = v, c
+	}
+}
+
+// backward computes the gradients of a part of a batch in scope sc, weighted by
+// its share of the batch and times scale, unless that is nil, and counts its
+// metrics. Gradients of parameters that are not trained are nil.
+func (r *replica) backward(sc *locus.Scope, p part, batch int, trained []int, scale *locus.Tensor) []*locus.Tensor {
+	model, fields := r.lower(sc, place(sc, p.fields, r.device))
+	leaves := make([]*locus.Tensor, len(trained))
+	for k, i := range trained {
+		leaves[k] = r.params[i].Value()
+	}
+	loss, metrics := trainingStep(model, fields)
+	r.meter.add("loss", loss, p.size)
+	for name, v := range metrics {
+		r.meter.add(name, v, p.size)
+	}
+	grads := make([]*locus.Tensor, len(r.params))
+	if len(trained) == 0 {
+		return grads
+	}
+	if scale != nil {
+		loss = loss.Mul(sc.Use(scale).To(r.device).Cast(loss.DType()))
+	}
+	for k, g := range locus.Grad([]*locus.Tensor{loss}, leaves, locus.FreeGraph) {
+		if p.size != batch {
+			g = g.Mul(float64(p.size) / float64(batch))
+		}
+		grads[trained[k]] = g
+	}
+	return grads
+}
+
+// lower returns the model and a batch in the precision that the network is
+// computed in. Gradients flow through the rounding to the parameters themselves,
+// and running statistics stay the model's own.
+func (r *replica) lower(sc *locus.Scope, fields []*locus.Tensor) (Model, []*locus.Tensor) {
+	if !r.lowered {
+		return r.model, fields
+	}
+	tree := nn.Tree{}
+	for _, e := range r.state {
+		if e.Kind == nn.Trained {
+			v := e.Value()
+			if v.DType().IsFloat() {
+				v = sc.Use(v).Cast(r.precision)
+			}
+			tree[e.Name] = v
+		}
+	}
+	out := make([]*locus.Tensor, len(fields))
+	for i, f := range fields {
+		out[i] = f
+		if f.DType().IsFloat() && (i < len(fields)-1 || i == 0) { // targets belong to the loss
+			out[i] = f.Cast(r.precision)
+		}
+	}
+	return nn.Bind(r.model, tree), out
+}
