@@ -31,7 +31,7 @@ type bufferValue struct {
 func NewBuffer(t *locus.Tensor) *Buffer {
 	checkTensor("nn.NewBuffer", t)
 	b := new(Buffer)
-	b.replace(t, false)
+	b.replace(taken(t), false)
 	return b
 }
 
@@ -52,7 +52,8 @@ func (b *Buffer) Value() *locus.Tensor {
 	}
 }
 
-// Set puts another value of the same shape, type and device in place.
+// Set puts another value of the same shape, type and device in place: t itself,
+// or a copy if t is a view.
 func (b *Buffer) Set(t *locus.Tensor) { b.set("nn.Buffer.Set", "", t) }
 
 func (b *Buffer) set(op, name string, t *locus.Tensor) {
@@ -60,7 +61,7 @@ func (b *Buffer) set(op, name string, t *locus.Tensor) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.check(op, name, b.peek(), t)
-	b.replace(t, false)
+	b.replace(taken(t), false)
 }
 
 // Update puts in place what f makes of the present value: nothing is recorded for

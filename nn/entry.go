@@ -39,7 +39,8 @@ func (e Entry) Value() *locus.Tensor {
 	return t
 }
 
-// Set puts another tensor of the same shape, type and device in its place.
+// Set puts another tensor of the same shape, type and device in its place: see
+// [Parameter.Set].
 func (e Entry) Set(t *locus.Tensor) {
 	const op = "nn.Entry.Set"
 	switch {
@@ -54,7 +55,7 @@ func (e Entry) Set(t *locus.Tensor) {
 	if e.Kind == Trained {
 		checkFloat(op, t)
 	}
-	e.replace(t, false)
+	e.replace(taken(t), false)
 }
 
 // replace is Set without checks, for values of another type or in another place.

@@ -110,8 +110,21 @@ func TestFunctionalUseOfEveryLayer(t *testing.T) {
 			for n, v := range named(name + "/state") {
 				state[n] = v.To(gpus[0])
 			}
-			if len(numbered(name+"/in", locus.CPU())) == 1 {
-				near(t, "Apply", nn.Apply(m, state, x), records()[name+"/out/0"], 1e-9)
+			if len(numbered(name+"/in", locus.CPU())) != 1 {
+				return
+			}
+			want := records()[name+"/out/0"]
+			if name == "batch_norm_eval" {
+				near(t, "Apply", nn.Apply(m, state, x), want, 1e-9)
+				return
+			}
+			y, kept := nn.ApplyTrain(m, state, locus.NewKey(5), x)
+			near(t, "ApplyTrain", y, want, 1e-9)
+			for _, e := range nn.Buffers(m) {
+				near(t, e.Name+" afterwards", kept[e.Name], records()[name+"/after/"+e.Name], 1e-9)
+			}
+			if len(kept) != len(nn.Buffers(m)) {
+				t.Error("ApplyTrain gave back", kept.Names())
 			}
 		})
 	}

@@ -90,6 +90,19 @@ func kept(t *locus.Tensor) *locus.Tensor {
 	return t
 }
 
+// taken returns t as a value that a network holds for itself: a copy where the
+// memory is somebody else's, such as that of another network's parameter, whose
+// optimizer may free it.
+func taken(t *locus.Tensor) *locus.Tensor {
+	if borrowed(t) {
+		t = t.Detach().Copy()
+	}
+	return kept(t)
+}
+
+// borrowed reports whether t's memory belongs to another tensor.
+func borrowed(t *locus.Tensor) bool { return t.RequiresGrad() }
+
 // goName is how a program writes a type: Float32.
 func goName(d locus.DType) string {
 	return map[locus.DType]string{locus.Bool: "Bool", locus.Uint8: "Uint8", locus.Int32: "Int32", locus.Int64: "Int64",

@@ -29,7 +29,7 @@ type Parameter struct {
 func NewParameter(t *locus.Tensor) *Parameter {
 	checkFloat("nn.NewParameter", t)
 	p := new(Parameter)
-	p.replace(t)
+	p.replace(taken(t))
 	return p
 }
 
@@ -43,7 +43,8 @@ func (p *Parameter) Value() *locus.Tensor {
 	return p.value.Load()
 }
 
-// Set puts another value of the same shape, type and device in place. A gradient
+// Set puts another value of the same shape, type and device in place: t itself,
+// or a copy if t is a view, such as another parameter's value. A gradient
 // collected for the old one is gone with it.
 func (p *Parameter) Set(t *locus.Tensor) { p.set("nn.Parameter.Set", "", t) }
 
@@ -51,7 +52,7 @@ func (p *Parameter) set(op, name string, t *locus.Tensor) {
 	old := p.Value()
 	p.check(op, name, old, t)
 	checkFloat(op, t)
-	p.replace(t)
+	p.replace(taken(t))
 }
 
 // replace is Set without checks, for values of another type or in another place.

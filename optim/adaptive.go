@@ -48,6 +48,10 @@ func (a *adam) name() string {
 }
 func (*adam) slots() []string { return []string{"mean", "square"} }
 
+func (a *adam) check() error {
+	return first(belowOne("Beta1", a.Beta1), belowOne("Beta2", a.Beta2), atLeastZero("Eps", a.Eps), atLeastZero("WeightDecay", a.WeightDecay))
+}
+
 func (a *adam) update(p, g *locus.Tensor, slots []*locus.Tensor, lr float64, step int64) *locus.Tensor {
 	keep := 1.0
 	if a.apart {
@@ -63,7 +67,7 @@ func (a *adam) update(p, g *locus.Tensor, slots []*locus.Tensor, lr float64, ste
 	return p.AdamStep(slots[0], slots[1], keep, lr/c1, 1/c2, a.Eps)
 }
 
-// average gives β·old + (1-β)·new; nil counts as zeros.
+// average returns β·old + (1-β)·new; nil counts as zeros.
 func average(old, new *locus.Tensor, beta float64) *locus.Tensor {
 	if old == nil {
 		return new.Mul(1 - beta)
@@ -71,7 +75,7 @@ func average(old, new *locus.Tensor, beta float64) *locus.Tensor {
 	return old.Blend(beta, new, 1-beta)
 }
 
-// averageSquare gives β·old + (1-β)·new²; nil counts as zeros.
+// averageSquare returns β·old + (1-β)·new²; nil counts as zeros.
 func averageSquare(old, new *locus.Tensor, beta float64) *locus.Tensor {
 	if old == nil {
 		return new.Square().Mul(1 - beta)
@@ -95,6 +99,11 @@ func RMSProp(params []nn.Entry, lr float64, o RMSPropOptions) *Optimizer {
 type rmsprop struct{ RMSPropOptions }
 
 func (*rmsprop) name() string { return "RMSProp" }
+
+func (r *rmsprop) check() error {
+	return first(belowOne("Alpha", r.Alpha), atLeastZero("Eps", r.Eps), atLeastZero("Momentum", r.Momentum), atLeastZero("WeightDecay", r.WeightDecay))
+}
+
 func (r *rmsprop) slots() []string {
 	l := []string{"square"}
 	if r.Centered {
@@ -140,6 +149,10 @@ type adagrad struct{ AdagradOptions }
 
 func (*adagrad) name() string    { return "Adagrad" }
 func (*adagrad) slots() []string { return []string{"sum"} }
+
+func (a *adagrad) check() error {
+	return first(atLeastZero("LRDecay", a.LRDecay), atLeastZero("InitialAccumulator", a.InitialAccumulator), atLeastZero("Eps", a.Eps), atLeastZero("WeightDecay", a.WeightDecay))
+}
 
 func (a *adagrad) update(p, g *locus.Tensor, slots []*locus.Tensor, lr float64, step int64) *locus.Tensor {
 	if a.WeightDecay != 0 {

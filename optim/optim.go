@@ -8,14 +8,16 @@ package optim
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/locusml/locus"
 	"github.com/locusml/locus/nn"
 )
 
-// Optimizer updates parameters.
+// Optimizer updates parameters. Make one with [SGD], [Adam] and so on.
 type Optimizer struct {
 	params []nn.Entry
+	names  []string // of the parameters in State: no two are alike
 	rule   rule
 	lr     float64
 	steps  int64
@@ -23,62 +25,113 @@ type Optimizer struct {
 	made   []*locus.Tensor   // values that a step has made, and the next one frees
 }
 
-// rule is one update of one parameter: it gives the new value and puts what it
-// remembers into slots, which it finds nil at first.
+// rule is one update of one parameter: it returns the new value and puts what it
+// remembers into slots, which it finds nil at first. Both are new tensors.
 type rule interface {
 	name() string
 	slots() []string // names of what it remembers
+	check() error    // of its options
 	update(p, g *locus.Tensor, slots []*locus.Tensor, lr float64, step int64) *locus.Tensor
 }
 
 func newOptimizer(params []nn.Entry, lr float64, r rule) *Optimizer {
-	if !(lr >= 0) {
-		panic(&locus.Error{Kind: locus.ErrArgument, Op: "optim." + r.name(), Msg: fmt.Sprintf("the learning rate is %v; it must not be negative", lr)})
+	op := "optim." + r.name()
+	check(r.name(), checkLR(lr), r.check())
+	if len(params) == 0 {
+		fail(locus.ErrArgument, op, "there are no parameters to update",
+			"nn.Check(network) finds out why it has none: a forgotten tag `nn:\"param\"`, or fields that are not exported")
 	}
-	o := &Optimizer{params: params, rule: r, lr: lr, slots: make([][]*locus.Tensor, len(params)), made: make([]*locus.Tensor, len(params))}
-	for i := range o.slots {
+	o := &Optimizer{params: slices.Clone(params), rule: r, lr: lr, slots: make([][]*locus.Tensor, len(params)), made: make([]*locus.Tensor, len(params))}
+	used := map[string]int{}
+	for i, e := range o.params {
+		e.Value() // a zero value is an error
+		for _, other := range o.params[:i] {
+			if e.Is(other) {
+				fail(locus.ErrArgument, op, "the parameter "+e.Name+" is in the list twice", "")
+			}
+		}
 		o.slots[i] = make([]*locus.Tensor, len(r.slots()))
+		// Parameters of two networks may have one name.
+		name := e.Name
+		if used[e.Name]++; used[e.Name] > 1 {
+			name = fmt.Sprintf("%s#%d", e.Name, used[e.Name])
+		}
+		o.names = append(o.names, name)
 	}
 	return o
 }
 
-// LR gives the learning rate.
-func (o *Optimizer) LR() float64 { return o.lr }
+// ready panics unless o was made by a constructor.
+func (o *Optimizer) ready() *Optimizer {
+	if o == nil || o.rule == nil {
+		fail(locus.ErrArgument, "optim.Optimizer", "the optimizer is nil or a zero value", "make one with optim.SGD, optim.Adam or another constructor")
+	}
+	return o
+}
 
-// SetLR sets the learning rate from the next step on.
-func (o *Optimizer) SetLR(lr float64) { o.lr = lr }
+// LR returns the learning rate.
+func (o *Optimizer) LR() float64 { return o.ready().lr }
+
+// SetLR sets the learning rate from the next step on. A negative or infinite one
+// is an ErrArgument.
+func (o *Optimizer) SetLR(lr float64) {
+	check("SetLR", checkLR(lr))
+	o.ready().lr = lr
+}
 
 // Steps is the number of steps taken.
-func (o *Optimizer) Steps() int64 { return o.steps }
+func (o *Optimizer) Steps() int64 { return o.ready().steps }
 
 // Params lists the parameters that the optimizer updates.
-func (o *Optimizer) Params() []nn.Entry { return o.params }
+func (o *Optimizer) Params() []nn.Entry { return slices.Clone(o.ready().params) }
 
 // Step updates every parameter by the gradient that Backward has collected for
 // it; parameters without one stay as they are. Collected gradients are gone
-// afterwards, with the values they belonged to; see [Optimizer.ZeroGrad].
+// afterwards, and freed; see [Optimizer.ZeroGrad].
 func (o *Optimizer) Step() {
-	grads := make([]*locus.Tensor, len(o.params))
+	grads := make([]*locus.Tensor, len(o.ready().params))
+	var done []func()
 	for i, e := range o.params {
 		if v := e.Value(); v != nil {
-			grads[i] = v.Grad()
+			var free func()
+			if grads[i], free = collected(v); free != nil {
+				done = append(done, free)
+			}
 		}
 	}
-	o.StepWith(grads)
+	o.step("optim.Step", nil, grads)
+	for _, free := range done {
+		free()
+	}
+}
+
+// collected returns the gradient that Backward has collected for v, or nil, and
+// what to do when it is no longer needed.
+func collected(v *locus.Tensor) (g *locus.Tensor, done func()) {
+	if g = v.Grad(); g == nil {
+		return nil, nil
+	}
+	return g, func() {
+		v.ZeroGrad()
+		g.Free()
+	}
 }
 
 // StepWith updates every parameter by the gradient at its place in grads; nil
 // leaves it as it is. Nothing waits for a device. The value that an earlier step
-// has made is freed: copy it to keep it.
-func (o *Optimizer) StepWith(grads []*locus.Tensor) { o.StepIf(nil, grads) }
+// has made is freed: copy it to keep it. Gradients that do not fit are an error,
+// and then nothing is changed.
+func (o *Optimizer) StepWith(grads []*locus.Tensor) { o.step("optim.StepWith", nil, grads) }
 
-// StepIf is StepWith that changes nothing where ok, one bool on the parameters'
-// device, is false: the choice is made there, and nothing waits for it. A nil ok
-// is true. The step is counted either way.
+// StepIf is StepWith that changes nothing where ok, one bool, is false: the choice
+// is made on the parameters' device, and nothing waits for it. A nil ok is true.
+// The step is counted either way.
 func (o *Optimizer) StepIf(ok *locus.Tensor, grads []*locus.Tensor) {
-	if len(grads) != len(o.params) {
-		panic(&locus.Error{Kind: locus.ErrArgument, Op: "optim.StepWith", Msg: fmt.Sprintf("%d gradients for %d parameters", len(grads), len(o.params))})
-	}
+	o.step("optim.StepIf", ok, grads)
+}
+
+func (o *Optimizer) step(op string, ok *locus.Tensor, grads []*locus.Tensor) {
+	o.checkStep(op, ok, grads)
 	o.steps++
 	locus.NoGrad(func() {
 		for i, e := range o.params {
@@ -89,89 +142,86 @@ func (o *Optimizer) StepIf(ok *locus.Tensor, grads []*locus.Tensor) {
 	})
 }
 
+// checkStep panics, before anything is changed, unless a step can be taken.
+func (o *Optimizer) checkStep(op string, ok *locus.Tensor, grads []*locus.Tensor) {
+	if len(grads) != len(o.ready().params) {
+		fail(locus.ErrArgument, op, fmt.Sprintf("%d gradients for %d parameters", len(grads), len(o.params)), "pass one for each of Params(), nil for none")
+	}
+	if ok != nil {
+		checkTensor(op, "ok", ok)
+		if ok.DType() != locus.Bool || ok.Len() != 1 {
+			fail(locus.ErrArgument, op, fmt.Sprintf("ok is %s %v; want one bool", ok.DType(), ok.Shape()), "")
+		}
+	}
+	for i, e := range o.params {
+		g := grads[i]
+		if g == nil || e.Frozen() {
+			continue
+		}
+		checkTensor(op, "the gradient of "+e.Name, g)
+		v := e.Value()
+		switch {
+		case v == nil:
+			fail(locus.ErrArgument, op, e.Name+" has a gradient, but no value yet", "run Forward once first")
+		case v.Freed():
+			fail(locus.ErrFreed, op, "the memory of "+e.Name+" was given back", "do not free the values of parameters")
+		case !slices.Equal(v.Shape(), g.Shape()):
+			fail(locus.ErrShape, op, fmt.Sprintf("the gradient of %s has shape %v; want %v", e.Name, g.Shape(), v.Shape()), "")
+		case v.DType() != g.DType():
+			fail(locus.ErrDType, op, fmt.Sprintf("the gradient of %s is %s; want %s", e.Name, g.DType(), v.DType()), "convert it with .Cast, or compute it from the parameter itself")
+		case v.Device() != g.Device():
+			fail(locus.ErrDevice, op, fmt.Sprintf("the gradient of %s is on %s, the parameter on %s", e.Name, g.Device(), v.Device()), "move it with .To(device)")
+		}
+	}
+}
+
 func (o *Optimizer) update(i int, e nn.Entry, g, ok *locus.Tensor) {
 	// What is computed here is freed at once but for the new value and what the
 	// rule remembers.
 	s := locus.NewScope()
 	defer s.Close()
 	old := e.Value().Detach()
-	remembered := make([]*locus.Tensor, len(o.slots[i]))
-	for k, t := range o.slots[i] {
+	before := o.slots[i]
+	remembered := make([]*locus.Tensor, len(before))
+	for k, t := range before {
 		if t != nil {
-			o.slots[i][k] = t.To(old.Device())
-			remembered[k] = s.Use(o.slots[i][k])
+			// The network may have moved, or been converted, since the last step.
+			remembered[k] = s.Use(t).To(old.Device()).Cast(old.DType())
 		}
 	}
+	last := slices.Clone(remembered)
 	value := o.rule.update(s.Use(old), s.Use(g.Detach()), remembered, o.lr, o.steps)
 	if ok != nil {
+		ok = s.Use(ok).To(old.Device())
 		value = ok.Where(value, old)
 		for k, t := range remembered {
-			if before := o.slots[i][k]; before != nil {
-				remembered[k] = ok.Where(t, before)
+			if last[k] != nil {
+				remembered[k] = ok.Where(t, last[k])
 			} else {
 				remembered[k] = ok.Where(t, 0)
 			}
 		}
 	}
 	for k, t := range remembered {
-		if o.slots[i][k] == nil || !t.SharesMemory(o.slots[i][k]) {
-			if o.slots[i][k] != nil {
-				o.slots[i][k].Free()
+		if b := before[k]; b == nil || !t.SharesMemory(b) {
+			before[k] = s.Keep(t)
+			if b != nil {
+				b.Free()
 			}
-			o.slots[i][k] = s.Keep(t)
 		}
 	}
 	e.Set(s.Keep(value))
 	if m := o.made[i]; m != nil && m.SharesMemory(old) {
-		old.Free() // at once: the collector would let as much garbage pile up as there are parameters
+		m.Free() // at once: the collector would let as much garbage pile up as there are parameters
 	}
 	o.made[i] = value
 }
 
 // ZeroGrad forgets gradients that were collected and not used.
 func (o *Optimizer) ZeroGrad() {
-	for _, e := range o.params {
+	for _, e := range o.ready().params {
 		if v := e.Value(); v != nil {
 			v.ZeroGrad()
 		}
 	}
-}
-
-// State gives what the optimizer remembers by name ("momentum.0.weight"),
-// for a checkpoint. Entries that do not exist yet are left out. The next step
-// frees them: copy what is to be kept.
-func (o *Optimizer) State() map[string]*locus.Tensor {
-	m := map[string]*locus.Tensor{}
-	for i, e := range o.params {
-		for k, name := range o.rule.slots() {
-			if t := o.slots[i][k]; t != nil {
-				m[name+"."+e.Name] = t
-			}
-		}
-	}
-	return m
-}
-
-// SetState puts back what State gave, and the number of steps taken.
-func (o *Optimizer) SetState(state map[string]*locus.Tensor, steps int64) error {
-	used := 0
-	for i, e := range o.params {
-		for k, name := range o.rule.slots() {
-			t, ok := state[name+"."+e.Name]
-			o.slots[i][k] = nil
-			if !ok {
-				continue
-			}
-			if v := e.Value(); v != nil && fmt.Sprint(v.Shape()) != fmt.Sprint(t.Shape()) {
-				return fmt.Errorf("optim: %s has shape %v, but %s.%s has %v", e.Name, v.Shape(), name, e.Name, t.Shape())
-			}
-			o.slots[i][k] = t
-			used++
-		}
-	}
-	if used != len(state) {
-		return fmt.Errorf("optim: %d of %d tensors do not belong to %s with these parameters", len(state)-used, len(state), o.rule.name())
-	}
-	o.steps = steps
-	return nil
 }

@@ -1,6 +1,8 @@
 package optim
 
 import (
+	"errors"
+
 	"github.com/locusml/locus"
 	"github.com/locusml/locus/nn"
 )
@@ -9,7 +11,7 @@ import (
 type SGDOptions struct {
 	Momentum    float64
 	Dampening   float64
-	Nesterov    bool
+	Nesterov    bool    // needs a momentum, and no dampening
 	WeightDecay float64 // added to the gradient as decay times the parameter
 }
 
@@ -21,6 +23,13 @@ func SGD(params []nn.Entry, lr float64, o SGDOptions) *Optimizer {
 type sgd struct{ SGDOptions }
 
 func (*sgd) name() string { return "SGD" }
+
+func (s *sgd) check() error {
+	if s.Nesterov && (s.Momentum == 0 || s.Dampening != 0) {
+		return errors.New("Nesterov needs a Momentum above 0 and no Dampening")
+	}
+	return first(atLeastZero("Momentum", s.Momentum), finite("Dampening", s.Dampening), atLeastZero("WeightDecay", s.WeightDecay))
+}
 
 func (s *sgd) slots() []string {
 	if s.Momentum == 0 {
