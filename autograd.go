@@ -123,6 +123,31 @@ func (t *Tensor) TakeGrad() *Tensor {
 	return g
 }
 
+// SetGrad puts g, which stays the caller's, in place of the collected gradient of
+// a tensor made with RequireGrad: a gradient that was clipped by hand, say. The
+// next Backward adds to it.
+func (t *Tensor) SetGrad(g *Tensor) {
+	const name = "SetGrad"
+	t.check(name)
+	g.check(name)
+	l := t.leaf()
+	in := []*Tensor{t, g}
+	switch {
+	case l == nil:
+		fail(name, &op.Problem{Kind: ErrGrad, Msg: "the tensor collects no gradient", Fix: "make it with .RequireGrad()"}, t)
+	case !sameShape(t.shape, g.shape):
+		failf(name, ErrShape, in, "a gradient has the shape of its tensor")
+	case t.dtype != g.dtype:
+		failf(name, ErrDType, in, "a gradient has the element type of its tensor")
+	case t.place != g.place:
+		failMixed(name, in)
+	}
+	t.ZeroGrad()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.grad, l.lent = g.Detach(), true
+}
+
 // ZeroGrad forgets the collected gradient, and frees it unless the program asked
 // for it with [Tensor.Grad].
 func (t *Tensor) ZeroGrad() {

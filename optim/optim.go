@@ -89,32 +89,26 @@ func (o *Optimizer) Params() []nn.Entry { return slices.Clone(o.ready().params) 
 // it; parameters without one stay as they are. Collected gradients are gone
 // afterwards, and freed; see [Optimizer.ZeroGrad].
 func (o *Optimizer) Step() {
-	grads := make([]*locus.Tensor, len(o.ready().params))
-	var done []func()
-	for i, e := range o.params {
-		if v := e.Value(); v != nil {
-			var free func()
-			if grads[i], free = collected(v); free != nil {
-				done = append(done, free)
-			}
+	values, grads := nn.Values(o.ready().params), make([]*locus.Tensor, len(o.params))
+	for i, v := range values {
+		if v != nil {
+			grads[i] = v.TakeGrad()
 		}
 	}
+	done := false
+	defer func() {
+		for i, g := range grads {
+			switch {
+			case g == nil:
+			case done:
+				g.Free()
+			case !g.Freed() && !values[i].Freed(): // the step was refused and has changed nothing
+				values[i].SetGrad(g)
+			}
+		}
+	}()
 	o.step("optim.Step", nil, grads)
-	for _, free := range done {
-		free()
-	}
-}
-
-// collected returns the gradient that Backward has collected for v, or nil, and
-// what to do when it is no longer needed.
-func collected(v *locus.Tensor) (g *locus.Tensor, done func()) {
-	if g = v.Grad(); g == nil {
-		return nil, nil
-	}
-	return g, func() {
-		v.ZeroGrad()
-		g.Free()
-	}
+	done = true
 }
 
 // StepWith updates every parameter by the gradient at its place in grads; nil

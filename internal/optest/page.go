@@ -90,7 +90,7 @@ func givesTensor(f *ast.FuncDecl) bool {
 // with the reason. What they do is tested where they are.
 var elsewhere = map[string]string{
 	"Tensor.To": "moves", "Tensor.CopyTo": "moves", "Tensor.Pin": "moves",
-	"Tensor.Detach": "gradients", "Tensor.RequireGrad": "gradients", "Tensor.Grad": "gradients", "Tensor.TakeGrad": "gradients", "Grad": "gradients",
+	"Tensor.Detach": "gradients", "Tensor.RequireGrad": "gradients", "Tensor.Grad": "gradients", "Tensor.TakeGrad": "gradients", "Tensor.SetGrad": "gradients", "Grad": "gradients",
 	"VJP": "takes a function", "JVP": "takes a function", "Vmap": "takes a function", "Checkpoint": "takes a function",
 	"Custom": "takes a function", "ValueAndGrad": "takes a function",
 	"Scope.Use": "memory", "Scope.Adopt": "memory", "Scope.Keep": "memory",
