@@ -130,11 +130,14 @@ func init() {
 		func(g, _, _, _ *Tensor) *Tensor { return noSlope(g) })
 	gradients[op.Mod] = binaryRule(keep, func(g, a, b, _ *Tensor) *Tensor { return g.Mul(a.FloorDiv(b)).Neg() })
 	squares := func(a, b *Tensor) *Tensor { // b may be a Go number, which has no ops of its own
+		var sum *Tensor
 		if b.constant {
 			c := decode(b.dtype, bytesOf([]uint64{b.bits}))
-			return a.Square().Add(c * c)
+			sum = a.Square().Add(c * c)
+		} else {
+			sum = a.Square().Add(b.Square())
 		}
-		return a.Square().Add(b.Square())
+		return sum.Eq(0).Where(1, sum) // at the origin, where there is no angle, none flows
 	}
 	gradients[op.Atan2] = binaryRule(
 		func(g, a, b, _ *Tensor) *Tensor { return g.Mul(b).Div(squares(a, b)) },
