@@ -37,7 +37,7 @@ for y in 0.0, 0.5, 1.0, 2.0, -1.0:
 
 
 def clamp(x, lo, hi):
-    """The borders count as inside, as in PyTorch up to 2.14. From 2.15 on it has 0 there, and halves where they are tensors."""
+    """The borders count as inside: PyTorch's rule since 2018. Its versions 2.14 and 2.15 have 0 there, and halves where they are tensors."""
     lo, hi = torch.as_tensor(lo, dtype=x.dtype), torch.as_tensor(hi, dtype=x.dtype)
     moved = torch.where((x < lo) & (lo < hi), lo, torch.where((x > hi) | (hi < lo), hi, torch.clamp(x, lo, hi).detach()))
     return torch.where((x >= lo) & (x <= hi), x, moved)
