@@ -143,7 +143,7 @@ func options(name string, opts []GradOption) (retain, create, free bool) {
 // Backward computes the gradient of t, which has one element, with respect to
 // everything made with RequireGrad that it was computed from, and adds it to
 // what their Grad gives. Collected gradients belong to no scope. What was
-// recorded on the way is let go of.
+// recorded on the way is let go of; what lies beside it, for another gradient, is not.
 func (t *Tensor) Backward(opts ...GradOption) {
 	t.checkGrad("Backward")
 	if t.Len() != 1 {

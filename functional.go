@@ -7,7 +7,8 @@ import (
 )
 
 // ValueAndGrad gives a function that computes f, whose result has one element,
-// and its gradients with respect to all arguments.
+// and its gradients with respect to all arguments, inside [NoGrad] too. Where
+// arguments have a history, value and gradients have one.
 //
 //	loss, grads := locus.ValueAndGrad(loss)(w, b)
 func ValueAndGrad(f func(args ...*Tensor) *Tensor) func(args ...*Tensor) (value *Tensor, grads []*Tensor) {
@@ -236,8 +237,9 @@ func checkCaptured(y *Tensor, args []*Tensor) {
 
 // Custom computes forward(args) and gives it a gradient of the program's own:
 // backward gets the arguments, the result and the result's gradient, and returns
-// one gradient an argument, nil where none flows. For gradients of gradients,
-// write backward with tensor ops.
+// one gradient an argument, nil where none flows. It may keep what it gets, and
+// return what the program holds: nothing of that is freed. For gradients of
+// gradients, write backward with tensor ops.
 func Custom(name string, forward func(args ...*Tensor) *Tensor, backward func(args []*Tensor, result, grad *Tensor) []*Tensor, args ...*Tensor) *Tensor {
 	var y *Tensor
 	NoGrad(func() { y = forward(args...) })
