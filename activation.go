@@ -200,7 +200,7 @@ func (t *Tensor) Logit(eps float64) *Tensor {
 	}
 	x := t
 	if eps > 0 {
-		x = t.hardTanh(eps, 1-eps)
+		x = t.Clamp(eps, 1-eps)
 	}
 	return x.Log().Sub(x.Neg().Log1p())
 }

@@ -1,6 +1,7 @@
 package locus
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -12,14 +13,14 @@ import (
 // it was computed from a tensor whose gradient may be asked for.
 type node struct {
 	def    *op.Def // the primitive; nil where back says it all
-	name   string  // where def is nil
+	name   string  // where it is not def's
 	attrs  op.Attrs
 	inputs []*Tensor
 	out    *Tensor
 	saved  *Tensor  // what the op saved beside them: see Saves of package op
-	back   gradient // where def is nil
+	back   gradient // where it is not the rule of def
+	custom bool     // back is the program's: it may keep what it gets, and return what is not its own
 	leaf   *leaf    // where the gradient is collected; leaves have no inputs
-	custom bool     // back is the program's own: what it returns may be anybody's
 	skip   uint64   // bit i: no gradient is wanted for input i
 	spent  atomic.Bool
 }
@@ -46,10 +47,10 @@ type leaf struct {
 }
 
 func (n *node) String() string {
-	if n.def != nil {
-		return n.def.Name
+	if n.name != "" {
+		return n.name
 	}
-	return n.name
+	return n.def.Name
 }
 
 // tracked reports whether a result of in must record how it was computed.
@@ -106,8 +107,7 @@ func (t *Tensor) Grad() *Tensor {
 
 // TakeGrad returns the gradient that Backward has collected, or nil, and forgets
 // it, for an optimizer that frees it after use. Free on it does nothing if the
-// program may still use it, because it asked for it with [Tensor.Grad] or two
-// tensors share it.
+// program may still use it, because it asked for it with [Tensor.Grad].
 func (t *Tensor) TakeGrad() *Tensor {
 	l := t.leaf()
 	if l == nil {
@@ -195,7 +195,7 @@ func options(name string, opts []GradOption) (retain, create, free bool) {
 // Backward computes the gradient of t, which has one element, with respect to
 // everything made with RequireGrad that it was computed from, and adds it to
 // what their Grad gives. Collected gradients belong to no scope. What was
-// recorded on the way is let go of.
+// recorded on the way is let go of; what lies beside it, for another gradient, is not.
 func (t *Tensor) Backward(opts ...GradOption) {
 	t.checkGrad("Backward")
 	if t.Len() != 1 {
@@ -216,13 +216,14 @@ func Grad(outputs, inputs []*Tensor, opts ...GradOption) []*Tensor {
 		t.checkGrad("Grad")
 		seeds[i] = t.OnesLike()
 	}
-	return gradFrom(outputs, seeds, inputs, opts)
+	return gradFrom(outputs, seeds, inputs, nil, opts)
 }
 
-// gradFrom gives the gradients of Σ outputs·seeds with respect to inputs.
-func gradFrom(outputs, seeds, inputs []*Tensor, opts []GradOption) []*Tensor {
+// gradFrom returns the gradients of Σ outputs·seeds with respect to inputs. It
+// does not look behind ends.
+func gradFrom(outputs, seeds, inputs, ends []*Tensor, opts []GradOption) []*Tensor {
 	retain, create, free := options("Grad", opts)
-	e := engine{create: create, retain: retain, free: free, wanted: map[*node]*Tensor{}}
+	e := engine{create: create, retain: retain, free: free, wanted: map[*node]*Tensor{}, ends: nodesOf(ends)}
 	for _, t := range inputs {
 		t.check("Grad")
 		if t.node == nil {
@@ -240,7 +241,7 @@ func gradFrom(outputs, seeds, inputs []*Tensor, opts []GradOption) []*Tensor {
 		if g == nil {
 			g = t.ZerosLike()
 		} else {
-			e.handOver(g)
+			g = e.handOver(g)
 		}
 		grads[i] = g
 	}
@@ -262,8 +263,10 @@ type engine struct {
 	free    bool              // the results on the way
 	collect bool              // add to the leaves' gradients
 	wanted  map[*node]*Tensor // or give those of these nodes
+	ends    map[*node]bool    // nodes that are not passed
 
 	useful map[*node]bool         // nodes through which a gradient must flow
+	passed []*node                // nodes whose inputs have got their gradients
 	grads  map[*node]*Tensor      // gradients on their way
 	held   map[*memory.Block]int  // how many of them share a block
 	keep   map[*memory.Block]bool // what free spares: outputs and inputs
@@ -283,23 +286,33 @@ func (e *engine) run(outputs, seeds []*Tensor) {
 		e.held[seeds[i].block]++ // seeds are the caller's
 		e.add(t.node, seeds[i])
 	}
-	order := sorted(roots)
+	order := sorted(roots, e.ends)
 	e.prune(order)
 	for i := len(order) - 1; i >= 0; i-- {
 		e.visit(order[i])
 	}
 	if !e.retain {
-		for _, n := range order { // let go of what was saved
-			if n.leaf == nil {
-				n.spent.Store(true)
-				n.inputs, n.out, n.saved = nil, nil, nil
-			}
+		for _, n := range e.passed { // let go of what was saved
+			n.spent.Store(true)
+			n.inputs, n.out, n.saved = nil, nil, nil
 		}
 	}
 }
 
-// sorted lists the nodes below roots, each behind those it was computed from.
-func sorted(roots []*node) []*node {
+// nodesOf returns the nodes of tensors that have one.
+func nodesOf(ts []*Tensor) map[*node]bool {
+	nodes := make(map[*node]bool, len(ts))
+	for _, t := range ts {
+		if t.node != nil {
+			nodes[t.node] = true
+		}
+	}
+	return nodes
+}
+
+// sorted lists the nodes below roots, each behind those it was computed from. It
+// does not look behind ends.
+func sorted(roots []*node, ends map[*node]bool) []*node {
 	var order []*node
 	type frame struct {
 		n *node
@@ -318,7 +331,7 @@ func sorted(roots []*node) []*node {
 		push(r)
 		for len(stack) > 0 {
 			top := &stack[len(stack)-1]
-			if top.i < len(top.n.inputs) {
+			if top.i < len(top.n.inputs) && !ends[top.n] {
 				top.i++
 				push(top.n.inputs[top.i-1].node)
 				continue
@@ -354,10 +367,10 @@ func (e *engine) visit(n *node) {
 	delete(e.grads, n)
 	if _, ok := e.wanted[n]; ok {
 		e.wanted[n] = g
-		e.held[g.block]++
-		if n.spent.Load() {
+		if n.spent.Load() || n.leaf != nil || !e.passes(n) {
 			return
 		}
+		e.held[g.block]++
 	}
 	if n.spent.Load() {
 		fail(n.String(), &op.Problem{Kind: ErrGrad, Msg: "a gradient through this op was asked for before, and what it needs was let go of",
@@ -365,15 +378,21 @@ func (e *engine) visit(n *node) {
 	}
 	if n.leaf != nil {
 		if e.collect {
-			e.handOver(g)
-			if n.leaf.add(g) {
+			if e.held[g.block] > 1 && !e.create { // a leaf owns what it collects
+				c := g.Copy()
+				e.held[c.block]++
+				e.release(g, nil)
+				g = c
+			}
+			if n.leaf.add(e.handOver(g)) {
 				e.release(g, nil)
 			}
 		}
 		return
 	}
+	e.passed = append(e.passed, n)
 	rule := n.back
-	if n.def != nil {
+	if rule == nil {
 		rule = gradients[n.def.ID]
 		if rule == nil {
 			fail(n.def.Name, op.Problemf(ErrGrad, "%s has no gradient; detach its result if none is wanted", n.def.Name), n.inputs...)
@@ -381,10 +400,17 @@ func (e *engine) visit(n *node) {
 	}
 	grads := rule(n.seen(e.useful, e.create), g)
 	passed := func(i int) bool { return grads[i] != nil && e.useful[n.inputs[i].node] }
+	if n.custom { // what they are made of belongs to the program
+		for _, gi := range grads {
+			if gi != nil {
+				e.held[gi.block]++
+			}
+		}
+	}
 	for i, gi := range grads {
 		if passed(i) {
 			e.held[gi.block]++ // they may share memory: it stays until all are passed on
-			if n.custom || n.has(gi) {
+			if n.has(gi) {
 				e.held[gi.block]++ // it is not ours: it stays
 			}
 		}
@@ -416,12 +442,19 @@ func (n *node) has(t *Tensor) bool {
 	return n.out != nil && n.out.block == t.block || n.saved != nil && n.saved.block == t.block
 }
 
-// handOver makes g, which leaves the engine, the owner of its memory, unless that
-// is shared: with another gradient, or with a graph that was asked for.
-func (e *engine) handOver(g *Tensor) {
+// handOver returns g, which leaves the engine, as the owner of its memory, or as a
+// view of it if that is shared: with another gradient, or with a graph that was
+// asked for.
+func (e *engine) handOver(g *Tensor) *Tensor {
 	if e.held[g.block] == 1 && !e.create {
-		g.owned()
+		return g.owned()
 	}
+	return g.alias()
+}
+
+// passes reports whether a gradient must flow through n to its inputs.
+func (e *engine) passes(n *node) bool {
+	return !e.ends[n] && slices.ContainsFunc(n.inputs, func(t *Tensor) bool { return t.node != nil && e.useful[t.node] })
 }
 
 // freeResult frees the result of a node that the gradient has passed, and with
@@ -468,12 +501,11 @@ func (e *engine) add(n *node, g *Tensor) {
 // memory of a long backward pass as low as the collector cannot.
 func (e *engine) release(g *Tensor, n *node) {
 	e.held[g.block]--
-	custom := n != nil && n.def == nil
-	if e.held[g.block] == 0 && !e.create && !custom {
-		g.freeMemory()
+	if n != nil && n.custom {
+		e.held[g.block]++ // for good
 	}
-	if custom {
-		e.held[g.block]++
+	if e.held[g.block] == 0 && !e.create {
+		g.freeMemory()
 	}
 }
 

@@ -21,6 +21,15 @@ func (t *Tensor) binary(id op.ID, y any) *Tensor {
 	return apply(id, nil, t, constant(op.Get(id).Name, t, y))
 }
 
+// operandOf returns y, a tensor or a Go number, as an operand of an op with t.
+func operandOf(name string, t *Tensor, y any) *Tensor {
+	if u, ok := y.(*Tensor); ok {
+		u.check(name)
+		return u
+	}
+	return constant(name, t, y)
+}
+
 // constant makes an operand of a Go number for an op with t.
 func constant(name string, t *Tensor, y any) *Tensor {
 	c := &Tensor{dtype: t.dtype, constant: true}
@@ -106,10 +115,12 @@ func (t *Tensor) Maximum(y any) *Tensor { return t.binary(op.Maximum, y) }
 // Minimum gives the smaller of t and y; NaN if either is NaN.
 func (t *Tensor) Minimum(y any) *Tensor { return t.binary(op.Minimum, y) }
 
-// FloorDiv gives t / y rounded down; whole numbers divided by zero give 0.
+// FloorDiv gives t / y rounded down; whole numbers divided by zero give 0. It is
+// exact, so it goes with [Tensor.Mod]: 1 // 0.1 is 9, since the number nearest to
+// 0.1 is a little larger. What is infinite cannot be divided: NaN.
 func (t *Tensor) FloorDiv(y any) *Tensor { return t.binary(op.FloorDiv, y) }
 
-// Mod gives the remainder of [Tensor.FloorDiv]: it has y's sign.
+// Mod gives the remainder of [Tensor.FloorDiv]: it has y's sign unless it is 0.
 func (t *Tensor) Mod(y any) *Tensor { return t.binary(op.Mod, y) }
 
 // Atan2 gives the angle of the point with ordinate t and abscissa y.
@@ -163,8 +174,21 @@ func (t *Tensor) Where(x, y any) *Tensor {
 // Where gives x where cond is true, else y.
 func Where(cond *Tensor, x, y any) *Tensor { return cond.Where(x, y) }
 
-// Clamp gives t with every element moved into [lo, hi]; NaN stays NaN.
-func (t *Tensor) Clamp(lo, hi any) *Tensor { return t.Maximum(lo).Minimum(hi) }
+// Clamp gives t with every element moved into [lo, hi], or to hi where lo is
+// above it; NaN stays NaN. The gradient flows to t where it was not moved, the
+// borders included, and to a border that is a tensor where t was moved there.
+func (t *Tensor) Clamp(lo, hi any) *Tensor {
+	t.check("Clamp")
+	in := []*Tensor{t, operandOf("Clamp", t, lo), operandOf("Clamp", t, hi)}
+	x, l, h := t.Detach(), in[1].Detach(), in[2].Detach()
+	raised := apply(op.Maximum, nil, x, l)
+	y := apply(op.Minimum, nil, raised, h)
+	raised.Free()
+	if y.dtype.IsFloat() && tracked(in) {
+		y.node = &node{def: op.Get(op.Minimum), name: "Clamp", inputs: in, out: y, back: clampGradient}
+	}
+	return y
+}
 
 // Cast gives the elements as another type: t itself if they have it already.
 // Floating-point to whole numbers truncates; anything to bool is ≠ 0.

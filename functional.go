@@ -1,15 +1,19 @@
 package locus
 
-import "github.com/locusml/locus/internal/op"
+import (
+	"slices"
+
+	"github.com/locusml/locus/internal/op"
+)
 
 // ValueAndGrad gives a function that computes f, whose result has one element,
-// and its gradients with respect to all arguments.
+// and its gradients with respect to all arguments, inside [NoGrad] too. Where
+// arguments have a history, value and gradients have one.
 //
 //	loss, grads := locus.ValueAndGrad(loss)(w, b)
 func ValueAndGrad(f func(args ...*Tensor) *Tensor) func(args ...*Tensor) (value *Tensor, grads []*Tensor) {
 	return func(args ...*Tensor) (*Tensor, []*Tensor) {
-		leaves := requireAll(args)
-		y := f(leaves...)
+		y, leaves, history := recorded(f, args)
 		y.check("ValueAndGrad")
 		if y.Len() != 1 {
 			failf("ValueAndGrad", ErrGrad, []*Tensor{y}, "the function's result has %d elements; want one", y.Len())
@@ -21,26 +25,32 @@ func ValueAndGrad(f func(args ...*Tensor) *Tensor) func(args ...*Tensor) (value 
 			}
 			return y, grads
 		}
-		// With arguments that have a history themselves, the result keeps its own.
 		var opts []GradOption
-		if tracked(args) {
+		if history {
 			opts = []GradOption{CreateGraph}
 		}
-		grads := Grad([]*Tensor{y}, leaves, opts...)
-		if len(opts) == 0 {
+		grads := gradFrom([]*Tensor{y}, []*Tensor{y.OnesLike()}, leaves, leaves, opts)
+		if !history {
 			y = y.Detach()
 		}
 		return y, grads
 	}
 }
 
-// requireAll gives handles of the arguments to which gradients flow.
-func requireAll(args []*Tensor) []*Tensor {
-	leaves := make([]*Tensor, len(args))
+// recorded computes f of handles of the arguments, to which gradients flow. It
+// records inside [NoGrad] too, as the gradients are what was asked for. With
+// history, which it reports, arguments have one themselves, and so have results.
+func recorded(f func(args ...*Tensor) *Tensor, args []*Tensor) (y *Tensor, leaves []*Tensor, history bool) {
+	history = tracked(args)
+	leaves = make([]*Tensor, len(args))
 	for i, a := range args {
+		if !history {
+			a = a.Detach()
+		}
 		leaves[i] = a.separate()
 	}
-	return leaves
+	withGrad(func() { y = f(leaves...) })
+	return y, leaves, history
 }
 
 // separate gives a handle of t whose gradient can be asked for by itself: a
@@ -56,39 +66,52 @@ func (t *Tensor) separate() *Tensor {
 }
 
 // VJP computes f and gives a function that multiplies a vector of the shape of
-// f's result with f's Jacobian: the gradients of Σ v·f with respect to args.
+// f's result with f's Jacobian: the gradients of Σ v·f with respect to args. Where
+// args have a history, value and gradients have one too.
 func VJP(f func(args ...*Tensor) *Tensor, args ...*Tensor) (value *Tensor, vjp func(v *Tensor) []*Tensor) {
-	leaves := requireAll(args)
-	y := f(leaves...)
-	return y.Detach(), func(v *Tensor) []*Tensor {
+	y, leaves, history := recorded(f, args)
+	value = y
+	if !history {
+		value = y.Detach()
+	}
+	return value, func(v *Tensor) []*Tensor {
 		if !sameShape(v.shape, y.shape) {
 			failf("VJP", ErrShape, []*Tensor{v, y}, "the vector's shape is not the result's")
 		}
 		if y.node == nil {
-			return gradFrom(nil, nil, leaves, nil)
+			return gradFrom(nil, nil, leaves, leaves, nil)
 		}
 		opts := []GradOption{RetainGraph}
-		if v.node != nil {
+		if history || v.node != nil {
 			opts = []GradOption{CreateGraph}
 		}
-		return gradFrom([]*Tensor{y}, []*Tensor{v}, leaves, opts)
+		return gradFrom([]*Tensor{y}, []*Tensor{v}, leaves, leaves, opts)
 	}
 }
 
 // JVP computes f and its change along tangents, one an argument: the Jacobian
 // times a vector. It takes the gradient of a gradient: vᵀJ is linear in v, and
-// the gradient of (vᵀJ)·t with respect to v is J·t.
+// the gradient of (vᵀJ)·t with respect to v is J·t. Where args or tangents have a
+// history, value and change have one too.
 func JVP(f func(args ...*Tensor) *Tensor, args, tangents []*Tensor) (value, change *Tensor) {
 	if len(args) != len(tangents) {
 		failf("JVP", ErrArgument, nil, "%d arguments and %d tangents", len(args), len(tangents))
 	}
-	leaves := requireAll(args)
-	y := f(leaves...)
+	y, leaves, history := recorded(f, args)
 	if y.node == nil {
 		return y, y.ZerosLike()
 	}
+	withGrad(func() { change = along(y, leaves, tangents, history || tracked(tangents)) })
+	if !history {
+		y = y.Detach()
+	}
+	return y, change
+}
+
+// along returns the change of y with args along tangents.
+func along(y *Tensor, args, tangents []*Tensor, history bool) *Tensor {
 	v := y.Detach().ZerosLike().RequireGrad()
-	rows := gradFrom([]*Tensor{y}, []*Tensor{v}, leaves, []GradOption{CreateGraph})
+	rows := gradFrom([]*Tensor{y}, []*Tensor{v}, args, args, []GradOption{CreateGraph})
 	var dot *Tensor
 	for i, r := range rows {
 		if !sameShape(r.shape, tangents[i].shape) {
@@ -102,9 +125,13 @@ func JVP(f func(args ...*Tensor) *Tensor, args, tangents []*Tensor) (value, chan
 		}
 	}
 	if dot == nil || dot.node == nil {
-		return y.Detach(), y.ZerosLike()
+		return y.ZerosLike()
 	}
-	return y.Detach(), gradFrom([]*Tensor{dot}, []*Tensor{dot.OnesLike()}, []*Tensor{v}, nil)[0]
+	var opts []GradOption
+	if history {
+		opts = []GradOption{CreateGraph}
+	}
+	return gradFrom([]*Tensor{dot}, []*Tensor{dot.OnesLike()}, []*Tensor{v}, nil, opts)[0]
 }
 
 // Vmap gives a function that applies f to each slice of its arguments along
@@ -149,6 +176,9 @@ func Checkpoint(f func(args ...*Tensor) *Tensor, args ...*Tensor) *Tensor {
 	if y.node != nil { // f gave an argument back
 		y = y.Detach()
 	}
+	if !y.dtype.IsFloat() {
+		return y
+	}
 	y = y.alias()
 	y.node = &node{name: "checkpoint", inputs: args, out: y, back: func(n *node, g *Tensor) []*Tensor {
 		return n.again(g, func(in []*Tensor) *Tensor { return f(in...) })
@@ -160,14 +190,18 @@ func Checkpoint(f func(args ...*Tensor) *Tensor, args ...*Tensor) *Tensor {
 // through that to the node's inputs.
 func (n *node) again(g *Tensor, f func(in []*Tensor) *Tensor) []*Tensor {
 	in := make([]*Tensor, len(n.inputs))
-	var wanted []*Tensor
+	var wanted, ends []*Tensor
 	var at []int
 	history := g.node != nil
 	for i, t := range n.inputs {
 		in[i] = t
 		history = history || t.node != nil
-		if n.needs(i) && t.dtype.IsFloat() {
+		needed := n.needs(i) && t.dtype.IsFloat()
+		if needed || t.node != nil {
 			in[i] = t.separate()
+			ends = append(ends, in[i])
+		}
+		if needed {
 			wanted, at = append(wanted, in[i]), append(at, i)
 		}
 	}
@@ -181,8 +215,8 @@ func (n *node) again(g *Tensor, f func(in []*Tensor) *Tensor) []*Tensor {
 		if y.node == nil {
 			return // it does not depend on its inputs
 		}
-		checkCaptured(y, wanted)
-		for j, t := range gradFrom([]*Tensor{y}, []*Tensor{g}, wanted, opts) {
+		checkCaptured(y, ends)
+		for j, t := range gradFrom([]*Tensor{y}, []*Tensor{g}, wanted, ends, opts) {
 			grads[at[j]] = t
 		}
 	})
@@ -192,13 +226,8 @@ func (n *node) again(g *Tensor, f func(in []*Tensor) *Tensor) []*Tensor {
 // checkCaptured makes sure that no gradient is lost in silence: everything that y
 // depends on and that requires one is among the arguments.
 func checkCaptured(y *Tensor, args []*Tensor) {
-	known := map[*node]bool{}
-	for _, a := range args {
-		for _, n := range sorted([]*node{a.node}) { // with what it was computed from
-			known[n] = true
-		}
-	}
-	for _, n := range sorted([]*node{y.node}) {
+	known := nodesOf(args)
+	for _, n := range sorted([]*node{y.node}, known) {
 		if n.leaf != nil && !known[n] {
 			fail("Checkpoint", &op.Problem{Kind: ErrGrad, Msg: "the function uses a tensor that requires a gradient and is not one of its arguments",
 				Fix: "pass it as an argument, or use its Detach() if it needs no gradient"})
@@ -208,12 +237,13 @@ func checkCaptured(y *Tensor, args []*Tensor) {
 
 // Custom computes forward(args) and gives it a gradient of the program's own:
 // backward gets the arguments, the result and the result's gradient, and returns
-// one gradient an argument, nil where none flows. For gradients of gradients,
-// write backward with tensor ops.
+// one gradient an argument, nil where none flows. It may keep what it gets, and
+// return what the program holds: nothing of that is freed. For gradients of
+// gradients, write backward with tensor ops.
 func Custom(name string, forward func(args ...*Tensor) *Tensor, backward func(args []*Tensor, result, grad *Tensor) []*Tensor, args ...*Tensor) *Tensor {
 	var y *Tensor
 	NoGrad(func() { y = forward(args...) })
-	if !tracked(args) {
+	if !tracked(args) || !y.dtype.IsFloat() {
 		return y
 	}
 	y = y.Detach().alias()
@@ -222,7 +252,11 @@ func Custom(name string, forward func(args ...*Tensor) *Tensor, backward func(ar
 		if len(grads) != len(args) {
 			failf(name, ErrGrad, nil, "its backward gave %d gradients for %d arguments", len(grads), len(args))
 		}
+		grads = slices.Clone(grads)
 		for i, d := range grads {
+			if d != nil {
+				grads[i] = d.alias() // it may be the program's own
+			}
 			if d != nil && !sameShape(d.shape, n.inputs[i].shape) {
 				fail(name, op.Problemf(ErrGrad, "its backward gave argument %d a gradient of shape %s; want %s", i, op.ShapeString(d.shape), op.ShapeString(n.inputs[i].shape)))
 			}

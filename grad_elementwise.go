@@ -87,9 +87,8 @@ func init() {
 	} {
 		gradients[id] = unaryRule(f)
 	}
-	// Steps: flat almost everywhere.
 	for _, id := range []op.ID{op.Sign, op.Floor, op.Ceil, op.Round, op.Trunc} {
-		gradients[id] = unaryRule(func(g, _, _ *Tensor) *Tensor { return g.Mul(0) })
+		gradients[id] = unaryRule(func(g, _, _ *Tensor) *Tensor { return noSlope(g) })
 	}
 
 	keep := func(g, _, _, _ *Tensor) *Tensor { return g }
@@ -106,7 +105,7 @@ func init() {
 			if b.constant { // x^(b-1) keeps its meaning where x is 0 or negative
 				c := decode(b.dtype, bytesOf([]uint64{b.bits}))
 				if c == 0 {
-					return g.Mul(0)
+					return noSlope(g)
 				}
 				return g.Mul(a.Pow(c - 1)).Mul(c)
 			}
@@ -127,15 +126,18 @@ func init() {
 	gradients[op.Maximum] = extreme
 	gradients[op.Minimum] = extreme
 	gradients[op.FloorDiv] = binaryRule(
-		func(g, _, _, _ *Tensor) *Tensor { return g.Mul(0) },
-		func(g, _, _, _ *Tensor) *Tensor { return g.Mul(0) })
+		func(g, _, _, _ *Tensor) *Tensor { return noSlope(g) },
+		func(g, _, _, _ *Tensor) *Tensor { return noSlope(g) })
 	gradients[op.Mod] = binaryRule(keep, func(g, a, b, _ *Tensor) *Tensor { return g.Mul(a.FloorDiv(b)).Neg() })
 	squares := func(a, b *Tensor) *Tensor { // b may be a Go number, which has no ops of its own
+		var sum *Tensor
 		if b.constant {
 			c := decode(b.dtype, bytesOf([]uint64{b.bits}))
-			return a.Square().Add(c * c)
+			sum = a.Square().Add(c * c)
+		} else {
+			sum = a.Square().Add(b.Square())
 		}
-		return a.Square().Add(b.Square())
+		return sum.Eq(0).Where(1, sum) // at the origin, where there is no angle, none flows
 	}
 	gradients[op.Atan2] = binaryRule(
 		func(g, a, b, _ *Tensor) *Tensor { return g.Mul(b).Div(squares(a, b)) },
@@ -144,7 +146,7 @@ func init() {
 	// The first operand of these is a gradient, in which they are linear.
 	gradients[op.ReluGrad] = binaryRule(
 		func(g, _, b, _ *Tensor) *Tensor { return apply(op.ReluGrad, nil, g, b) },
-		func(g, _, _, _ *Tensor) *Tensor { return g.Mul(0) })
+		func(g, _, _, _ *Tensor) *Tensor { return noSlope(g) })
 	gradients[op.SigmoidGrad] = binaryRule(
 		func(g, _, b, _ *Tensor) *Tensor { return apply(op.SigmoidGrad, nil, g, b) },
 		func(g, a, b, _ *Tensor) *Tensor { return g.Mul(a).Mul(b.Mul(-2).Add(1)) })
@@ -181,6 +183,29 @@ func init() {
 		}
 		return grads
 	}
+}
+
+// noSlope returns the gradient through a step, which is flat almost everywhere:
+// 0, also of a gradient that is infinite, with its history.
+func noSlope(g *Tensor) *Tensor { return apply(op.ReluGrad, nil, g, g.zerosView(g.shape)) }
+
+// clampGradient is the rule of [Tensor.Clamp]: the borders count as inside, and
+// where they are the wrong way round all goes to hi.
+func clampGradient(n *node, g *Tensor) []*Tensor {
+	x, lo, hi := n.inputs[0], n.inputs[1], n.inputs[2]
+	is := func(id op.ID, a, b *Tensor) *Tensor { return apply(id, nil, a, b) }
+	grads := make([]*Tensor, 3)
+	if n.needs(0) {
+		inside := is(op.GreaterEqual, x, lo).And(is(op.LessEqual, x, hi))
+		grads[0] = sumTo(inside.Where(g, 0), x.shape)
+	}
+	if n.needs(1) {
+		grads[1] = sumTo(is(op.Less, x, lo).And(is(op.Less, lo, hi)).Where(g, 0), lo.shape)
+	}
+	if n.needs(2) {
+		grads[2] = sumTo(is(op.Greater, x, hi).Or(is(op.Less, hi, lo)).Where(g, 0), hi.shape)
+	}
+	return grads
 }
 
 // oneMinusSquare gives 1-x² as (1-x)(1+x), which stays exact near ±1.

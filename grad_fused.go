@@ -158,8 +158,8 @@ func convActGradient(n *node, g *Tensor) []*Tensor {
 	if len(grads) == 3 && n.needs(2) {
 		grads[2] = g.Sum(0, 2, 3)
 	}
-	if g != given && g.node == nil { // as in linearGradient
-		g.Free()
+	if g != given {
+		g.freeUnlessRecorded(grads)
 	}
 	return grads
 }

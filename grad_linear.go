@@ -38,10 +38,22 @@ func linearGradient(n *node, g *Tensor) []*Tensor {
 	if len(grads) == 3 && n.needs(2) {
 		grads[2] = flat.Sum(0)
 	}
-	if g != given && g.node == nil { // nobody else has it, and a backward pass's memory should be low
-		g.Free()
+	if g != given {
+		g.freeUnlessRecorded(grads)
 	}
 	return grads
+}
+
+// freeUnlessRecorded frees a gradient on its way through a rule, since a backward
+// pass's memory should be low, unless the gradients computed from it have a
+// history, which then needs it.
+func (t *Tensor) freeUnlessRecorded(grads []*Tensor) {
+	for _, g := range grads {
+		if g != nil && g.node != nil {
+			return
+		}
+	}
+	t.Free()
 }
 
 // throughActivation gives the gradient of what n's activation was applied to. It reports

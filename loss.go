@@ -224,12 +224,14 @@ func PoissonNLL(x, target *Tensor, r Reduction) *Tensor {
 }
 
 // GaussianNLL gives ½·(log v + (x - target)²/v) with v = max(variance, eps): the
-// negative log-likelihood of a normal distribution, without its constant.
+// negative log-likelihood of a normal distribution, without its constant. The
+// gradient of the variance is that of v, also below eps, so that it can grow again.
 func GaussianNLL(x, target, variance *Tensor, eps float64, r Reduction) *Tensor {
 	lossOperands("GaussianNLL", x, target, variance)
 	if !(eps > 0) {
 		failf("GaussianNLL", ErrArgument, []*Tensor{x, target, variance}, "eps is %v; it must be positive", eps)
 	}
-	v := variance.Maximum(eps)
+	v := Custom("GaussianNLL", func(in ...*Tensor) *Tensor { return in[0].Maximum(eps) },
+		func(_ []*Tensor, _, g *Tensor) []*Tensor { return []*Tensor{g} }, variance)
 	return r.of("GaussianNLL", v.Log().Add(x.Sub(target).Square().Div(v)).Mul(0.5))
 }

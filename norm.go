@@ -152,7 +152,8 @@ func BatchNormWith(x, mean, variance, weight, bias *Tensor, eps float64) *Tensor
 func Normalize(x *Tensor, p float64, axis int, eps float64) *Tensor {
 	x.wantFloat("Normalize")
 	a := x.axis("Normalize", axis)
-	return x.Div(x.normKeep("Normalize", p, a).Maximum(eps))
+	n := x.normKeep("Normalize", p, a)
+	return x.Div(n.Le(eps).Where(eps, n))
 }
 
 // normKeep gives the p-norm along axes that are kept. Unlike a plain root its
@@ -210,7 +211,7 @@ func CosineSimilarity(x1, x2 *Tensor, axis int, eps float64) *Tensor {
 	a, b, at := pairAlong("CosineSimilarity", x1, x2, axis)
 	dot := a.Mul(b).SumKeep(at)
 	na, nb := a.normKeep("CosineSimilarity", 2, at), b.normKeep("CosineSimilarity", 2, at)
-	return dot.Div(na.Maximum(eps).Mul(nb.Maximum(eps))).Squeeze(at).owned()
+	return dot.Div(na.Clamp(eps, math.Inf(1)).Mul(nb.Clamp(eps, math.Inf(1)))).Squeeze(at).owned()
 }
 
 // PairwiseDistance gives the p-norm of x1 - x2 + eps along the last axis, which

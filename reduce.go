@@ -177,7 +177,7 @@ func (t *Tensor) root(p float64) *Tensor {
 }
 
 // NormP gives the p-norm: (Σ|x|ᵖ)^(1/p); the largest |x| for p = +∞, the
-// number of elements that are not zero for p = 0.
+// number of elements that are not zero for p = 0, whose gradient is 0.
 func (t *Tensor) NormP(p float64, axes ...int) *Tensor {
 	t.wantFloat("NormP")
 	switch {
@@ -186,7 +186,11 @@ func (t *Tensor) NormP(p float64, axes ...int) *Tensor {
 	case math.IsInf(p, -1):
 		return t.Abs().Min(axes...)
 	case p == 0:
-		return t.Ne(0).Cast(t.dtype).Sum(axes...)
+		return Custom("NormP", func(in ...*Tensor) *Tensor {
+			return in[0].Ne(0).Cast(t.dtype).Sum(axes...)
+		}, func(in []*Tensor, _, _ *Tensor) []*Tensor {
+			return []*Tensor{in[0].ZerosLike()}
+		}, t).fresh(t)
 	case p == 1:
 		return t.Abs().Sum(axes...)
 	case p == 2:

@@ -109,12 +109,15 @@ binary("Tensor.Maximum", lambda x, y: torch.maximum(x, torch.as_tensor(y, dtype=
 binary("Tensor.Minimum", lambda x, y: torch.minimum(x, torch.as_tensor(y, dtype=x.dtype)), NUMBERS, special=[(1.0, math.nan), (math.nan, 2.0), (INF, 1.0), (-INF, 1.0)], b=EVEN)
 
 
-def floor_special():
-    return [(p, q) for p in FINITE for q in FINITE if q != 0]
+def quotient(name, ref):
+    """Edge cases, and tenths, whose quotients are near whole numbers."""
+    binary(name, ref, NUMBERS, special=[(p, q) for p in SPECIAL for q in SPECIAL], b=EVEN)
+    tenths = [float(np.float32(k / 10)) for k in range(-20, 21)]
+    op(name, ref, ["float32", "float64"], S(L([p for p in tenths for _ in tenths]), L([q for _ in tenths for q in tenths]), grad=False))
 
 
-binary("Tensor.FloorDiv", lambda x, y: torch.div(x, y, rounding_mode="floor"), NUMBERS, special=floor_special(), b=EVEN)
-binary("Tensor.Mod", lambda x, y: torch.remainder(x, y), NUMBERS, special=floor_special(), b=EVEN)
+quotient("Tensor.FloorDiv", lambda x, y: torch.div(x, y, rounding_mode="floor"))
+quotient("Tensor.Mod", lambda x, y: torch.remainder(x, y))
 binary("Tensor.Atan2", lambda x, y: torch.atan2(x, torch.as_tensor(y, dtype=x.dtype)), FLOATS, a=NZ, b=NZ)
 for n, f in ("And", torch.bitwise_and), ("Or", torch.bitwise_or), ("Xor", torch.bitwise_xor):
     binary("Tensor." + n, f, INTS + ["bool"], grad=False)
@@ -135,8 +138,9 @@ WHERE = [S(mask(2, 3), X(2, 3), X(2, 3)), S(mask(3), X(2, 3), X()), S(mask(), X(
          S(mask(2, 3), X(2, 3), y=1), S(mask(2, 3), X(3), x=0)]
 op("Tensor.Where", where, ANY, *WHERE)
 op("Where", where, ["float32", "float64"], *WHERE)
-op("Tensor.Clamp", lambda x, lo, hi: torch.clamp(x, lo, hi), NUMBERS,
-   S(X(3, 4), lo=0, hi=1), S(X(), lo=1, hi=2), S(X(0, 2), lo=0, hi=1), S(X(9), lo=0, hi=2), S(L(SPECIAL), lo=0, hi=2, grad=False, only=FLOATS))
+op("Tensor.Clamp", lambda x, *borders, lo=None, hi=None: torch.clamp(x, *borders) if borders else torch.clamp(x, lo, hi), NUMBERS,
+   S(X(3, 4), lo=0, hi=1), S(X(), lo=1, hi=2), S(X(0, 2), lo=0, hi=1), S(X(9), lo=0, hi=2), S(L(SPECIAL), lo=0, hi=2, grad=False, only=FLOATS),
+   S(X(3, 4), X(4, choice=[-2.5, -1.0, -0.5]), X(3, 1, choice=[0.25, 1.5, 2.0])))
 
 # ---- reductions ---------------------------------------------------------
 

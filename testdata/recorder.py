@@ -66,10 +66,10 @@ class X:
 class L(X):
     """Given values of the case's element type."""
 
-    def __init__(self, values, shape=None):
+    def __init__(self, values, shape=None, grad=True):
         self.v = np.array(values, dtype=np.float64).reshape(shape if shape is not None else np.shape(values))
         self.shape, self.lo, self.hi, self.away = self.v.shape, -1, 1, None
-        self.grad = True
+        self.grad = grad
 
     def floats(self, rng):
         return self.v

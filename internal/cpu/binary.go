@@ -22,7 +22,7 @@ func init() {
 	registerBinaryInts(op.Minimum, minimum, minimum, minimum)
 	registerBinary(op.Pow, grainDear, vec.PowF32, pow64)
 	registerBinaryInts(op.Pow, powInt, powInt, powInt)
-	registerBinary(op.FloorDiv, grainCheap, floorDivFloat, floorDivFloat)
+	registerBinary(op.FloorDiv, grainCheap, floorDivFloat[float32](1<<20), floorDivFloat[float64](1<<49))
 	registerBinaryInts(op.FloorDiv, floorDivInt, floorDivInt, floorDivInt)
 	registerBinary(op.Mod, grainDear, modFloat, modFloat)
 	registerBinaryInts(op.Mod, modInt, modInt, modInt)
@@ -150,11 +150,49 @@ func ipow[T integer](x, n T) T {
 	return p
 }
 
-func floorDivFloat[T float](dst, a, b []T) {
-	a, b = a[:len(dst)], b[:len(dst)]
-	for i := range dst {
-		dst[i] = T(math.Floor(float64(a[i] / b[i])))
+// floorDivFloat makes a loop of ⌊a/b⌋, the whole number that goes with the
+// remainder of modFloat. Below small in magnitude it is exact; above, where not
+// all whole numbers have a place in T, it is what PyTorch makes of it.
+func floorDivFloat[T float](small float64) loop2[T, T] {
+	return func(dst, a, b []T) {
+		a, b = a[:len(dst)], b[:len(dst)]
+		for i := range dst {
+			x, y := float64(a[i]), float64(b[i])
+			q := x / y
+			if !(math.Abs(q) < small) || q == 0 {
+				dst[i] = floorDivSlow(a[i], b[i])
+				continue
+			}
+			f := math.Floor(q)
+			if f == q { // it may have been rounded up to f: then a - b·f has not b's sign
+				if r := math.FMA(-q, y, x); r != 0 && (r < 0) != (y < 0) {
+					f--
+				}
+			}
+			dst[i] = T(f)
+		}
 	}
+}
+
+// floorDivSlow takes the remainder first, as Python and PyTorch do.
+func floorDivSlow[T float](x, y T) T {
+	q := x / y
+	if x == 0 || y == 0 {
+		return q
+	}
+	r := T(math.Mod(float64(x), float64(y)))
+	d := (x - r) / y
+	if r != 0 && (r < 0) != (y < 0) {
+		d--
+	}
+	if d == 0 {
+		return T(math.Copysign(0, float64(q)))
+	}
+	f := T(math.Floor(float64(d)))
+	if d-f > 0.5 {
+		f++
+	}
+	return f
 }
 
 func floorDivInt[T integer](dst, a, b []T) {
@@ -175,17 +213,13 @@ func floorDivInt[T integer](dst, a, b []T) {
 
 func modFloat[T float](dst, a, b []T) {
 	a, b = a[:len(dst)], b[:len(dst)]
-	for i := range dst {
+	for i, y := range b {
 		// The remainder of the division is exact, where a - b·⌊a/b⌋ would cancel.
-		x, y := float64(a[i]), float64(b[i])
-		r := math.Mod(x, y)
-		switch {
-		case r == 0:
-			r = math.Copysign(0, y)
-		case (r < 0) != (y < 0):
+		r := T(math.Mod(float64(a[i]), float64(y)))
+		if r != 0 && (r < 0) != (y < 0) {
 			r += y
 		}
-		dst[i] = T(r)
+		dst[i] = r
 	}
 }
 

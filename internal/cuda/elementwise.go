@@ -36,7 +36,7 @@ const blockThreads = 256
 // width HEAVY in the .cu files.
 var heavy = func() (h [op.NumOps]bool) {
 	for _, id := range []op.ID{op.Expm1, op.Log1p, op.Sin, op.Cos, op.Tan, op.Asin, op.Acos, op.Atan, op.Sinh, op.Cosh,
-		op.Asinh, op.Acosh, op.Atanh, op.Softplus, op.Erf, op.Pow, op.Mod, op.Atan2, op.GeluGrad, op.GeluTanhGrad} {
+		op.Asinh, op.Acosh, op.Atanh, op.Softplus, op.Erf, op.Pow, op.FloorDiv, op.Mod, op.Atan2, op.GeluGrad, op.GeluTanhGrad} {
 		h[id] = true
 	}
 	return h

@@ -149,7 +149,12 @@ func binaryOps() []*Op {
 			x, y := choices(c)
 			return one(locus.Where(c.In[0], x, y))
 		}},
-		&Op{Name: "Tensor.Clamp", DTypes: n, Run: func(c *Call) []*tensor { return one(c.In[0].Clamp(c.Float("lo"), c.Float("hi"))) }},
+		&Op{Name: "Tensor.Clamp", DTypes: n, Run: func(c *Call) []*tensor {
+			if len(c.In) == 3 {
+				return one(c.In[0].Clamp(c.In[1], c.In[2]))
+			}
+			return one(c.In[0].Clamp(c.Float("lo"), c.Float("hi")))
+		}},
 	)
 	return group("Two operands and choices", ops...)
 }

@@ -211,7 +211,17 @@ func binary(id op.ID, e *expected, a, b *array) {
 	switch id {
 	case op.Add, op.Sub, op.Mul, op.Div:
 		e.exact, e.signs = true, true
-	case op.Maximum, op.Minimum, op.FloorDiv, op.ReluGrad:
+	case op.FloorDiv, op.Mod:
+		e.exact, e.signs = true, true
+		for i := range a.floats {
+			if a.dtype == dtype.Float64 {
+				e.floats[i] = floorDivMod(id, a.floats[i], b.floats[i])
+			} else { // each step is rounded to float32
+				e.floats[i] = float64(floorDivMod(id, float32(a.floats[i]), float32(b.floats[i])))
+			}
+		}
+		return
+	case op.Maximum, op.Minimum, op.ReluGrad:
 		e.exact = true
 	case op.Pow:
 		e.units = 8
@@ -250,14 +260,6 @@ func binaryFloat(id op.ID, a, b float64) (value, scale float64) {
 			return math.NaN(), 0
 		}
 		return math.Min(a, b), 0
-	case op.FloorDiv:
-		return math.Floor(a / b), 0
-	case op.Mod:
-		r := math.Mod(a, b)
-		if r != 0 && (r < 0) != (b < 0) {
-			r += b
-		}
-		return r, math.Abs(a) + math.Abs(b)
 	case op.Atan2:
 		return math.Copysign(math.Atan2(a, b), a), 0 // Go's loses the sign where a/b underflows
 	case op.ReluGrad:
@@ -288,6 +290,34 @@ func binaryFloat(id op.ID, a, b float64) (value, scale float64) {
 		return a * s * (1 + b*(1-s)), scale
 	}
 	panic("backendtest: no reference for " + id.String())
+}
+
+// floorDivMod gives the quotient or the remainder as Python and PyTorch define
+// them: the remainder first, the quotient from what it leaves.
+func floorDivMod[T float32 | float64](id op.ID, a, b T) T {
+	mod := T(math.Mod(float64(a), float64(b)))
+	wrap := mod != 0 && (mod < 0) != (b < 0)
+	if id == op.Mod {
+		if wrap {
+			mod += b
+		}
+		return mod
+	}
+	if b == 0 {
+		return a / b
+	}
+	div := (a - mod) / b
+	if wrap {
+		div--
+	}
+	if div == 0 {
+		return T(math.Copysign(0, float64(a/b)))
+	}
+	floor := T(math.Floor(float64(div)))
+	if div-floor > 0.5 {
+		floor++
+	}
+	return floor
 }
 
 func binaryInt(id op.ID, d dtype.DType, a, b int64) int64 {

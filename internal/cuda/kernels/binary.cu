@@ -54,13 +54,19 @@ template <class A> DEV A int_mod(A a, A b) {
 
 template <class A> DEV A float_mod(A a, A b) {
   A r = m_fmod(a, b);
-  if (r == A(0)) return m_copysign(r, b);
-  return (r < A(0)) != (b < A(0)) ? r + b : r;
+  return r != A(0) && (r < A(0)) != (b < A(0)) ? r + b : r;
 }
 
-// In float64 the quotient of two float32 never rounds up to an integer.
-DEV f32 float_floor_div(f32 a, f32 b) { return (f32)floor((f64)a / (f64)b); }
-DEV f64 float_floor_div(f64 a, f64 b) { return floor(a / b); }
+// The remainder first: a / b may round up to a whole number.
+template <class A> DEV A float_floor_div(A a, A b) {
+  A q = a / b;
+  if (b == A(0)) return q;
+  A r = m_fmod(a, b), d = (a - r) / b;
+  if (r != A(0) && (r < A(0)) != (b < A(0))) d -= A(1);
+  if (d == A(0)) return m_copysign(A(0), q);
+  A f = m_floor(d);
+  return d - f > A(0.5) ? f + A(1) : f;
+}
 
 template <class A> DEV A gelu_grad(A g, A x) {
   A cdf = A(0.5) * m_erfc(x * A(-0.70710678118654752440));
@@ -86,7 +92,7 @@ FLOATS(div, WIDE, a / b)
 FLOATS(pow, HEAVY, m_pow(a, b)) INTS(pow, int_pow(a, b))
 FLOATS(maximum, WIDE, larger(a, b)) INTS(maximum, a > b ? a : b)
 FLOATS(minimum, WIDE, smaller(a, b)) INTS(minimum, a < b ? a : b)
-FLOATS(floor_div, WIDE, float_floor_div(a, b)) INTS(floor_div, int_floor_div(a, b))
+FLOATS(floor_div, HEAVY, float_floor_div(a, b)) INTS(floor_div, int_floor_div(a, b))
 FLOATS(mod, HEAVY, float_mod(a, b)) INTS(mod, int_mod(a, b))
 FLOATS(atan2, HEAVY, m_atan2(a, b))
 INTS(and, a & b) BINARY(and, b8, WIDE(b8), a && b)

@@ -24,6 +24,7 @@ const (
 	OffGrid                  // away from integers and their halves
 	Distinct                 // all different, a quarter apart, shuffled
 	Halves                   // multiples of one half, zero and ties included
+	Tenths                   // multiples of one tenth, which are none in binary: quotients near whole numbers
 	Few                      // -2, -1, 0, 1, 2: many ties
 	Wide                     // magnitudes from 1e-6 to 1e6 (float16: 1e4); integers of the whole range
 	Gaps                     // ordinary with some NaN and infinities
@@ -36,7 +37,7 @@ const (
 )
 
 var domainNames = [...]string{"ordinary", "positive", "nonzero", "unit", "above one", "fraction", "gentle", "off grid", "distinct",
-	"halves", "few", "wide", "gaps", "masked", "special", "special rows", "extremes", "index", "saved"}
+	"halves", "tenths", "few", "wide", "gaps", "masked", "special", "special rows", "extremes", "index", "saved"}
 
 func (v Domain) String() string { return domainNames[v] }
 
@@ -136,6 +137,8 @@ func (v Domain) float(d dtype.DType, g *numbers, i int) float64 {
 		return 0.25 * float64(g.shuffled(i)-g.n/2)
 	case Halves:
 		return math.Floor(17*u)/2 - 4
+	case Tenths:
+		return (math.Floor(41*u) - 20) / 10
 	case Few:
 		return math.Floor(5*u) - 2
 	case Wide:

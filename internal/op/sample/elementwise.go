@@ -81,8 +81,8 @@ func hard(def *op.Def, d dtype.DType) [][]Domain {
 		return [][]Domain{{Wide, Fraction}, {Few, Few}}
 	case op.GeluGrad, op.GeluTanhGrad, op.SiluGrad:
 		return [][]Domain{{Ordinary, Wide}, {Wide, Ordinary}}
-	case op.FloorDiv, op.Mod: // quotients that are exact, and division by zero
-		return [][]Domain{{Few, Few}, {Halves, Halves}}
+	case op.FloorDiv, op.Mod: // quotients that are exact or nearly so
+		return append(edge, []Domain{Few, Few}, []Domain{Halves, Halves}, []Domain{Tenths, Tenths}, []Domain{Wide, Wide})
 	case op.Pow:
 		return append(edge, []Domain{Ordinary, Few}, []Domain{Few, Few}, []Domain{Wide, Unit})
 	case op.Floor, op.Ceil, op.Round, op.Trunc:
