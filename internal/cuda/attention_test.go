@@ -262,7 +262,7 @@ func (c attentionCase) check(x *rig, in []backend.View, eps float64) {
 	}
 }
 
-func compare(t *testing.T, what string, got, want []float64, eps float64) {
+func compare(t testing.TB, what string, got, want []float64, eps float64) {
 	t.Helper()
 	square, off, worst := 0.0, 0.0, 0
 	for i, w := range want {

@@ -106,13 +106,15 @@ func (d *Device) cublas() (*blas, error) {
 }
 
 func (d *Device) newBLAS() (*blas, error) {
-	b := &blas{one32: 1, one64: 1}
 	lib, err := loadBLAS(d.card.drv)
 	if err != nil {
-		b.unavailable = true
-		return b, nil
+		return &blas{unavailable: true}, nil
 	}
-	b.lib = lib
+	return d.startBLAS(lib)
+}
+
+func (d *Device) startBLAS(lib *blasLibrary) (*blas, error) {
+	b := &blas{lib: lib, one32: 1, one64: 1}
 	d.c.fn, d.c.a[0] = lib.create, uintptr(unsafe.Pointer(&d.word))
 	if int32(d.c.do()) != 0 {
 		if !d.pressed {

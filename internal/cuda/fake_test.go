@@ -26,7 +26,9 @@ type fake struct {
 	used     int64
 	kernels  map[uintptr]string
 	launches []launched
-	peerLies bool // peer copies report success and copy nothing
+	peerLies bool             // peer copies report success and copy nothing
+	tight    map[string]int64 // functions that find no memory while more than this is used
+	onLaunch func() func()    // gives what a launch does when its stream gets there
 
 	// Where lazy is set, streams run only when somebody asks or waits, and then in an
 	// order that is random but for what they wait for.
@@ -121,7 +123,16 @@ func newFake() (*fake, *driver) {
 	return f, f.driver()
 }
 
-func (f *fake) answer(name string) Result { return f.results[name] }
+func (f *fake) answer(name string) Result {
+	if most, ok := f.tight[name]; ok {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if f.used > most {
+			return resultOutOfMemory
+		}
+	}
+	return f.results[name]
+}
 
 func (f *fake) alloc(n uint64) uintptr {
 	b := make([]byte, n+256)
@@ -161,6 +172,9 @@ var fakeHot = sync.OnceValue(func() *driver {
 			f.mu.Lock()
 			f.launches = append(f.launches, launched{f.kernels[k], [3]uintptr{gx, gy, gz}, bx})
 			f.mu.Unlock()
+			if f.onLaunch != nil {
+				f.enqueue(stream, always, f.onLaunch())
+			}
 		})()
 	})
 	set(&d.memcpyHtoDAsync, copier("cuMemcpyHtoDAsync"))
@@ -282,10 +296,13 @@ func (f *fake) driver() *driver {
 		if r := f.answer("cuMemAlloc"); r != success {
 			return r
 		}
+		f.mu.Lock()
 		if f.used+int64(n) > f.total {
+			f.mu.Unlock()
 			return resultOutOfMemory
 		}
 		f.used += int64(n)
+		f.mu.Unlock()
 		*p = f.alloc(n)
 		return success
 	}
@@ -302,6 +319,8 @@ func (f *fake) driver() *driver {
 		return f.answer("cuMemFree")
 	}
 	d.MemGetInfo = func(free, total *uint64) Result {
+		f.mu.Lock()
+		defer f.mu.Unlock()
 		*free, *total = uint64(f.total-f.used), uint64(f.total)
 		return f.answer("cuMemGetInfo")
 	}
