@@ -396,7 +396,7 @@ func (p *convPlan) doWithLess(memory uint64) {
 func (d *Device) timed(f func() error) (float32, error) {
 	never := float32(math.Inf(1))
 	switch err := f(); { // once for what happens only the first time
-	case err == errShort:
+	case errors.Is(err, errShort):
 		return never, err
 	case err != nil:
 		return never, nil
@@ -465,7 +465,7 @@ func (n *dnn) run(d *Device, c *backend.Call) (bool, error) {
 		switch {
 		case err == nil:
 			return true, nil
-		case err == errShort:
+		case errors.Is(err, errShort):
 			return false, err
 		case d.refused(err):
 			p.doWithLess(by.memory)

@@ -71,7 +71,7 @@ type Device struct {
 	flagDev uintptr // the same as kernels see it
 
 	last    op.ID          // the op queued last
-	pool    *memory.Pool   // where its working memory comes from, while it is queued
+	pool    *memory.Pool   // where its working memory comes from
 	rooms   [numRooms]room // that memory
 	short   shortage       // what it gave up for
 	pressed bool           // everything was tried to make room for the driver: libraries do without

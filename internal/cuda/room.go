@@ -29,6 +29,7 @@ const (
 // room is working memory of the op that is being queued. Guarded by the device's mu.
 type room struct {
 	memory.Region
+	asked   bool  // for, by this op
 	limit   int   // from this size on the pool has refused it; 0: it has not
 	refusal error // why: a *memory.Exhausted
 }
@@ -43,7 +44,7 @@ var errShort = errors.New("no working memory is cached")
 // refused reports whether err means that there is no more memory, whatever is tried:
 // the time to do with less. Between begin and end.
 func (d *Device) refused(err error) bool {
-	return isRefusal(err) || d.pressed && err != nil && isExhausted(err)
+	return err != nil && (isRefusal(err) || d.pressed && isExhausted(err))
 }
 
 func isRefusal(err error) bool {
@@ -72,6 +73,7 @@ func (d *Device) roomOf(which, size int) (uintptr, error) {
 	if r.limit > 0 && size >= r.limit {
 		return 0, r.refusal
 	}
+	r.asked = true
 	if r.Size > 0 { // what is queued is done with it before anything else has it
 		d.pool.Return(r.Region)
 		r.Region = memory.Region{}
@@ -101,31 +103,38 @@ func (d *Device) with(pool *memory.Pool, id op.ID, f func() error) error {
 	}
 	d.pool, d.last = pool, id
 	err := f()
-	if err != nil && (err == errShort || isExhausted(err)) {
+	if err != nil && (errors.Is(err, errShort) || isExhausted(err)) {
 		err = d.insist(id, f, err)
 	}
-	for i := range d.rooms {
-		if r := &d.rooms[i]; r.Size > 0 {
-			pool.Return(r.Region)
-		}
-		d.rooms[i] = room{}
+	if d.rooms[workRoom].asked || d.rooms[copyRoom].asked {
+		d.leave()
 	}
-	d.pool, d.pressed = nil, false
 	d.end()
 	return err
+}
+
+// leave gives the rooms back behind what is queued.
+func (d *Device) leave() {
+	for _, r := range d.rooms {
+		if r.Size > 0 {
+			d.pool.Return(r.Region)
+		}
+	}
+	d.rooms = [numRooms]room{}
 }
 
 // insist makes room and queues an op again until it has what it needs, does with less,
 // or fails with a *memory.Exhausted.
 func (d *Device) insist(id op.ID, f func() error, err error) error {
 	pool := d.pool
-	for attempt := 0; err == errShort || isExhausted(err) && !isRefusal(err); {
+	for attempt := 0; errors.Is(err, errShort) || isExhausted(err) && !isRefusal(err); {
 		cause, short, pressed := err, d.short, d.pressed
+		isShort := errors.Is(err, errShort)
 		var region memory.Region
 		err = nil
 		lost := d.letGo(func() {
 			switch {
-			case cause == errShort:
+			case isShort:
 				region, err = pool.Lend(short.size, workspaceOf[id])
 			case pressed:
 				err = pool.Exhausted(0, workspaceOf[id], cause)
@@ -135,19 +144,20 @@ func (d *Device) insist(id op.ID, f func() error, err error) error {
 			}
 		})
 		d.pressed = pressed
-		if cause == errShort {
+		if isShort {
 			r := &d.rooms[short.room]
 			if r.Region = region; isRefusal(err) {
 				r.limit, r.refusal, err = short.size, err, nil // it may do with less
 			}
 		}
 		if lost != nil {
-			return lost
+			err = lost
 		}
 		if err == nil {
 			err = f()
 		}
 	}
+	d.pressed = false
 	return err
 }
 
