@@ -228,8 +228,10 @@ const (
 // setUp makes what the device needs once. The context is current.
 func (d *Device) setUp() error {
 	drv := d.current()
-	if err := d.result("cuStreamCreate", drv.StreamCreate(&d.stream, streamNonBlocking)); err != nil {
-		return err
+	if d.stream == 0 { // an attempt that found no memory may have made it
+		if err := d.result("cuStreamCreate", drv.StreamCreate(&d.stream, streamNonBlocking)); err != nil {
+			return err
+		}
 	}
 	var host uintptr
 	if err := d.result("cuMemHostAlloc", drv.MemHostAlloc(&host, 64, hostMapped|hostPortable)); err != nil {

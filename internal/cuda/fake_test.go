@@ -24,6 +24,7 @@ type fake struct {
 	results  map[string]Result // what a function answers instead of working
 	memory   map[uintptr][]byte
 	used     int64
+	made     uintptr // streams
 	kernels  map[uintptr]string
 	launches []launched
 	peerLies bool             // peer copies report success and copy nothing
@@ -190,6 +191,9 @@ var fakeHot = sync.OnceValue(func() *driver {
 		return plain("cuEventCreate", func(f *fake) { *(*uintptr)(pointer(p)) = f.alloc(8) })()
 	})
 	set(&d.eventRecord, func(h, stream uintptr) uintptr {
+		if h == 0 {
+			return 400 // as the driver
+		}
 		return plain("cuEventRecord", func(f *fake) {
 			f.mu.Lock()
 			e := f.event(h)
@@ -266,10 +270,9 @@ func (f *fake) driver() *driver {
 	d.DevicePrimaryCtxRetain = func(c *uintptr, dev int32) Result { return give(c, uintptr(dev)+1, "cuDevicePrimaryCtxRetain") }
 	d.DeviceCanAccessPeer = func(can *int32, _, _ int32) Result { *can = 1; return success }
 	d.CtxEnablePeerAccess = func(uintptr, uint32) Result { return success }
-	made := uintptr(0)
 	d.StreamCreate = func(s *uintptr, _ uint32) Result {
-		made++
-		return give(s, made, "cuStreamCreate")
+		f.made++
+		return give(s, f.made, "cuStreamCreate")
 	}
 	d.ModuleLoadDataEx = func(m *uintptr, image *byte, _ uint32, _ *int32, _ *uintptr) Result {
 		name, found := "", false

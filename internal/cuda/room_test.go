@@ -307,6 +307,31 @@ func TestOutOfMemoryIsItsKind(t *testing.T) {
 	}
 }
 
+// What was made before the driver found no memory is used, or given back.
+func TestOutOfMemoryLeavesNothingBehind(t *testing.T) {
+	f, devices := openFake(t, 1)
+	d := devices[0]
+	for _, r := range []Result{resultOutOfMemory, resultOutOfMemory, success} {
+		f.results["cuMemHostAlloc"] = r
+		if _, err := d.Allocate(100); (err == nil) != (r == success) {
+			t.Fatal(r, err)
+		}
+	}
+	if f.made != 1 {
+		t.Errorf("%d streams were made", f.made)
+	}
+	before, locked := len(f.memory), len(mapped.m)
+	f.results["cuEventCreate"] = resultOutOfMemory
+	for _, s := range []*stage{&d.small, &d.large} {
+		if _, err := d.takeSlot(s); !errors.Is(err, op.ErrOutOfMemory) {
+			t.Error(err)
+		}
+	}
+	if len(f.memory) != before || len(mapped.m) != locked {
+		t.Errorf("%d pieces of page-locked memory are left, and %d mappings", len(f.memory)-before, len(mapped.m)-locked)
+	}
+}
+
 // fakeBLAS is a cuBLAS that answers with ALLOC_FAILED while more than a limit is used.
 var fakeBLAS = sync.OnceValue(func() *blasLibrary {
 	answer := func() uintptr {
