@@ -99,7 +99,7 @@ func applyOn(p *place, def *op.Def, attrs op.Attrs, in []*Tensor) *Tensor {
 		if saved != nil {
 			saved.Free()
 		}
-		fail(def.Name, err, in...)
+		failOn(p, def.Name, err, in)
 	}
 	if track {
 		out.node = &node{def: def, attrs: attrs, inputs: slices.Clone(in), out: out, saved: saved}
@@ -216,11 +216,7 @@ func expandStrides(from, strides, shape []int) []int {
 func allocate(p *place, name string, spec op.Spec, s *Scope, in []*Tensor) *Tensor {
 	t, err := allocateFrom(p.pool, p, spec, s, in)
 	if err != nil {
-		e := newError(name, err, in)
-		if e.Memory != nil {
-			e.Memory.Device = p.device
-		}
-		panic(e)
+		failOn(p, name, err, in)
 	}
 	return t
 }

@@ -109,6 +109,15 @@ func failf(name string, kind error, operands []*Tensor, format string, args ...a
 	fail(name, op.Problemf(kind, format, args...), operands...)
 }
 
+// failOn panics with what a device reported, or its allocator.
+func failOn(p *place, name string, err error, operands []*Tensor) {
+	e := newError(name, err, operands)
+	if e.Memory != nil {
+		e.Memory.Device = p.device
+	}
+	panic(e)
+}
+
 // newError turns what a rule, a device or the allocator reported into an Error.
 func newError(name string, err error, operands []*Tensor) *Error {
 	e := &Error{Op: name, Kind: ErrArgument, Msg: err.Error()}
@@ -131,6 +140,9 @@ func newError(name string, err error, operands []*Tensor) *Error {
 	case errors.As(err, &exhausted):
 		e.Kind, e.Memory = ErrOutOfMemory, reportOf(exhausted)
 		e.Msg = fmt.Sprintf("out of memory: %s %s needs %s", exhausted.Label.DType, exhausted.Label.Shape, formatBytes(exhausted.Asked))
+		if exhausted.Cause != nil {
+			e.Msg = fmt.Sprintf("out of memory: %v", exhausted.Cause)
+		}
 		e.Fix = "compute in a scope that is closed every step, use a smaller batch, or free what the list names"
 	case errors.As(err, &problem):
 		e.Kind, e.Fix = problem.Kind, problem.Fix

@@ -10,7 +10,7 @@ import (
 // MemoryStats are a device's memory counters.
 type MemoryStats struct {
 	Device      Device
-	InUse       int64 // bytes that tensors hold now
+	InUse       int64 // bytes that tensors hold now, and ops as workspace while they are queued
 	Peak        int64 // largest InUse since the start or ResetPeak
 	Cached      int64 // bytes kept for reuse
 	Allocations int64 // blocks handed out
@@ -94,11 +94,12 @@ type MemoryReport struct {
 	Largest       []MemoryHolder // the largest live tensors
 }
 
-// MemoryHolder is one live tensor in a [MemoryReport].
+// MemoryHolder is one live tensor in a [MemoryReport], or with the DType "workspace"
+// the working memory of an op.
 type MemoryHolder struct {
 	DType, Shape string
 	Bytes        int64
-	MadeAt       string // file:line
+	MadeAt       string // file:line; "" of a workspace
 }
 
 func reportOf(e *memory.Exhausted) *MemoryReport {
@@ -117,7 +118,10 @@ func (r *MemoryReport) String() string {
 		if i == 0 {
 			b.WriteString("\n  largest live tensors:")
 		}
-		fmt.Fprintf(&b, "\n    %-10s %s %s, made at %s", formatBytes(h.Bytes), h.DType, h.Shape, h.MadeAt)
+		fmt.Fprintf(&b, "\n    %-10s %s %s", formatBytes(h.Bytes), h.DType, h.Shape)
+		if h.MadeAt != "" {
+			b.WriteString(", made at " + h.MadeAt)
+		}
 	}
 	return b.String()
 }

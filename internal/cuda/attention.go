@@ -79,10 +79,11 @@ func (d *Device) runAttention(c *backend.Call) error {
 	if c.Save.Block != nil {
 		p.saved = c.Save.Block.Addr
 	}
+	if done, err := d.dnnAttend(c, &p); done || err != nil {
+		return err
+	}
 	suffix := p.masked() + typeName(t)
 	switch {
-	case d.dnnAttend(c, &p):
-		return nil
 	case d.canAttendWGMMA(&p, t):
 		w, groups := p.headWidth(64, 128), 2
 		if w == 64 && p.maskKind == 0 && ceil(int(p.rows), 192)*int(p.batches) >= 2*d.card.sms {

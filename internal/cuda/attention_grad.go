@@ -3,13 +3,11 @@
 package cuda
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/locusml/locus/dtype"
 	"github.com/locusml/locus/internal/backend"
-	"github.com/locusml/locus/internal/memory"
 	"github.com/locusml/locus/internal/op"
 )
 
@@ -41,9 +39,10 @@ func (d *Device) runAttentionGrad(c *backend.Call) error {
 	p.dk = p.dq + uintptr(in[0].Elements())*size
 	p.dv = p.dk + uintptr(in[1].Elements())*size
 	p.last = a.batches
+	if done, err := d.dnnAttendGrad(c, &p); done || err != nil {
+		return err
+	}
 	switch {
-	case d.dnnAttendGrad(c, &p):
-		return nil
 	case !d.canAttendMMA(a, t) || p.g%16 != 0 || p.gs[1] != 1 || p.gs[0]%8 != 0 || !p.gy.together(8):
 		return d.attentionGradSIMT(&p, t)
 	case d.canAttendWGMMA(a, t) && ceil(int(a.keys), 128)*int(a.batches) < 1<<31:
@@ -81,7 +80,7 @@ func (d *Device) attentionGradSIMT(p *attentionGradParams, t dtype.DType) error 
 	}
 	notes := (forKeys + forQueries + 255) &^ 255
 	room, err := d.attentionStats(p, t, notes+stored*int(p.size)*4)
-	if errors.Is(err, memory.ErrExhausted) && stored > 0 {
+	if d.refused(err) && stored > 0 {
 		stored = 0
 		_, err = d.attentionStats(p, t, 0)
 	}

@@ -81,11 +81,7 @@ func TestAttentionByDNN(t *testing.T) {
 	d.shortDNN = true
 	pool := memory.NewPool(d)
 	defer pool.Trim()
-	if err := d.begin(); err != nil {
-		t.Fatal(err)
-	}
-	n := d.cudnn()
-	d.end()
+	n := dnnOf(t, d)
 	if n == nil || !n.lib.hasGraphs(dnnAttention) || d.card.major != 9 {
 		t.Skip("cuDNN does no attention here: it takes version 9.10.2 and a card of compute capability 9.0")
 	}
@@ -266,7 +262,7 @@ func (c attentionCase) check(x *rig, in []backend.View, eps float64) {
 	}
 }
 
-func compare(t *testing.T, what string, got, want []float64, eps float64) {
+func compare(t testing.TB, what string, got, want []float64, eps float64) {
 	t.Helper()
 	square, off, worst := 0.0, 0.0, 0
 	for i, w := range want {

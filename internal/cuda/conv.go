@@ -41,8 +41,14 @@ type convParams struct {
 }
 
 func (d *Device) runConv(c *backend.Call) error {
-	if n := d.cudnn(); n != nil && c.In[0].Elements() > 0 && c.In[1].Elements() > 0 && n.run(d, c) {
-		return nil
+	n, err := d.cudnn()
+	if err != nil {
+		return err
+	}
+	if n != nil && c.In[0].Elements() > 0 && c.In[1].Elements() > 0 {
+		if done, err := n.run(d, c); done || err != nil {
+			return err
+		}
 	}
 	return d.ownConv(c)
 }
@@ -195,7 +201,11 @@ func (d *Device) convWeight(c *backend.Call, p *convParams, groups int) error {
 		p.chunk = int32(ceil(ceil(int(p.k), splits), 32) * 32)
 		p.splits = int32(ceil(int(p.k), int(p.chunk)))
 		var err error
-		if p.partial, err = d.workspace(int(p.splits) * int(p.total) * max(4, t.Size())); err != nil {
+		p.partial, err = d.workspace(int(p.splits) * int(p.total) * max(4, t.Size()))
+		if d.refused(err) {
+			p.splits, p.chunk, err = 1, p.k, nil // slower, without
+		}
+		if err != nil {
 			return err
 		}
 	}

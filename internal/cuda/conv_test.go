@@ -23,11 +23,7 @@ func TestConvolutionAlgorithms(t *testing.T) {
 	d := newDevice(gpu(t).card, 0, "test")
 	pool := memory.NewPool(d)
 	defer pool.Trim()
-	if err := d.begin(); err != nil {
-		t.Fatal(err)
-	}
-	n := d.cudnn()
-	d.end()
+	n := dnnOf(t, d)
 	if n == nil {
 		t.Log("cuDNN is not here: only our own kernels are tried")
 	}
@@ -85,12 +81,8 @@ func TestConvolutionAlgorithms(t *testing.T) {
 						k.fill(c.In[i], uint64(i+1))
 						k.ok(d.Run(&backend.Call{Op: op.CastTo, Attrs: op.Cast{To: dtype.Float64}, In: c.In[i : i+1], Out: exact.In[i]}))
 					}
-					run := func(f func()) { // as Run does
-						k.ok(d.begin())
-						defer d.end()
-						f()
-					}
-					run(func() { k.ok(d.ownConv(exact)) })
+					run := func(f func() error) error { return d.with(pool, id, f) } // as Run does
+					k.ok(run(func() error { return d.ownConv(exact) }))
 					want := k.values(exact.Out)
 					size := 0.0
 					for _, v := range want {
@@ -110,26 +102,25 @@ func TestConvolutionAlgorithms(t *testing.T) {
 						}
 					}
 					k.fill(c.Out, 9) // what must be overwritten
-					run(func() { k.ok(d.ownConv(c)) })
+					k.ok(run(func() error { return d.ownConv(c) }))
 					check("our own", k.values(c.Out), 2e-5)
 					if n == nil {
 						return
 					}
 					p := &convPlan{}
 					defer timeConvolutions(timeConvolutions(false))
-					run(func() {
+					k.ok(run(func() error {
 						n.prepare(d, c, p, false)
 						n.addPlans(d, c, p)
-					})
+						return nil
+					}))
 					for _, by := range p.choices {
 						var last []float64
 						for range 2 {
 							k.fill(c.Out, 9)
-							run(func() {
-								if !n.queue(d, c, p, by) {
-									t.Errorf("cuDNN's %s was refused", by)
-								}
-							})
+							if err := run(func() error { return n.queue(d, c, p, by) }); err != nil {
+								t.Errorf("cuDNN's %s was refused: %v", by, err)
+							}
 							now := k.values(c.Out)
 							if last != nil && !slices.Equal(last, now) {
 								t.Errorf("cuDNN's %s does not repeat its bits", by)
@@ -142,14 +133,28 @@ func TestConvolutionAlgorithms(t *testing.T) {
 						}
 						check("cuDNN's "+by.String(), last, bound)
 					}
-					run(func() {
+					k.ok(run(func() error {
 						p.choices = nil
 						p.keepFirst()
-					})
+						return nil
+					}))
 				})
 			}
 		}
 	}
+}
+
+// dnnOf gives the device's cuDNN, or nil without one.
+func dnnOf(t *testing.T, d *Device) (n *dnn) {
+	t.Helper()
+	err := d.with(memory.NewPool(d), op.Conv2D, func() (err error) {
+		n, err = d.cudnn()
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
 }
 
 // timeConvolutions sets whether choices are timed and gives what was set.

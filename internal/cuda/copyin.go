@@ -92,6 +92,8 @@ func (d *Device) openCopies() error {
 		if err := d.result("cuStreamCreate", d.current().StreamCreate(&d.copies, streamNonBlocking)); err != nil {
 			return err
 		}
+	}
+	if d.fence == 0 { // on its own: it may have failed where the stream did not
 		e, err := d.takeEvent(&d.untimed)
 		if err != nil {
 			return err

@@ -3,11 +3,13 @@
 package cuda
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"unsafe"
 
 	"github.com/locusml/locus/dtype"
+	"github.com/locusml/locus/internal/op"
 )
 
 // blasLibrary is cuBLAS.
@@ -63,36 +65,63 @@ type blas struct {
 var blasResults = map[int32]string{1: "NOT_INITIALIZED", 3: "ALLOC_FAILED", 7: "INVALID_VALUE", 8: "ARCH_MISMATCH",
 	11: "MAPPING_ERROR", 13: "EXECUTION_FAILED", 14: "INTERNAL_ERROR", 15: "NOT_SUPPORTED"}
 
+const blasNoMemory = 3
+
 func blasError(name string, r int32) error {
 	if r == 0 {
 		return nil
 	}
-	return fmt.Errorf("%s: CUBLAS_STATUS_%s (%d)", name, blasResults[r], r)
+	err := fmt.Errorf("%s: CUBLAS_STATUS_%s (%d)", name, blasResults[r], r)
+	if r == blasNoMemory {
+		err = noMemory{err}
+	}
+	return err
+}
+
+// noMemory is an error of a library's that means op.ErrOutOfMemory.
+type noMemory struct{ error }
+
+func (noMemory) Is(target error) bool { return target == op.ErrOutOfMemory }
+
+// notStarted is the error of a library that does not start. It may be for want of
+// memory, which they report by many numbers, so that is made first; then our own kernels
+// serve, as they do for a library that is too old for the card.
+func notStarted(l library) error {
+	return noMemory{errors.New(l.name + " does not start")}
 }
 
 // cublas gives the device's handle, or nil without cuBLAS. Between begin and end.
-func (d *Device) cublas() *blas {
+func (d *Device) cublas() (*blas, error) {
 	if d.blas == nil {
-		d.blas = d.newBLAS()
+		b, err := d.newBLAS()
+		if err != nil {
+			return nil, err
+		}
+		d.blas = b
 	}
 	if d.blas.unavailable {
-		return nil
+		return nil, nil
 	}
-	return d.blas
+	return d.blas, nil
 }
 
-func (d *Device) newBLAS() *blas {
-	b := &blas{one32: 1, one64: 1}
+func (d *Device) newBLAS() (*blas, error) {
 	lib, err := loadBLAS(d.card.drv)
 	if err != nil {
-		b.unavailable = true
-		return b
+		return &blas{unavailable: true}, nil
 	}
-	b.lib = lib
+	return d.startBLAS(lib)
+}
+
+func (d *Device) startBLAS(lib *blasLibrary) (*blas, error) {
+	b := &blas{lib: lib, one32: 1, one64: 1}
 	d.c.fn, d.c.a[0] = lib.create, uintptr(unsafe.Pointer(&d.word))
 	if int32(d.c.do()) != 0 {
-		b.unavailable = true // an old library with a new card, or no memory left: our kernels serve
-		return b
+		if !d.pressed {
+			return nil, notStarted(libBLAS)
+		}
+		b.unavailable = true
+		return b, nil
 	}
 	b.handle = d.word
 	d.c.fn, d.c.a[0], d.c.a[1] = lib.setStream, b.handle, d.stream
@@ -100,7 +129,7 @@ func (d *Device) newBLAS() *blas {
 	if !b.unavailable {
 		nowInUse(libBLAS.name)
 	}
-	return b
+	return b, nil
 }
 
 // cuBLAS's numbers for element types, and for how it computes.

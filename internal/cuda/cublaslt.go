@@ -86,6 +86,7 @@ type ltKey struct {
 	m, n, k, lda, ldb               int
 	alignA, alignB, alignC, aligned uintptr // aligned: of the bias
 	epilogue                        uint32
+	lean                            bool // without workspace
 }
 
 // ltPlan is a product that is ready to run.
@@ -95,6 +96,7 @@ type ltPlan struct {
 	workspace     int
 	bias          uintptr // that desc points to
 	none          bool    // cuBLASLt has no algorithm for it
+	tooLarge      bool    // there was no room for the workspace
 }
 
 // ltResult is cublasLtMatmulHeuristicResult_t.
@@ -124,30 +126,37 @@ type lt struct {
 const ltPlansMax = 1024
 
 // cublasLt gives the device's handle, or nil without cuBLASLt. Between begin and end.
-func (d *Device) cublasLt() *lt {
+func (d *Device) cublasLt() (*lt, error) {
 	if d.lt == nil {
-		d.lt = d.newLt()
+		l, err := d.newLt()
+		if err != nil {
+			return nil, err
+		}
+		d.lt = l
 	}
 	if d.lt.unavailable {
-		return nil
+		return nil, nil
 	}
-	return d.lt
+	return d.lt, nil
 }
 
-func (d *Device) newLt() *lt {
+func (d *Device) newLt() (*lt, error) {
 	l := &lt{plans: map[ltKey]*ltPlan{}}
 	var err error
 	if l.lib, err = loadBLASLt(d.card.drv); err != nil {
 		l.unavailable = true
-		return l
+		return l, nil
 	}
 	if l.call(d, l.lib.create, uintptr(unsafe.Pointer(&l.out))) != 0 {
+		if !d.pressed {
+			return nil, notStarted(libBLASLt)
+		}
 		l.unavailable = true
-		return l
+		return l, nil
 	}
 	l.handle = l.out
 	nowInUse(libBLASLt.name)
-	return l
+	return l, nil
 }
 
 func (l *lt) call(d *Device, fn uintptr, args ...uintptr) int32 {
@@ -167,13 +176,18 @@ func (l *lt) gemm(d *Device, b *blas, t dtype.DType, g *product, epilogue uint32
 	if epilogue&ltAddBias != 0 {
 		key.aligned = alignment(g.bias)
 	}
-	p := l.plans[key]
-	if p == nil {
-		if len(l.plans) == ltPlansMax {
-			l.forget(d)
+	p := l.planOf(d, key, g.bias)
+	work := uintptr(0)
+	if p.workspace > 0 && !p.tooLarge {
+		var err error
+		if work, err = d.workspace(p.workspace); err != nil && !d.refused(err) {
+			return false, err
 		}
-		p = l.plan(d, key, g.bias)
-		l.plans[key] = p
+		p.tooLarge = err != nil // from now on: to try everything each time would take longer
+	}
+	if p.tooLarge {
+		key.lean = true
+		p = l.planOf(d, key, g.bias)
 	}
 	if p.none {
 		return false, nil
@@ -185,13 +199,6 @@ func (l *lt) gemm(d *Device, b *blas, t dtype.DType, g *product, epilogue uint32
 		}
 		p.bias = g.bias
 	}
-	work := uintptr(0)
-	if p.workspace > 0 {
-		var err error
-		if work, err = d.workspace(p.workspace); err != nil {
-			return false, err
-		}
-	}
 	one, zero := uintptr(unsafe.Pointer(&b.one32)), uintptr(unsafe.Pointer(&b.zero32))
 	if t == dtype.Float64 {
 		one, zero = uintptr(unsafe.Pointer(&b.one64)), uintptr(unsafe.Pointer(&b.zero64))
@@ -200,6 +207,19 @@ func (l *lt) gemm(d *Device, b *blas, t dtype.DType, g *product, epilogue uint32
 	copy(d.c.a[:], []uintptr{l.handle, p.desc, one, g.b.addr, p.a, g.a.addr, p.b, zero, g.c, p.c, g.c, p.c,
 		uintptr(unsafe.Pointer(&p.algorithm)), work, uintptr(p.workspace), d.stream})
 	return true, blasError("cublasLtMatmul", int32(d.c.doWide()))
+}
+
+// planOf gives the plan of a product.
+func (l *lt) planOf(d *Device, key ltKey, bias uintptr) *ltPlan {
+	p := l.plans[key]
+	if p == nil {
+		if len(l.plans) == ltPlansMax {
+			l.forget(d)
+		}
+		p = l.plan(d, key, bias)
+		l.plans[key] = p
+	}
+	return p
 }
 
 // plan describes a product and asks for the best algorithm.
@@ -231,12 +251,16 @@ func (l *lt) plan(d *Device, k ltKey, bias uintptr) *ltPlan {
 	}
 	lib := l.lib
 	var preference uintptr
+	room := uint64(ltWorkspaceMax)
+	if k.lean {
+		room = 0
+	}
 	// Row-major matrices are the transposes of column-major ones: cᵀ = bᵀ·aᵀ.
 	ok := made(lib.newDesc, &p.desc, compute, scale) &&
 		set(lib.setDesc, p.desc, ltTransA, trans(k.transB), 4) && set(lib.setDesc, p.desc, ltTransB, trans(k.transA), 4) &&
 		set(lib.setDesc, p.desc, ltEpilogue, uint64(k.epilogue), 4) &&
 		layout(&p.a, k.n, k.k, k.ldb, k.transB) && layout(&p.b, k.k, k.m, k.lda, k.transA) && layout(&p.c, k.n, k.m, k.n, false) &&
-		made(lib.newPreference, &preference) && set(lib.setPreference, preference, ltWorkspace, ltWorkspaceMax, 8) &&
+		made(lib.newPreference, &preference) && set(lib.setPreference, preference, ltWorkspace, room, 8) &&
 		set(lib.setPreference, preference, ltReduction, ltReductions, 4)
 	if ok && k.epilogue&ltAddBias != 0 {
 		ok = set(lib.setDesc, p.desc, ltBias, uint64(bias), 8)

@@ -4,6 +4,7 @@ package cuda
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -132,6 +133,7 @@ type convKey struct {
 type convPlan struct {
 	x, y, w, conv uintptr      // descriptors
 	choices       []convChoice // best first; none if our own kernels do it
+	work          int          // multiplications, while the choices are to be timed
 
 	graph *dnnGraph  // of choices that are plans
 	addrs [3]uintptr // what a call of one points to
@@ -163,30 +165,42 @@ const (
 	dnnMemory        = 256 << 20
 )
 
-func (d *Device) cudnn() *dnn {
+// cudnn gives the device's handle, or nil without cuDNN. Between begin and end.
+func (d *Device) cudnn() (*dnn, error) {
 	if d.dnn == nil {
-		d.dnn = d.newDNN()
+		n, err := d.newDNN()
+		if err != nil {
+			return nil, err
+		}
+		d.dnn = n
 	}
 	if d.dnn.unavailable {
-		return nil
+		return nil, nil
 	}
-	return d.dnn
+	return d.dnn, nil
 }
 
-func (d *Device) newDNN() *dnn {
+func (d *Device) newDNN() (*dnn, error) {
 	n := &dnn{one32: 1, one64: 1, plans: map[convKey]*convPlan{}, attentions: map[attentionKey]*attentionPlan{}}
 	lib, err := loadDNN(d.card.drv)
 	if err != nil {
 		n.unavailable = true
-		return n
+		return n, nil
 	}
 	n.lib = lib
-	if !n.made(d, lib.create, &n.handle) || !n.try(d, lib.setStream, n.handle, d.stream) {
+	if !n.made(d, lib.create, &n.handle) {
+		if !d.pressed {
+			return nil, notStarted(libDNN)
+		}
 		n.unavailable = true
-		return n
+		return n, nil
+	}
+	if !n.try(d, lib.setStream, n.handle, d.stream) {
+		n.unavailable = true
+		return n, nil
 	}
 	nowInUse(libDNN.name)
-	return n
+	return n, nil
 }
 
 // try calls a function and reports whether it succeeded.
@@ -217,7 +231,7 @@ func (n *dnn) tensor(d *Device, t dtype.DType, shape, strides []int, desc *uintp
 }
 
 // plan finds how cuDNN would do a call, or that it would not.
-func (n *dnn) plan(d *Device, c *backend.Call) *convPlan {
+func (n *dnn) plan(d *Device, c *backend.Call) (*convPlan, error) {
 	k := convKey{id: c.Op, attrs: c.Attrs.(op.Conv), dtype: c.Out.DType, tf32: tf32.Load()}
 	for i, v := range c.In {
 		shape, strides := &k.a, &k.as
@@ -228,13 +242,20 @@ func (n *dnn) plan(d *Device, c *backend.Call) *convPlan {
 		copy(strides[:], v.Strides)
 	}
 	k.aligned = (addr(&c.In[0])|addr(&c.In[1])|addr(&c.Out))%dnnAlignment == 0
-	if p := n.plans[k]; p != nil {
-		return p
+	p := n.plans[k]
+	if p == nil {
+		p = &convPlan{}
+		n.plans[k] = p
+		n.prepare(d, c, p, k.aligned)
 	}
-	p := &convPlan{}
-	n.plans[k] = p
-	n.prepare(d, c, p, k.aligned)
-	return p
+	if p.work > 0 {
+		if err := n.sort(d, c, p); err != nil {
+			return nil, err
+		}
+		p.work = 0
+		p.keepFirst()
+	}
+	return p, nil
 }
 
 // convRoles says which of a call's tensors is which of the forward op.
@@ -302,8 +323,7 @@ func (n *dnn) prepare(d *Device, c *backend.Call, p *convPlan, aligned bool) {
 		if aligned {
 			n.addPlans(d, c, p)
 		}
-		n.sort(d, c, p, work)
-		p.keepFirst()
+		p.work = work
 	}
 }
 
@@ -311,14 +331,28 @@ func (n *dnn) prepare(d *Device, c *backend.Call, p *convPlan, aligned bool) {
 // fastest first; if our own kernels are faster, none is left. cuDNN has a function
 // for this, which times single launches on an idle card: the many kernels of a
 // transform were seen to take half as long again there. Each writes the result, and
-// so does, last, the one that is chosen.
-func (n *dnn) sort(d *Device, c *backend.Call, p *convPlan, work int) {
-	if _, err := d.workspace(dnnMemory); err != nil { // not to grow in between
-		return
+// so does, last, the one that is chosen. Where memory is short it starts over.
+func (n *dnn) sort(d *Device, c *backend.Call, p *convPlan) error {
+	for { // one workspace for all, not to get another in between
+		most := uint64(0)
+		for _, by := range p.choices {
+			most = max(most, by.memory)
+		}
+		_, err := d.workspace(int(most))
+		if err == nil {
+			break
+		}
+		if !d.refused(err) || most == 0 {
+			return err
+		}
+		p.doWithLess(most)
 	}
+	var err error
 	for i := range p.choices {
 		by := &p.choices[i]
-		by.took = d.timed(func() bool { return n.queue(d, c, p, *by) })
+		if by.took, err = d.timed(func() error { return n.queue(d, c, p, *by) }); err != nil {
+			return err
+		}
 	}
 	slices.SortStableFunc(p.choices, func(a, b convChoice) int { return cmp.Compare(a.took, b.took) })
 	best := float32(math.Inf(1))
@@ -331,44 +365,69 @@ func (n *dnn) sort(d *Device, c *backend.Call, p *convPlan, work int) {
 	// Our own kernels take a while to compile, so only where cuDNN is slow: they do
 	// at most so many multiplications a millisecond on each multiprocessor.
 	const ownRate = 0.11e9
-	if best > float32(work)/float32(ownRate*d.card.sms) && d.timed(func() bool { return d.ownConv(c) == nil }) < best {
-		p.choices = nil
+	if best > float32(p.work)/float32(ownRate*d.card.sms) {
+		own, err := d.timed(func() error { return d.ownConv(c) })
+		if err != nil {
+			return err
+		}
+		if own < best {
+			p.choices = nil
+		}
 	}
+	return nil
 }
 
-// timed gives the milliseconds of what f queues, or infinity if it fails.
-func (d *Device) timed(f func() bool) float32 {
+// doWithLess forgets the choices that need so much memory or more, for which there was
+// no room: to try everything each time would take longer than what is left.
+func (p *convPlan) doWithLess(memory uint64) {
+	p.choices = slices.DeleteFunc(p.choices, func(by convChoice) bool {
+		if by.memory < memory {
+			return false
+		}
+		if by.plan != 0 {
+			p.graph.drop(by.plan)
+		}
+		return true
+	})
+}
+
+// timed gives the milliseconds of what f queues, or infinity if it fails; errShort if
+// it must be queued again.
+func (d *Device) timed(f func() error) (float32, error) {
 	never := float32(math.Inf(1))
-	if !f() { // once for what happens only the first time
-		return never
+	switch err := f(); { // once for what happens only the first time
+	case errors.Is(err, errShort):
+		return never, err
+	case err != nil:
+		return never, nil
 	}
 	const times = 3
 	var marks [2]uintptr
 	for i := range marks {
 		e, err := d.takeEvent(&d.events)
 		if err != nil {
-			return never
+			return never, nil
 		}
 		defer func() { d.events.free = append(d.events.free, e) }()
 		marks[i] = e
 		if d.record(e, d.stream) != nil {
-			return never
+			return never, nil
 		}
 		for range times * (1 - i) {
-			if !f() {
-				return never
+			if f() != nil {
+				return never, nil
 			}
 		}
 	}
 	d.c.fn, d.c.a[0] = d.card.drv.eventSynchronize, marks[1]
 	if Result(d.c.do()) != success {
-		return never
+		return never, nil
 	}
 	d.c.fn, d.c.a[0], d.c.a[1], d.c.a[2] = d.card.drv.eventElapsedTime, uintptr(unsafe.Pointer(&d.word)), marks[0], marks[1]
 	if Result(d.c.do()) != success {
-		return never
+		return never, nil
 	}
-	return *(*float32)(unsafe.Pointer(&d.word)) / times
+	return *(*float32)(unsafe.Pointer(&d.word)) / times, nil
 }
 
 // worthTiming is how many multiplications a convolution has for which timing
@@ -395,24 +454,38 @@ func coarse(id op.ID, t dtype.DType, algorithm int32, weight []int) bool {
 }
 
 // run queues a convolution and reports whether cuDNN took it.
-func (n *dnn) run(d *Device, c *backend.Call) bool {
-	p := n.plan(d, c)
-	if len(p.choices) == 0 {
-		return false
+func (n *dnn) run(d *Device, c *backend.Call) (bool, error) {
+	p, err := n.plan(d, c)
+	if err != nil {
+		return false, err
 	}
-	ok := n.queue(d, c, p, p.choices[0])
-	if !ok {
-		p.choices = nil
-		p.keepFirst()
+	for len(p.choices) > 0 {
+		by := p.choices[0]
+		err := n.queue(d, c, p, by)
+		switch {
+		case err == nil:
+			return true, nil
+		case errors.Is(err, errShort):
+			return false, err
+		case d.refused(err):
+			p.doWithLess(by.memory)
+		default:
+			p.choices = nil
+		}
+		if len(p.choices) == 0 {
+			p.keepFirst()
+		}
 	}
-	return ok
+	return false, nil
 }
 
+var errDNN = errors.New("cuDNN refuses it")
+
 // queue queues a convolution by one of its choices.
-func (n *dnn) queue(d *Device, c *backend.Call, p *convPlan, by convChoice) (ok bool) {
+func (n *dnn) queue(d *Device, c *backend.Call, p *convPlan, by convChoice) error {
 	work, err := d.workspace(int(by.memory))
 	if err != nil {
-		return false // our own kernels need none
+		return err
 	}
 	one, zero := uintptr(unsafe.Pointer(&n.one32)), uintptr(unsafe.Pointer(&n.zero32))
 	if c.Out.DType == dtype.Float64 {
@@ -421,8 +494,12 @@ func (n *dnn) queue(d *Device, c *backend.Call, p *convPlan, by convChoice) (ok 
 	a, b, out := addr(&c.In[0]), addr(&c.In[1]), c.Out.Block.Addr
 	if by.plan != 0 {
 		p.addrs = [...]uintptr{a, b, out}
-		return p.graph.execute(n.handle, by.plan, &p.addrs[0], work)
+		if !p.graph.execute(n.handle, by.plan, &p.addrs[0], work) {
+			return errDNN
+		}
+		return nil
 	}
+	ok := false
 	algorithm, memory := uintptr(by.algorithm), uintptr(by.memory)
 	switch c.Op {
 	case op.Conv2D:
@@ -432,5 +509,8 @@ func (n *dnn) queue(d *Device, c *backend.Call, p *convPlan, by convChoice) (ok 
 	case op.ConvGradWeight:
 		ok = n.try(d, n.lib.backwardFilter, n.handle, one, p.x, b, p.y, a, p.conv, algorithm, work, memory, zero, p.w, out)
 	}
-	return ok
+	if !ok {
+		return errDNN
+	}
+	return nil
 }

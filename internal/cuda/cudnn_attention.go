@@ -187,6 +187,16 @@ func (p *attentionPlan) run(n *dnn, work uintptr, addrs ...uintptr) bool {
 	return p.ok
 }
 
+// room gives the plan's workspace. A plan that there is no room for is not tried again:
+// our own kernels need less.
+func (p *attentionPlan) room(d *Device, size int) (uintptr, error) {
+	work, err := d.workspace(size)
+	if d.refused(err) {
+		p.ok, err = false, nil
+	}
+	return work, err
+}
+
 // hiddenAt is where a hidden score lies, or 0 if there are none.
 func (p *attentionPlan) hiddenAt(causal bool) uintptr {
 	if causal {
@@ -196,62 +206,65 @@ func (p *attentionPlan) hiddenAt(causal bool) uintptr {
 }
 
 // attentionByDNN reports whether attention of this size is cuDNN's, and gives the handle.
-func (d *Device) attentionByDNN(p *attentionParams, t dtype.DType) *dnn {
+func (d *Device) attentionByDNN(p *attentionParams, t dtype.DType) (*dnn, error) {
 	least := dnnLength
 	if d.shortDNN {
 		least = dnnMultiple
 	}
 	if p.maskKind != 0 || p.depth != p.width || p.depth%8 != 0 || int(min(p.rows, p.keys)) < least || (p.rows|p.keys)%dnnMultiple != 0 || !d.canAttendWGMMA(p, t) {
-		return nil
+		return nil, nil
 	}
 	return d.cudnn()
 }
 
 // dnnAttend queues attention and reports whether cuDNN took it. It always makes the
 // statistics, so that a result does not depend on whether they are wanted.
-func (d *Device) dnnAttend(c *backend.Call, a *attentionParams) bool {
-	n := d.attentionByDNN(a, c.Out.DType)
+func (d *Device) dnnAttend(c *backend.Call, a *attentionParams) (bool, error) {
+	n, err := d.attentionByDNN(a, c.Out.DType)
 	if n == nil {
-		return false
+		return false, err
 	}
 	k := attentionKey{dtype: c.Out.DType, causal: a.causal != 0}
 	for i, m := range []*matrices4{&k.q, &k.k, &k.v} {
 		var ok bool
 		if *m, ok = matricesOf(&c.In[i]); !ok {
-			return false
+			return false, nil
 		}
 	}
 	p := n.attention(d, &k)
 	if !p.ok {
-		return false
+		return false, nil
 	}
 	memory := (int(p.memory) + 15) &^ 15
-	work, err := d.workspace(memory + int(a.batches)*int(a.rows)*4)
-	if err != nil {
-		return false // our own kernels need none
+	work, err := p.room(d, memory+int(a.batches)*int(a.rows)*4)
+	if !p.ok || err != nil {
+		return false, err
 	}
 	saved := a.saved
 	if saved == 0 {
 		saved = work + uintptr(memory)
 	}
 	p.numbers[0] = float32(a.scale)
-	return p.run(n, work, a.q, a.k, a.v, p.number(0), p.hiddenAt(k.causal), saved, a.out)
+	return p.run(n, work, a.q, a.k, a.v, p.number(0), p.hiddenAt(k.causal), saved, a.out), nil
 }
 
 // dnnAttendGrad queues the gradients and reports whether cuDNN took them, some of
 // the heads at a time.
-func (d *Device) dnnAttendGrad(c *backend.Call, g *attentionGradParams) bool {
+func (d *Device) dnnAttendGrad(c *backend.Call, g *attentionGradParams) (bool, error) {
 	a := &g.a
-	n := d.attentionByDNN(a, c.Out.DType)
-	if n == nil || a.depth <= dnnWide {
-		return false
+	if a.depth <= dnnWide {
+		return false, nil
+	}
+	n, err := d.attentionByDNN(a, c.Out.DType)
+	if n == nil {
+		return false, err
 	}
 	k := attentionKey{dtype: c.Out.DType, grad: true, causal: a.causal != 0}
 	all := [...]*matrices4{&k.g, &k.q, &k.k, &k.v, &k.y}
 	for i, m := range all {
 		var ok bool
 		if *m, ok = matricesOf(&c.In[i]); !ok {
-			return false
+			return false, nil
 		}
 	}
 	batches, heads := k.q.shape[0], k.q.shape[1]
@@ -267,19 +280,19 @@ func (d *Device) dnnAttendGrad(c *backend.Call, g *attentionGradParams) bool {
 		someBatches--
 	}
 	if some := someBatches * someHeads; some < batches*heads && some*int64(a.keys)/dnnMultiple < dnnBlocks {
-		return false // too few at a time to keep the card busy
+		return false, nil // too few at a time to keep the card busy
 	}
 	for _, m := range all {
 		m.shape[0], m.shape[1] = someBatches, someHeads
 	}
 	p := n.attention(d, &k)
 	if !p.ok {
-		return false
+		return false, nil
 	}
 	memory := (int(p.memory) + 15) &^ 15
-	work, err := d.workspace(memory + int(someBatches*someHeads)*int(a.rows)*4)
-	if err != nil {
-		return false
+	work, err := p.room(d, memory+int(someBatches*someHeads)*int(a.rows)*4)
+	if !p.ok || err != nil {
+		return false, err
 	}
 	p.numbers[0] = float32(a.scale)
 	at := func(base uintptr, strides [4]int64, size, b, h int64) uintptr {
@@ -292,9 +305,9 @@ func (d *Device) dnnAttendGrad(c *backend.Call, g *attentionGradParams) bool {
 			if !p.run(n, work, at(a.q, k.q.strides, 2, b, h), at(a.k, k.k.strides, 2, b, h), at(a.v, k.v.strides, 2, b, h),
 				at(g.y, k.y.strides, 2, b, h), at(g.g, k.g.strides, 2, b, h), a.saved+uintptr(rows*4), p.number(0), p.number(1), p.hiddenAt(k.causal),
 				work+uintptr(memory), g.dv+uintptr(keys*int64(a.width)*2), g.dk+uintptr(keys*int64(a.depth)*2), g.dq+uintptr(rows*int64(a.depth)*2)) {
-				return false
+				return false, nil
 			}
 		}
 	}
-	return true
+	return true, nil
 }

@@ -109,15 +109,18 @@ func TestPlansOfConvolutions(t *testing.T) {
 			c := convCall(id, dtype.BFloat16, op.Conv{Stride: [2]int{1, 1}, Dilation: [2]int{1, 1}, Groups: 1}, [4]int{2, 4, 8, 8}, [4]int{4, 4, 3, 3})
 			algorithm := convChoice{algorithm: 1}
 			p := &convPlan{choices: []convChoice{algorithm}}
-			if err := d.begin(); err != nil {
-				t.Fatal(err)
+			pool := memory.NewPool(d)
+			queued := func(f func() error) error { return d.with(pool, id, f) } // as Run does
+			do := func(f func()) {
+				if err := queued(func() error { f(); return nil }); err != nil {
+					t.Fatal(err)
+				}
 			}
-			n.addPlans(d, c, p)
+			do(func() { n.addPlans(d, c, p) })
 			if found := len(p.choices) == 2; found != k.found || (p.graph != nil) != found {
 				t.Errorf("%s, with %q failing and notes %v: a plan is found: %v, want %v", id, k.fails, k.notes, found, k.found)
 			}
 			if !k.found {
-				d.end()
 				if fake.made != 0 {
 					t.Errorf("%s, with %q failing and notes %v: %d descriptors are left", id, k.fails, k.notes, fake.made)
 				}
@@ -125,23 +128,26 @@ func TestPlansOfConvolutions(t *testing.T) {
 			}
 			plan := p.choices[1]
 			before := fake.made
-			if ran := n.queue(d, c, p, plan); ran != (k.fails == "") || plan.memory != 4096 {
+			if ran := queued(func() error { return n.queue(d, c, p, plan) }) == nil; ran != (k.fails == "") || plan.memory != 4096 {
 				t.Errorf("%s, with %q failing: the plan of %d bytes ran: %v", id, k.fails, plan.memory, ran)
 			}
 			if fake.made != before {
 				t.Errorf("%s, with %q failing: a call leaves %d descriptors behind", id, k.fails, fake.made-before)
 			}
-			p.choices = []convChoice{plan, algorithm, {plan: p.graph.create(dnnPlanKind)}}
-			p.keepFirst()
+			do(func() {
+				p.choices = []convChoice{plan, algorithm, {plan: p.graph.create(dnnPlanKind)}}
+				p.keepFirst()
+			})
 			if len(p.choices) != 1 || p.choices[0] != plan || fake.made != before {
 				t.Errorf("%s: kept %v and %d descriptors of %d", id, p.choices, fake.made, before)
 			}
-			p.choices = []convChoice{algorithm, plan}
-			p.keepFirst()
+			do(func() {
+				p.choices = []convChoice{algorithm, plan}
+				p.keepFirst()
+			})
 			if len(p.choices) != 1 || p.choices[0] != algorithm || p.graph != nil || fake.made != 0 {
 				t.Errorf("%s: kept %v and %d descriptors of none", id, p.choices, fake.made)
 			}
-			d.end()
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/locusml/locus/dtype"
 	"github.com/locusml/locus/internal/backend"
+	"github.com/locusml/locus/internal/memory"
 	"github.com/locusml/locus/internal/op"
 )
 
@@ -69,8 +70,11 @@ type Device struct {
 	flag    *flag   // in host memory that kernels can write
 	flagDev uintptr // the same as kernels see it
 
-	last    op.ID // the op queued last
-	scratch [2]buffer
+	last    op.ID          // the op queued last
+	pool    *memory.Pool   // where its working memory comes from
+	rooms   [numRooms]room // that memory
+	short   shortage       // what it gave up for
+	pressed bool           // everything was tried to make room for the driver: libraries do without
 	small   stage
 	large   stage
 	events  events
@@ -224,8 +228,10 @@ const (
 // setUp makes what the device needs once. The context is current.
 func (d *Device) setUp() error {
 	drv := d.current()
-	if err := d.result("cuStreamCreate", drv.StreamCreate(&d.stream, streamNonBlocking)); err != nil {
-		return err
+	if d.stream == 0 { // an attempt that found no memory may have made it
+		if err := d.result("cuStreamCreate", drv.StreamCreate(&d.stream, streamNonBlocking)); err != nil {
+			return err
+		}
 	}
 	var host uintptr
 	if err := d.result("cuMemHostAlloc", drv.MemHostAlloc(&host, 64, hostMapped|hostPortable)); err != nil {
@@ -290,20 +296,17 @@ func (d *Device) Run(c *backend.Call) error {
 	if c.Out.Elements() == 0 {
 		return nil
 	}
-	if err := d.begin(); err != nil {
+	return d.with(c.Out.Block.Pool(), c.Op, func() error {
+		err := d.arrivals(c)
+		if err == nil {
+			err = run(d, c)
+		}
+		if blocking && err == nil {
+			d.c.fn, d.c.a[0] = d.card.drv.streamSynchronize, d.stream
+			err = d.result("cuStreamSynchronize", Result(d.c.do()))
+		}
 		return err
-	}
-	d.last = c.Op
-	err := d.arrivals(c)
-	if err == nil {
-		err = run(d, c)
-	}
-	if blocking && err == nil {
-		d.c.fn, d.c.a[0] = d.card.drv.streamSynchronize, d.stream
-		err = d.result("cuStreamSynchronize", Result(d.c.do()))
-	}
-	d.end()
-	return err
+	})
 }
 
 // Synchronize waits for everything queued so far.

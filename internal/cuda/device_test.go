@@ -299,6 +299,32 @@ func TestPeerCopiesAreVerified(t *testing.T) {
 	}
 }
 
+// Where there is no room to try a copy between cards, the answer is no, but not for good,
+// and what was taken for it is given back.
+func TestPeerCopiesWithoutRoom(t *testing.T) {
+	f, devices := openFake(t, 2)
+	a, b := devices[0], devices[1]
+	src, dst := block(t, a, 64), block(t, b, 64)
+	if err := a.CopyIn(src, []byte("over the bus"), nil); err != nil {
+		t.Fatal(err)
+	}
+	f.total = f.used + peerTrial // room for one side
+	for range 2 {
+		if ok, err := b.CopyFrom(dst, a, src, 12); ok || err != nil {
+			t.Fatalf("without room: %v, %v", ok, err)
+		}
+	}
+	f.total = 1 << 30
+	if ok, err := b.CopyFrom(dst, a, src, 12); !ok || err != nil {
+		t.Errorf("with room: %v, %v", ok, err)
+	}
+	for _, p := range []*memory.Pool{src.Pool(), dst.Pool()} {
+		if s := p.Stats(); s.InUse != 64 {
+			t.Errorf("%+v", s)
+		}
+	}
+}
+
 func TestKernelThatDoesNotLoadIsNamed(t *testing.T) {
 	f, devices := openFake(t, 1)
 	b := block(t, devices[0], 64)

@@ -24,9 +24,12 @@ type fake struct {
 	results  map[string]Result // what a function answers instead of working
 	memory   map[uintptr][]byte
 	used     int64
+	made     uintptr // streams
 	kernels  map[uintptr]string
 	launches []launched
-	peerLies bool // peer copies report success and copy nothing
+	peerLies bool             // peer copies report success and copy nothing
+	tight    map[string]int64 // functions that find no memory while more than this is used
+	onLaunch func() func()    // gives what a launch does when its stream gets there
 
 	// Where lazy is set, streams run only when somebody asks or waits, and then in an
 	// order that is random but for what they wait for.
@@ -121,7 +124,16 @@ func newFake() (*fake, *driver) {
 	return f, f.driver()
 }
 
-func (f *fake) answer(name string) Result { return f.results[name] }
+func (f *fake) answer(name string) Result {
+	if most, ok := f.tight[name]; ok {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if f.used > most {
+			return resultOutOfMemory
+		}
+	}
+	return f.results[name]
+}
 
 func (f *fake) alloc(n uint64) uintptr {
 	b := make([]byte, n+256)
@@ -161,6 +173,9 @@ var fakeHot = sync.OnceValue(func() *driver {
 			f.mu.Lock()
 			f.launches = append(f.launches, launched{f.kernels[k], [3]uintptr{gx, gy, gz}, bx})
 			f.mu.Unlock()
+			if f.onLaunch != nil {
+				f.enqueue(stream, always, f.onLaunch())
+			}
 		})()
 	})
 	set(&d.memcpyHtoDAsync, copier("cuMemcpyHtoDAsync"))
@@ -176,6 +191,9 @@ var fakeHot = sync.OnceValue(func() *driver {
 		return plain("cuEventCreate", func(f *fake) { *(*uintptr)(pointer(p)) = f.alloc(8) })()
 	})
 	set(&d.eventRecord, func(h, stream uintptr) uintptr {
+		if h == 0 {
+			return 400 // as the driver
+		}
 		return plain("cuEventRecord", func(f *fake) {
 			f.mu.Lock()
 			e := f.event(h)
@@ -252,10 +270,9 @@ func (f *fake) driver() *driver {
 	d.DevicePrimaryCtxRetain = func(c *uintptr, dev int32) Result { return give(c, uintptr(dev)+1, "cuDevicePrimaryCtxRetain") }
 	d.DeviceCanAccessPeer = func(can *int32, _, _ int32) Result { *can = 1; return success }
 	d.CtxEnablePeerAccess = func(uintptr, uint32) Result { return success }
-	made := uintptr(0)
 	d.StreamCreate = func(s *uintptr, _ uint32) Result {
-		made++
-		return give(s, made, "cuStreamCreate")
+		f.made++
+		return give(s, f.made, "cuStreamCreate")
 	}
 	d.ModuleLoadDataEx = func(m *uintptr, image *byte, _ uint32, _ *int32, _ *uintptr) Result {
 		name, found := "", false
@@ -282,10 +299,13 @@ func (f *fake) driver() *driver {
 		if r := f.answer("cuMemAlloc"); r != success {
 			return r
 		}
+		f.mu.Lock()
 		if f.used+int64(n) > f.total {
+			f.mu.Unlock()
 			return resultOutOfMemory
 		}
 		f.used += int64(n)
+		f.mu.Unlock()
 		*p = f.alloc(n)
 		return success
 	}
@@ -302,6 +322,8 @@ func (f *fake) driver() *driver {
 		return f.answer("cuMemFree")
 	}
 	d.MemGetInfo = func(free, total *uint64) Result {
+		f.mu.Lock()
+		defer f.mu.Unlock()
 		*free, *total = uint64(f.total-f.used), uint64(f.total)
 		return f.answer("cuMemGetInfo")
 	}

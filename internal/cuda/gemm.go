@@ -66,7 +66,11 @@ func (d *Device) ownGemm(t dtype.DType, g *product) error {
 		p.chunk = int64(ceil(ceil(g.k, splits), 32) * 32)
 		p.splits = int32(ceil(g.k, int(p.chunk)))
 		var err error
-		if p.partial, err = d.workspace(int(p.splits) * g.batch * g.m * g.n * max(4, t.Size())); err != nil {
+		p.partial, err = d.workspace(int(p.splits) * g.batch * g.m * g.n * max(4, t.Size()))
+		if d.refused(err) {
+			p.splits, p.chunk, err = 1, int64(g.k), nil // slower, without
+		}
+		if err != nil {
 			return err
 		}
 	}

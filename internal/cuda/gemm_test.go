@@ -43,7 +43,7 @@ func TestOwnProducts(t *testing.T) {
 
 // rig has what tests of single kernels need.
 type rig struct {
-	t    *testing.T
+	t    testing.TB
 	d    *Device
 	pool *memory.Pool
 }

@@ -24,8 +24,12 @@ func (d *Device) runLinear(c *backend.Call) error {
 		bias = c.In[2]
 		views = append(views, &bias)
 	}
-	own := d.byLibrary(t, g.m*n*k) == nil
-	err := d.inOrder(views, func(v *backend.View) bool {
+	lib, err := d.byLibrary(t, g.m*n*k)
+	if err != nil {
+		return err
+	}
+	own := lib == nil
+	err = d.inOrder(views, func(v *backend.View) bool {
 		switch v {
 		case &x: // our own kernels want it by rows
 			return len(x.Shape) == 2 && matrixLike(&x) && !(own && columns(&x))
@@ -77,7 +81,11 @@ func columns(v *backend.View) bool {
 // endedGemm queues a product with bias or activation by NVIDIA's libraries: in one
 // kernel where cuBLASLt has that.
 func (d *Device) endedGemm(b *blas, t dtype.DType, g *product) error {
-	if l := d.cublasLt(); l != nil {
+	l, err := d.cublasLt()
+	if err != nil {
+		return err
+	}
+	if l != nil {
 		epilogue, rest := ltActivation(t, g.act), op.Invalid
 		if epilogue == 0 {
 			rest = g.act

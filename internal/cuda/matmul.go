@@ -176,23 +176,29 @@ const smallWork = 1 << 21
 
 // byLibrary gives cuBLAS if it is there and should do a product of that many
 // multiplications.
-func (d *Device) byLibrary(t dtype.DType, work int) *blas {
+func (d *Device) byLibrary(t dtype.DType, work int) (*blas, error) {
 	if !t.IsFloat() || work <= smallWork {
-		return nil
+		return nil, nil
 	}
 	return d.cublas()
 }
 
 // gemm queues a product.
 func (d *Device) gemm(t dtype.DType, g *product) error {
-	b := d.byLibrary(t, g.work())
+	b, err := d.byLibrary(t, g.work())
 	switch {
+	case err != nil:
+		return err
 	case b == nil:
 		return d.ownGemm(t, g)
 	case g.ends():
 		return d.endedGemm(b, t, g)
 	case g.batch == 1: // cuBLAS would choose the algorithm anew each time
-		if l := d.cublasLt(); l != nil {
+		l, err := d.cublasLt()
+		if err != nil {
+			return err
+		}
+		if l != nil {
 			if done, err := l.gemm(d, b, t, g, ltPlain); done || err != nil {
 				return err
 			}

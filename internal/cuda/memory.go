@@ -3,7 +3,6 @@
 package cuda
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/locusml/locus/internal/memory"
@@ -12,36 +11,33 @@ import (
 // Allocate gives device memory. The pool of package memory caches what is
 // freed, so that this is called seldom and may be slow.
 func (d *Device) Allocate(size int) (memory.Region, error) {
-	if d.cap > 0 && d.used.Add(int64(size)) > d.cap {
-		d.used.Add(-int64(size))
-		return memory.Region{}, memory.ErrExhausted
+	if err := d.begin(); err != nil {
+		return memory.Region{}, err
 	}
-	addr, err := d.allocate(size)
+	defer d.end()
+	addr, err := d.take(size)
 	if err != nil {
-		if d.cap > 0 {
-			d.used.Add(-int64(size))
-		}
 		return memory.Region{}, err
 	}
 	return memory.Region{Addr: addr, Size: size}, nil
 }
 
-func (d *Device) allocate(size int) (uintptr, error) {
-	if err := d.begin(); err != nil {
-		return 0, err
-	}
-	defer d.end()
-	return d.alloc(size)
-}
-
-// alloc allocates between begin and end.
-func (d *Device) alloc(size int) (uintptr, error) {
-	var p uintptr
-	r := d.current().MemAlloc(&p, uint64(size))
-	if r == resultOutOfMemory {
+// take allocates between begin and end: all of the device's memory that is not the
+// driver's own, so that a share keeps to its cap.
+func (d *Device) take(size int) (uintptr, error) {
+	if d.cap > 0 && d.used.Add(int64(size)) > d.cap {
+		d.used.Add(-int64(size))
 		return 0, memory.ErrExhausted
 	}
-	return p, d.result("cuMemAlloc", r)
+	var p uintptr
+	err := memory.ErrExhausted
+	if r := d.current().MemAlloc(&p, uint64(size)); r != resultOutOfMemory {
+		err = d.result("cuMemAlloc", r)
+	}
+	if err != nil && d.cap > 0 {
+		d.used.Add(-int64(size))
+	}
+	return p, err
 }
 
 // Free takes memory back. It waits for the device first: what is queued may
@@ -77,44 +73,4 @@ func (d *Device) Memory() (total, free int64) {
 		total, free = d.cap, min(free, d.cap-d.used.Load())
 	}
 	return total, free
-}
-
-// buffer is device memory that kernels use between one launch and the next.
-// Because the device has one stream, the next op may use it again at once.
-type buffer struct {
-	addr uintptr
-	size int
-}
-
-// workspace gives at least size bytes between begin and end, good until the
-// next call of workspace.
-func (d *Device) workspace(size int) (uintptr, error) { return d.scratch[0].atLeast(d, size) }
-
-// copyspace is another workspace, for copies of operands that a kernel cannot
-// read where they lie.
-func (d *Device) copyspace(size int) (uintptr, error) { return d.scratch[1].atLeast(d, size) }
-
-func (b *buffer) atLeast(d *Device, size int) (uintptr, error) {
-	if size <= b.size {
-		return b.addr, nil
-	}
-	size = max(size+min(size/4, 16<<20), 1<<20)
-	addr, err := d.alloc(size)
-	if errors.Is(err, memory.ErrExhausted) {
-		return 0, fmt.Errorf("%d bytes of working memory for %s: %w", size, d.last, err)
-	}
-	if err != nil {
-		return 0, err
-	}
-	if b.size > 0 {
-		d.c.fn, d.c.a[0] = d.card.drv.streamSynchronize, d.stream
-		if err := d.result("cuStreamSynchronize", Result(d.c.do())); err != nil {
-			return 0, err
-		}
-		if err := d.result("cuMemFree", d.current().MemFree(b.addr)); err != nil {
-			return 0, err
-		}
-	}
-	b.addr, b.size = addr, size
-	return addr, nil
 }

@@ -17,7 +17,7 @@ func (d *Device) CopyFrom(dst *memory.Block, from backend.Device, src *memory.Bl
 	if !ok || f == d {
 		return false, nil
 	}
-	if f.card != d.card && !d.card.reaches(d, f) {
+	if f.card != d.card && !d.card.reaches(d, f, dst.Pool(), src.Pool()) {
 		return false, nil
 	}
 	return true, d.copyFrom(dst, f, src, n)
@@ -78,22 +78,36 @@ func (d *Device) markOf(b *memory.Block) (*event, error) {
 }
 
 // reaches tries a copy from one card to the other once and compares what
-// arrived: on some machines such copies report success and move garbage.
-func (c *card) reaches(d, f *Device) bool {
+// arrived: on some machines such copies report success and move garbage. Where there is no
+// room for that, in the pools of both, the answer is no for this time.
+func (c *card) reaches(d, f *Device, to, from *memory.Pool) bool {
 	c.mu.Lock()
 	ok, known := c.peers[f.card]
 	c.mu.Unlock()
 	if known {
 		return ok
 	}
-	ok = d.tryPeer(f)
+	label := func() memory.Label { return memory.Label{DType: "workspace", Shape: "of a copy between GPUs"} }
+	src, err := from.Allocate(peerTrial, label)
+	if err != nil {
+		return false
+	}
+	defer src.Free()
+	dst, err := to.Allocate(peerTrial, label)
+	if err != nil {
+		return false
+	}
+	defer dst.Free()
+	ok = d.tryPeer(f, dst, src)
 	c.mu.Lock()
 	c.peers[f.card] = ok
 	c.mu.Unlock()
 	return ok
 }
 
-func (d *Device) tryPeer(f *Device) bool {
+const peerTrial = 1 << 20 // bytes
+
+func (d *Device) tryPeer(f *Device, dst, src *memory.Block) bool {
 	var can int32
 	drv := d.card.drv
 	if drv.DeviceCanAccessPeer(&can, d.card.dev, f.card.dev) == success && can == 1 {
@@ -107,20 +121,10 @@ func (d *Device) tryPeer(f *Device) bool {
 		d.current().CtxEnablePeerAccess(f.card.ctx, 0) // without it the driver stages the copy
 		d.end()
 	}
-	const n = 1 << 20
-	pattern := make([]byte, n)
+	pattern, got := make([]byte, peerTrial), make([]byte, peerTrial)
 	for i := range pattern {
 		pattern[i] = byte(i*7 + i>>8)
 	}
-	a, errA := f.Allocate(n)
-	b, errB := d.Allocate(n)
-	if errA != nil || errB != nil {
-		return false
-	}
-	defer f.Free(a)
-	defer d.Free(b)
-	src, dst := &memory.Block{Region: a}, &memory.Block{Region: b}
-	got := make([]byte, n)
-	return f.CopyIn(src, pattern, nil) == nil && d.copyFrom(dst, f, src, n) == nil &&
+	return f.CopyIn(src, pattern, nil) == nil && d.copyFrom(dst, f, src, peerTrial) == nil &&
 		d.CopyOut(got, dst, 0) == nil && bytes.Equal(got, pattern)
 }

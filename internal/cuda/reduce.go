@@ -94,10 +94,13 @@ func (d *Device) reduce(id op.ID, x *backend.View, axes op.AxisSet, out uintptr)
 	}
 	if p.splits > 1 {
 		var err error
-		if p.partial, err = d.workspace(int(p.splits) * outs * stateSize(id, t)); err != nil {
-			return err
+		if p.partial, err = d.workspace(int(p.splits) * outs * stateSize(id, t)); err == nil {
+			p.arrived, err = d.counters(p, blocks)
 		}
-		if p.arrived, err = d.counters(p, blocks); err != nil {
+		if d.refused(err) {
+			p.splits, p.chunk, err = 1, uint64(length), nil // slower, without
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -124,7 +127,7 @@ func (d *Device) counters(p *reduceParams, n int) (uintptr, error) {
 	}
 	if d.counts == 0 {
 		saved := *p
-		at, err := d.alloc(4 * maxCounters)
+		at, err := d.take(4 * maxCounters) // for good, as the device's stream: no op's memory
 		if err != nil {
 			return 0, err
 		}

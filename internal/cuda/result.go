@@ -94,6 +94,11 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s: %s (%s)", e.Call, e.Result, text)
 }
 
+// Is makes errors.Is(err, op.ErrOutOfMemory) work, whatever call found no memory.
+func (e *Error) Is(target error) bool {
+	return target == op.ErrOutOfMemory && e.Result == resultOutOfMemory
+}
+
 // LostError is what every call on a device answers after a fault that the
 // driver does not recover from.
 type LostError struct {

@@ -56,6 +56,7 @@ func (d *Device) slot(s *stage) (x *slot, busy bool, err error) {
 	}
 	event, err := d.takeEvent(&d.untimed)
 	if err != nil {
+		_ = unlockPages(d.current(), host) // there is an error already
 		return nil, false, err
 	}
 	s.made++

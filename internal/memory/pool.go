@@ -39,7 +39,7 @@ const (
 
 // Stats are a device's memory counters, in bytes and calls.
 type Stats struct {
-	InUse       int64 // bytes that tensors hold now
+	InUse       int64 // bytes that tensors, and ops while they are queued, hold now
 	Peak        int64 // largest InUse since the start or ResetPeak
 	Cached      int64 // bytes kept for reuse
 	Allocations int64 // blocks handed out
@@ -61,8 +61,9 @@ type Pool struct {
 	handles []Block // made for the slab's next blocks, six at a time
 	stats   Stats
 	live    map[*record]struct{}
-	managed int64 // bytes whose end the collector decides
-	settled int64 // managed after the last collection
+	lent    []loan // large working memory that is out
+	managed int64  // bytes whose end the collector decides
+	settled int64  // managed after the last collection
 }
 
 type sm struct {
@@ -225,16 +226,26 @@ func (p *Pool) region(want int, label func() Label) (Region, error) {
 		if !errors.Is(err, ErrExhausted) {
 			return Region{}, err
 		}
-		switch attempt {
-		case 0:
-			p.Trim()
-		case 1, 2, 3: // finalizers of what one collection finds can free what the next one finds
-			p.Collect()
-			p.Trim()
-		default:
-			return Region{}, p.exhausted(want, label())
+		if !p.Relieve(attempt) {
+			return Region{}, p.Exhausted(want, label(), nil)
 		}
 	}
+}
+
+// Relieve gives memory back to the source after a request has failed there. It
+// tries harder with each attempt, from 0, and reports false when there is nothing
+// left to try. It may wait for the device and collect garbage.
+func (p *Pool) Relieve(attempt int) bool {
+	switch attempt {
+	case 0:
+		p.Trim()
+	case 1, 2, 3: // finalizers of what one collection finds can free what the next one finds
+		p.Collect()
+		p.Trim()
+	default:
+		return false
+	}
+	return true
 }
 
 // cached takes a region from the cache; p.mu is held.
@@ -388,7 +399,8 @@ func (p *Pool) ResetPeak() {
 // Exhausted is the error of a request that could not be met.
 type Exhausted struct {
 	Label         Label
-	Asked         int64
+	Asked         int64 // bytes; 0 where the device's driver does not say
+	Cause         error // what the driver says, if it was the driver that found no room
 	Total, Free   int64 // the device's, after everything was tried
 	InUse, Cached int64
 	Largest       []Holder // the largest live blocks
@@ -398,31 +410,53 @@ type Exhausted struct {
 type Holder struct {
 	Label Label
 	Bytes int64
-	Site  string // the line that made it
+	Site  string // the line that made it; "" for working memory of an op
 }
 
 func (e *Exhausted) Error() string {
+	if e.Cause != nil {
+		return e.Cause.Error()
+	}
 	return fmt.Sprintf("%d bytes asked for, %d free of %d", e.Asked, e.Free, e.Total)
 }
 
-// Unwrap makes errors.Is(err, ErrExhausted) work.
-func (e *Exhausted) Unwrap() error { return ErrExhausted }
+// Unwrap makes errors.Is(err, ErrExhausted) work, and leads to the cause.
+func (e *Exhausted) Unwrap() []error {
+	if e.Cause == nil {
+		return []error{ErrExhausted}
+	}
+	return []error{ErrExhausted, e.Cause}
+}
 
 const reported = 5 // live blocks named in a report
 
-func (p *Pool) exhausted(want int, label Label) error {
+// Exhausted counts a request that could not be met and returns its error. Asked and
+// cause are as in the error.
+func (p *Pool) Exhausted(asked int, label Label, cause error) error {
 	total, free := p.source.Memory()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.stats.OutOfMemory++
-	e := &Exhausted{Label: label, Asked: int64(want), Total: total, Free: free, InUse: p.stats.InUse, Cached: p.stats.Cached}
-	records := make([]*record, 0, len(p.live))
-	for r := range p.live {
-		records = append(records, r)
+	e := &Exhausted{Label: label, Asked: int64(asked), Cause: cause, Total: total, Free: free, InUse: p.stats.InUse, Cached: p.stats.Cached}
+	type holder struct {
+		label Label
+		size  int
+		made  *record // nil for working memory
 	}
-	slices.SortFunc(records, func(a, b *record) int { return b.size - a.size })
-	for _, r := range records[:min(reported, len(records))] {
-		e.Largest = append(e.Largest, Holder{r.label, int64(r.size), r.site.String()})
+	holders := make([]holder, 0, len(p.live)+len(p.lent))
+	for r := range p.live {
+		holders = append(holders, holder{r.label, r.size, r})
+	}
+	for _, l := range p.lent {
+		holders = append(holders, holder{l.label, l.region.Size, nil})
+	}
+	slices.SortFunc(holders, func(a, b holder) int { return b.size - a.size })
+	for _, h := range holders[:min(reported, len(holders))] {
+		site := ""
+		if h.made != nil {
+			site = h.made.site.String()
+		}
+		e.Largest = append(e.Largest, Holder{h.label, int64(h.size), site})
 	}
 	return e
 }

@@ -1,0 +1,177 @@
+//go:build linux && (amd64 || arm64) && !nocuda
+
+package cuda
+
+import (
+	"errors"
+	"runtime"
+
+	"github.com/locusml/locus/internal/memory"
+	"github.com/locusml/locus/internal/op"
+)
+
+// Ops work in rooms: memory that the pool of their result lends them while they are
+// queued. Because the device has one stream, the next op may have it at once.
+//
+// An op is queued as a whole, with the device held. The pool cannot make room
+// meanwhile: it waits for the device, and finalizers use it. So an op that finds no
+// room in the cache gives up with errShort; with makes room with the device let go,
+// and the op is queued from its start. Ops read their operands and write their
+// results, so what they had queued already does no harm.
+
+// The rooms of an op.
+const (
+	workRoom = iota // between one launch and the next
+	copyRoom        // of copies of operands that a kernel cannot read where they lie
+	numRooms
+)
+
+// room is working memory of the op that is being queued. Guarded by the device's mu.
+type room struct {
+	memory.Region
+	asked   bool  // for, by this op
+	limit   int   // from this size on the pool has refused it; 0: it has not
+	refusal error // why: a *memory.Exhausted
+}
+
+// shortage is what an op gave up for.
+type shortage struct{ room, size int }
+
+// errShort is what an op answers that must be queued again when there is room. It is
+// passed on as it is: to do with less is for when everything was tried, which refused says.
+var errShort = errors.New("no working memory is cached")
+
+// refused reports whether err means that there is no more memory, whatever is tried:
+// the time to do with less. Between begin and end.
+func (d *Device) refused(err error) bool {
+	return err != nil && (isRefusal(err) || d.pressed && isExhausted(err))
+}
+
+func isRefusal(err error) bool {
+	var e *memory.Exhausted
+	return errors.As(err, &e)
+}
+
+// isExhausted reports whether memory, of the pool's or of the driver's own, ran out.
+func isExhausted(err error) bool {
+	return errors.Is(err, memory.ErrExhausted) || errors.Is(err, op.ErrOutOfMemory)
+}
+
+// workspace gives at least size bytes between begin and end, good until the
+// next call of workspace, and gone when the op is queued.
+func (d *Device) workspace(size int) (uintptr, error) { return d.roomOf(workRoom, size) }
+
+// copyspace is another workspace, for copies of operands that a kernel cannot
+// read where they lie.
+func (d *Device) copyspace(size int) (uintptr, error) { return d.roomOf(copyRoom, size) }
+
+func (d *Device) roomOf(which, size int) (uintptr, error) {
+	r := &d.rooms[which]
+	if size <= r.Size {
+		return r.Addr, nil
+	}
+	if r.limit > 0 && size >= r.limit {
+		return 0, r.refusal
+	}
+	r.asked = true
+	if r.Size > 0 { // what is queued is done with it before anything else has it
+		d.pool.Return(r.Region)
+		r.Region = memory.Region{}
+	}
+	region, ok := d.pool.LendCached(size, workspaceOf[d.last])
+	if !ok {
+		d.short = shortage{which, size}
+		return 0, errShort
+	}
+	r.Region = region
+	return r.Addr, nil
+}
+
+// workspaceOf is what a report of memory says of an op's workspace.
+var workspaceOf = func() (l [op.NumOps]memory.Label) {
+	for i := range l {
+		l[i] = memory.Label{DType: "workspace", Shape: "of " + op.ID(i).String()}
+	}
+	return l
+}()
+
+// with queues an op that f describes, with working memory from pool. f runs between
+// begin and end, and again from the start where memory was short.
+func (d *Device) with(pool *memory.Pool, id op.ID, f func() error) error {
+	if err := d.begin(); err != nil {
+		return err
+	}
+	d.pool, d.last = pool, id
+	err := f()
+	if err != nil && (errors.Is(err, errShort) || isExhausted(err)) {
+		err = d.insist(id, f, err)
+	}
+	if d.rooms[workRoom].asked || d.rooms[copyRoom].asked {
+		d.leave()
+	}
+	d.end()
+	return err
+}
+
+// leave gives the rooms back behind what is queued.
+func (d *Device) leave() {
+	for _, r := range d.rooms {
+		if r.Size > 0 {
+			d.pool.Return(r.Region)
+		}
+	}
+	d.rooms = [numRooms]room{}
+}
+
+// insist makes room and queues an op again until it has what it needs, does with less,
+// or fails with a *memory.Exhausted.
+func (d *Device) insist(id op.ID, f func() error, err error) error {
+	pool := d.pool
+	for attempt := 0; errors.Is(err, errShort) || isExhausted(err) && !isRefusal(err); {
+		cause, short, pressed := err, d.short, d.pressed
+		isShort := errors.Is(err, errShort)
+		var region memory.Region
+		err = nil
+		lost := d.letGo(func() {
+			switch {
+			case isShort:
+				region, err = pool.Lend(short.size, workspaceOf[id])
+			case pressed:
+				err = pool.Exhausted(0, workspaceOf[id], cause)
+			default: // the driver, or a library, has found no room for itself
+				pressed = !pool.Relieve(attempt)
+				attempt++
+			}
+		})
+		d.pressed = pressed
+		if isShort {
+			r := &d.rooms[short.room]
+			if r.Region = region; isRefusal(err) {
+				r.limit, r.refusal, err = short.size, err, nil // it may do with less
+			}
+		}
+		if lost != nil {
+			err = lost
+		}
+		if err == nil {
+			err = f()
+		}
+	}
+	d.pressed = false
+	return err
+}
+
+// letGo runs f, which may use and wait for the device, in the midst of an op.
+func (d *Device) letGo(f func()) error {
+	rooms, pool, last := d.rooms, d.pool, d.last
+	d.rooms, d.pressed = [numRooms]room{}, false // they are this op's
+	d.end()
+	f()
+	d.mu.Lock()
+	d.rooms, d.pool, d.last = rooms, pool, last
+	err := d.enter()
+	if err != nil {
+		runtime.LockOSThread() // which end undoes
+	}
+	return err
+}
