@@ -14,10 +14,14 @@ import (
 // else refuses such a network.
 func Check(m any) error {
 	c := checker{seen: map[place]bool{}}
-	if err := locus.Try(func() { c.check(reflect.ValueOf(m), "") }); err != nil {
+	var params []Entry
+	err := locus.Try(func() {
+		params = Parameters(m)
+		c.check(reflect.ValueOf(m), "")
+	})
+	if err != nil {
 		return err // a tag
 	}
-	params := Parameters(m)
 	for _, e := range params {
 		if v := e.Value(); e.raw() && v != nil && !v.RequiresGrad() {
 			c.add(e.Name + " is a parameter that records no gradient: make it with .RequireGrad()")
