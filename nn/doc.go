@@ -3,12 +3,14 @@
 //
 // A network is a plain Go struct. What it learns are its fields of type
 // *[Parameter], those of the layers it is made of, and *locus.Tensor fields
-// marked with the tag `nn:"param"`; they are found by walking fields, slices,
-// arrays and maps, and named by the path to them: "hidden.weight", "layers.0.bias".
-// Layers of this package have the names and layouts of PyTorch's, so that a
-// checkpoint written there loads with [Load]. A field with the tag `nn:"inline"`
-// adds no name of its own to the path, `nn:"buffer"` marks a tensor that is kept
-// but not trained, and `nn:"-"` a field that is no part of the network.
+// marked with the tag `nn:"param"`; what it keeps and does not learn are its
+// fields of type *[Buffer], and *locus.Tensor fields with the tag `nn:"buffer"`.
+// They are found by walking exported fields, slices, arrays and maps, and named
+// by the path to them: "hidden.weight", "layers.0.bias". Layers of this package
+// have the names and layouts of PyTorch's, so that a checkpoint written there
+// loads with [Load]. A field with the tag `nn:"inline"` adds no name of its own to
+// the path, and `nn:"-"` marks a field that is no part of the network. [Check]
+// finds what is probably forgotten.
 //
 //	type Net struct {
 //		Hidden, Out *nn.LinearLayer
@@ -22,4 +24,9 @@
 // Parameters live on a device like any tensor: [To] moves a network, [CopyTo]
 // replicates it, and using a network with an input on another device is the
 // error that names both.
+//
+// State is in cells: parameters, buffers, and what dropout draws from. A replica
+// ([CopyTo]) has its own. A copy that computes in the network's place with other
+// tensors ([Bind]) shares them, so that running statistics arrive in the network.
+// [Apply] and [ApplyTrain] change nothing and return the new state.
 package nn

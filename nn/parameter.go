@@ -1,6 +1,7 @@
 package nn
 
 import (
+	"errors"
 	"sync/atomic"
 
 	"github.com/locusml/locus"
@@ -41,6 +42,24 @@ func (p *Parameter) Value() *locus.Tensor {
 		fail(locus.ErrArgument, "nn.Parameter", "the parameter is nil", "make layers with their constructors, such as nn.Linear")
 	}
 	return p.value.Load()
+}
+
+// read returns f of the present value; nil if there is none. Where a step of an
+// optimizer in another goroutine frees the value meanwhile, it is f of the next one.
+func (p *Parameter) read(f func(*locus.Tensor) *locus.Tensor) (out *locus.Tensor) {
+	for {
+		t := p.Value()
+		if t == nil {
+			return nil
+		}
+		err := locus.Try(func() { out = f(t) })
+		if err == nil {
+			return out
+		}
+		if !errors.Is(err, locus.ErrFreed) || p.Value() == t {
+			panic(err)
+		}
+	}
 }
 
 // Set puts another value of the same shape, type and device in place: t itself,

@@ -38,7 +38,8 @@ func Cast[M any](m M, dt locus.DType) M {
 // where m lives, and which shares no state with m. Its dropout layers draw other
 // masks than m's: which ones depends only on m and on how many replicas it had
 // before. What is not a tensor is copied as it stands, except functions, channels
-// and pointers to things that hold no tensors, which are shared.
+// and pointers to things that hold no tensors, which are shared. Another goroutine
+// may train m meanwhile; some parameters are then of a later step than others.
 func CopyTo[M any](m M, d locus.Device) M {
 	return replicate(m, d, (*randomState).replica)
 }
@@ -49,8 +50,8 @@ func replicate[M any](m M, d locus.Device, random func(*randomState) *randomStat
 	out := cloneAll(&cloner{
 		parameter: func(p *Parameter) *Parameter {
 			q := p.unmade()
-			if t := p.Value(); t != nil {
-				q.replace(copied(t))
+			if t := p.read(copied); t != nil {
+				q.replace(t)
 			}
 			return q
 		},
