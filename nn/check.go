@@ -10,8 +10,8 @@ import (
 // Check tells what is probably forgotten in a network, or returns nil: tags that
 // cannot mean anything, tensors in exported fields without a tag, layers in fields
 // that are not exported, parameters that record no gradient, and that there is
-// nothing to train. None of it is wrong for sure but the tags, so that nothing
-// else refuses such a network.
+// nothing to train. Package train refuses a network in which it finds something:
+// an exported tensor that is none of these is marked with the tag `nn:"-"`.
 func Check(m any) error {
 	c := checker{seen: map[place]bool{}}
 	var params []Entry

@@ -124,6 +124,9 @@ func (r *run) prepareData() error {
 // prepareModel puts the model on the first device, lets lazy layers see an input,
 // makes its optimizer, and replicas on the others.
 func (r *run) prepareModel() error {
+	if err := nn.Check(r.model); err != nil { // rather than train less than was meant
+		return err
+	}
 	nn.To(r.model, r.devices[0])
 	if err := r.warmUp(); err != nil {
 		return err

@@ -80,6 +80,7 @@ func Load(path string, override Card, d locus.Device) (nn.Module, Card, error) {
 	if err != nil {
 		return nil, card, fmt.Errorf("%s: %w", path, err)
 	}
+	nn.To(net, d)
 	for _, e := range nn.State(net) {
 		info, ok := f.Info(prefix + e.Name)
 		if !ok {
@@ -96,7 +97,6 @@ func Load(path string, override Card, d locus.Device) (nn.Module, Card, error) {
 			return nil, card, err
 		}
 	}
-	nn.To(net, d)
 	return nn.Eval[nn.Module](net), card, nil
 }
 
