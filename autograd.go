@@ -63,6 +63,7 @@ func tracked(in []*Tensor) bool {
 // Detach gives the same elements without their history: no gradient flows
 // through it.
 func (t *Tensor) Detach() *Tensor {
+	t.made("Detach")
 	if t.node == nil {
 		return t
 	}
@@ -86,11 +87,15 @@ func (t *Tensor) RequireGrad() *Tensor {
 }
 
 // RequiresGrad reports whether a gradient can flow to or through t.
-func (t *Tensor) RequiresGrad() bool { return t.node != nil }
+func (t *Tensor) RequiresGrad() bool {
+	t.made("RequiresGrad")
+	return t.node != nil
+}
 
 // Grad gives the gradient that Backward has collected for a tensor made with
 // RequireGrad, on its device; nil if there is none yet.
 func (t *Tensor) Grad() *Tensor {
+	t.made("Grad")
 	if t.node == nil || t.node.leaf == nil {
 		return nil
 	}
@@ -102,6 +107,7 @@ func (t *Tensor) Grad() *Tensor {
 
 // ZeroGrad forgets the collected gradient.
 func (t *Tensor) ZeroGrad() {
+	t.made("ZeroGrad")
 	if t.node != nil && t.node.leaf != nil {
 		t.node.leaf.mu.Lock()
 		defer t.node.leaf.mu.Unlock()

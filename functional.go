@@ -1,14 +1,18 @@
 package locus
 
-import "github.com/locusml/locus/internal/op"
+import (
+	"github.com/locusml/locus/internal/gate"
+	"github.com/locusml/locus/internal/op"
+)
 
 // ValueAndGrad gives a function that computes f, whose result has one element,
 // and its gradients with respect to all arguments.
 //
 //	loss, grads := locus.ValueAndGrad(loss)(w, b)
 func ValueAndGrad(f func(args ...*Tensor) *Tensor) func(args ...*Tensor) (value *Tensor, grads []*Tensor) {
+	gate.Check("ValueAndGrad", gate.Given("the function", f))
 	return func(args ...*Tensor) (*Tensor, []*Tensor) {
-		leaves := requireAll(args)
+		leaves := requireAll("ValueAndGrad", args)
 		y := f(leaves...)
 		y.check("ValueAndGrad")
 		if y.Len() != 1 {
@@ -35,7 +39,8 @@ func ValueAndGrad(f func(args ...*Tensor) *Tensor) func(args ...*Tensor) (value 
 }
 
 // requireAll gives handles of the arguments to which gradients flow.
-func requireAll(args []*Tensor) []*Tensor {
+func requireAll(name string, args []*Tensor) []*Tensor {
+	usable(name, args)
 	leaves := make([]*Tensor, len(args))
 	for i, a := range args {
 		leaves[i] = a.separate()
@@ -58,9 +63,12 @@ func (t *Tensor) separate() *Tensor {
 // VJP computes f and gives a function that multiplies a vector of the shape of
 // f's result with f's Jacobian: the gradients of Σ v·f with respect to args.
 func VJP(f func(args ...*Tensor) *Tensor, args ...*Tensor) (value *Tensor, vjp func(v *Tensor) []*Tensor) {
-	leaves := requireAll(args)
+	gate.Check("VJP", gate.Given("the function", f))
+	leaves := requireAll("VJP", args)
 	y := f(leaves...)
+	y.check("VJP")
 	return y.Detach(), func(v *Tensor) []*Tensor {
+		v.check("VJP")
 		if !sameShape(v.shape, y.shape) {
 			failf("VJP", ErrShape, []*Tensor{v, y}, "the vector's shape is not the result's")
 		}
@@ -79,11 +87,14 @@ func VJP(f func(args ...*Tensor) *Tensor, args ...*Tensor) (value *Tensor, vjp f
 // times a vector. It takes the gradient of a gradient: vᵀJ is linear in v, and
 // the gradient of (vᵀJ)·t with respect to v is J·t.
 func JVP(f func(args ...*Tensor) *Tensor, args, tangents []*Tensor) (value, change *Tensor) {
+	gate.Check("JVP", gate.Given("the function", f))
 	if len(args) != len(tangents) {
 		failf("JVP", ErrArgument, nil, "%d arguments and %d tangents", len(args), len(tangents))
 	}
-	leaves := requireAll(args)
+	usable("JVP", tangents)
+	leaves := requireAll("JVP", args)
 	y := f(leaves...)
+	y.check("JVP")
 	if y.node == nil {
 		return y, y.ZerosLike()
 	}
@@ -111,7 +122,9 @@ func JVP(f func(args ...*Tensor) *Tensor, args, tangents []*Tensor) (value, chan
 // their first axis and stacks the results. It computes one slice after the
 // other: f may do anything, and gradients flow through.
 func Vmap(f func(args ...*Tensor) *Tensor) func(args ...*Tensor) *Tensor {
+	gate.Check("Vmap", gate.Given("the function", f))
 	return func(args ...*Tensor) *Tensor {
+		usable("Vmap", args)
 		if len(args) == 0 || args[0].Rank() == 0 {
 			failf("Vmap", ErrShape, args, "needs arguments with a first axis")
 		}
@@ -131,6 +144,7 @@ func Vmap(f func(args ...*Tensor) *Tensor) func(args ...*Tensor) *Tensor {
 				parts[j] = a.Index(i)
 			}
 			results[i] = f(parts...)
+			results[i].check("Vmap")
 		}
 		return Stack(0, results...)
 	}
@@ -141,11 +155,14 @@ func Vmap(f func(args ...*Tensor) *Tensor) func(args ...*Tensor) *Tensor {
 // times: random numbers in it must come from keys. Whatever needs a gradient must
 // be an argument: a parameter that f takes from elsewhere is an [ErrGrad].
 func Checkpoint(f func(args ...*Tensor) *Tensor, args ...*Tensor) *Tensor {
+	gate.Check("Checkpoint", gate.Given("the function", f))
+	usable("Checkpoint", args)
 	if !tracked(args) {
 		return f(args...)
 	}
 	var y *Tensor
 	NoGrad(func() { y = f(args...) })
+	y.check("Checkpoint")
 	if y.node != nil { // f gave an argument back
 		y = y.Detach()
 	}
@@ -211,8 +228,11 @@ func checkCaptured(y *Tensor, args []*Tensor) {
 // one gradient an argument, nil where none flows. For gradients of gradients,
 // write backward with tensor ops.
 func Custom(name string, forward func(args ...*Tensor) *Tensor, backward func(args []*Tensor, result, grad *Tensor) []*Tensor, args ...*Tensor) *Tensor {
+	gate.Check(name, gate.Given("the function forward", forward), gate.Given("the function backward", backward))
+	usable(name, args)
 	var y *Tensor
 	NoGrad(func() { y = forward(args...) })
+	y.check(name)
 	if !tracked(args) {
 		return y
 	}
@@ -223,6 +243,9 @@ func Custom(name string, forward func(args ...*Tensor) *Tensor, backward func(ar
 			failf(name, ErrGrad, nil, "its backward gave %d gradients for %d arguments", len(grads), len(args))
 		}
 		for i, d := range grads {
+			if d != nil {
+				d.check(name)
+			}
 			if d != nil && !sameShape(d.shape, n.inputs[i].shape) {
 				fail(name, op.Problemf(ErrGrad, "its backward gave argument %d a gradient of shape %s; want %s", i, op.ShapeString(d.shape), op.ShapeString(n.inputs[i].shape)))
 			}

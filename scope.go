@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/locusml/locus/internal/gate"
 	"github.com/locusml/locus/internal/memory"
 )
 
@@ -40,6 +41,7 @@ func NewScope() *Scope {
 
 // Scoped runs f with a new scope and closes it afterwards, also when f panics.
 func Scoped(f func(s *Scope)) {
+	gate.Check("Scoped", gate.Given("the function", f))
 	s := NewScope()
 	defer s.Close()
 	f(s)
@@ -47,6 +49,7 @@ func Scoped(f func(s *Scope)) {
 
 // Use gives a view of x whose results belong to s. x itself stays as it is.
 func (s *Scope) Use(x *Tensor) *Tensor {
+	s.made("Scope.Use")
 	x.check("Scope.Use")
 	v := x.alias()
 	v.scope.Store(s)
@@ -55,6 +58,7 @@ func (s *Scope) Use(x *Tensor) *Tensor {
 
 // Adopt makes s the owner of x: its memory is freed when s closes. It returns x.
 func (s *Scope) Adopt(x *Tensor) *Tensor {
+	s.made("Scope.Adopt")
 	x.check("Scope.Adopt")
 	old := x.scope.Load()
 	if old == s {
@@ -76,6 +80,7 @@ func (s *Scope) Adopt(x *Tensor) *Tensor {
 // Keep takes tensors out of s: their memory outlives it, and what is computed
 // from them belongs to no scope. It returns the first of them.
 func (s *Scope) Keep(x *Tensor, more ...*Tensor) *Tensor {
+	s.made("Scope.Keep")
 	for _, t := range append([]*Tensor{x}, more...) {
 		t.check("Scope.Keep")
 		if s.drop(t.block) {
@@ -88,6 +93,7 @@ func (s *Scope) Keep(x *Tensor, more ...*Tensor) *Tensor {
 
 // Close frees everything that belongs to s. Closing twice does nothing.
 func (s *Scope) Close() {
+	s.made("Scope.Close")
 	if s.closed.Swap(true) {
 		return
 	}
@@ -102,6 +108,7 @@ func (s *Scope) Close() {
 
 // Len is the number of blocks of memory that s holds.
 func (s *Scope) Len() int {
+	s.made("Scope.Len")
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.blocks)
@@ -142,4 +149,7 @@ func scopeOf(in []*Tensor) *Scope {
 }
 
 // Scope gives the open scope that results computed from t belong to, or nil.
-func (t *Tensor) Scope() *Scope { return scopeOf([]*Tensor{t}) }
+func (t *Tensor) Scope() *Scope {
+	t.made("Scope")
+	return scopeOf([]*Tensor{t})
+}

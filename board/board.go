@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 	"unicode"
+
+	"github.com/locusml/locus/internal/op"
 )
 
 // A Board collects the points of named series and shows them: live on a web page ([Board.Serve], [Board.Handler]), as a
@@ -52,10 +54,7 @@ const (
 )
 
 func (s Scale) String() string {
-	if s == Log {
-		return "log"
-	}
-	return "linear"
+	return op.EnumName("Scale", int(s), "linear", "log")
 }
 
 // Axes describes the axes of one panel. The zero value is two linear axes without labels, fitted to the points.
