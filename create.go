@@ -43,6 +43,9 @@ func (m Maker) Key(key Key) Maker {
 }
 
 func (m Maker) or(def DType) DType {
+	if m.dtype > Float64 {
+		failf("As", ErrDType, nil, "there is no element type %s", m.dtype)
+	}
 	if m.dtype.Valid() {
 		return m.dtype
 	}
