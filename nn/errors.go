@@ -14,7 +14,7 @@ func fail(kind error, op, msg, fix string) {
 // caller to say. It is called before a layer reads its own fields.
 func made(name string, ok bool) {
 	if !ok {
-		gate.Check(name, gate.Made(false, "make the layer with "+name))
+		gate.Receiver(name, false, "make the layer with "+name)
 	}
 }
 

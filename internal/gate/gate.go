@@ -79,3 +79,10 @@ func Made(ok bool, fix string) error {
 	}
 	return &op.Problem{Kind: op.ErrArgument, Msg: "the receiver is nil, or a zero value that nothing has filled in", Fix: fix}
 }
+
+// Receiver panics unless a method's receiver was made: see [Made].
+func Receiver(name string, ok bool, fix string) {
+	if !ok {
+		Check(name, Made(false, fix))
+	}
+}
