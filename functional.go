@@ -137,6 +137,8 @@ func Vmap(f func(args ...*Tensor) *Tensor) func(args ...*Tensor) *Tensor {
 		if n == 0 {
 			failf("Vmap", ErrShape, args, "the first axis is empty")
 		}
+		// An empty tensor may have an axis that no memory bounds.
+		gate.Check("Vmap", gate.Count("the size of the first axis", n, 1, max(args[0].Len(), gate.MaxParts)))
 		results := make([]*Tensor, n)
 		for i := range n {
 			parts := make([]*Tensor, len(args))

@@ -35,14 +35,23 @@ func usable(name string, ts []*Tensor) {
 }
 
 // indices reports indices outside an axis of size n where an op has nothing to
-// compute and so does not look at them: it looks as many zeros up, which take no
-// memory.
+// compute and so does not look at them: at once on the CPU, on a GPU at the next
+// wait, as the op itself would.
 func indices(name string, n int, index *Tensor, in ...*Tensor) {
 	if index.Len() == 0 {
 		return
 	}
 	defer naming(name, in)
-	apply(op.Take, op.Axis{Axis: 0}, index.zerosView([]int{n}).Detach(), index.Detach()).Free()
+	at := index.Detach().Cast(Int64)
+	if at.place.host {
+		if low, high := at.Min().Int(), at.Max().Int(); low < 0 || high >= int64(n) {
+			failf(name, ErrIndex, in, "indices from %d to %d reach out of an axis of size %d", low, high, n)
+		}
+		return
+	}
+	// A wrong index becomes 1, which a table of one row does not have.
+	wrong := at.Lt(0).Or(at.Ge(n)).Cast(Int64)
+	apply(op.Take, op.Axis{Axis: 0}, at.fullOf(0, []int{1}), wrong).Free()
 }
 
 // made panics unless s came from NewScope.

@@ -31,6 +31,9 @@ func TestSillySizes(t *testing.T) {
 		"HW":                          func() { HW(huge, 1) },
 		"Chunk":                       func() { x.Chunk(huge, 0) },
 		"Chunk, negative":             func() { x.Chunk(-1, 0) },
+		"Split of nothing":            func() { Zeros(huge, 0).Split(1, 0) },
+		"Chunk of nothing":            func() { Zeros(huge, 0).Chunk(huge, 0) },
+		"Vmap over nothing":           func() { Vmap(func(a ...*Tensor) *Tensor { return a[0] })(Zeros(huge, 0)) },
 		"Key.Split":                   func() { NewKey(1).Split(1 << 32) },
 		"Key.Split, negative":         func() { NewKey(1).Split(-1) },
 		"AddVirtualGPUs":              func() { AddVirtualGPUs(huge, 0) },
@@ -88,6 +91,18 @@ func TestEmptyResults(t *testing.T) {
 		t.Errorf("Take of empty rows has shape %v", got)
 	}
 	Zeros(3, 0).IndexAdd(0, From([]int64{2}), Zeros(1, 0))
+	// On a GPU the next wait says so, as for other indices. No memory is needed for a huge axis.
+	gpu := AddVirtualGPUs(1, 1<<20)[0]
+	gpu.Zeros(1<<40, 0).Take(0, gpu.From([]int64{1<<40 - 1}))
+	if err := gpu.Synchronize(); err != nil {
+		t.Error(err)
+	}
+	refused(t, "Take on a GPU", ErrIndex, func() {
+		gpu.Zeros(1<<40, 0).Take(0, gpu.From([]int64{1 << 40}))
+		if err := gpu.Synchronize(); err != nil {
+			panic(err)
+		}
+	})
 }
 
 // TestUnmadeTensors calls every method of a tensor on nil and on a zero value, and

@@ -188,6 +188,9 @@ func (t *Tensor) Split(size, axis int) []*Tensor {
 	if size <= 0 {
 		failf("Split", ErrArgument, []*Tensor{t}, "the size of a part is %d", size)
 	}
+	if err := gate.Count("the number of parts", (t.shape[a]-1)/size+1, 0, max(t.Len(), gate.MaxParts)); err != nil {
+		fail("Split", err, t)
+	}
 	var parts []*Tensor
 	for at := 0; at < t.shape[a] || at == 0; at += size {
 		parts = append(parts, t.Narrow(a, at, min(at+size, t.shape[a])))
@@ -199,7 +202,7 @@ func (t *Tensor) Split(size, axis int) []*Tensor {
 func (t *Tensor) Chunk(n, axis int) []*Tensor {
 	t.check("Chunk")
 	a := t.axis("Chunk", axis)
-	if err := gate.Count("the number of parts", n, 1, max(t.shape[a], gate.MaxParts)); err != nil {
+	if err := gate.Count("the number of parts", n, 1, max(t.Len(), gate.MaxParts)); err != nil {
 		fail("Chunk", err, t)
 	}
 	var parts []*Tensor

@@ -51,6 +51,9 @@ func RandomFlip(p float64) Transform {
 	}
 	return onImages(func(x *locus.Tensor, key locus.Key) *locus.Tensor {
 		s := newStream(key)
+		if x.Len() == 0 {
+			return x
+		}
 		flip := make([]bool, x.Dim(0))
 		for i := range flip {
 			flip[i] = s.uniform() < p
@@ -66,7 +69,7 @@ func RandomCrop(border int) Transform {
 	return onImages(func(x *locus.Tensor, key locus.Key) *locus.Tensor {
 		s := newStream(key)
 		n, h, w := x.Dim(0), x.Dim(2), x.Dim(3)
-		if n == 0 {
+		if x.Len() == 0 {
 			return x
 		}
 		wide := x.Pad(0, 0, 0, 0, 0, border, border, border, border)
@@ -84,6 +87,7 @@ func RandomCrop(border int) Transform {
 func Resize(height, width int) Transform {
 	gate.Check("data.Resize", gate.Count("the height", height, 1, maxPixels), gate.Count("the width", width, 1, maxPixels))
 	return onImages(func(x *locus.Tensor, _ locus.Key) *locus.Tensor {
+		gate.Check("data.Resize", gate.Count("the height of an image", x.Dim(2), 1, maxPixels), gate.Count("the width of an image", x.Dim(3), 1, maxPixels))
 		// Interpolation is linear: a matrix for the rows and one for the columns.
 		rows := x.Device().From(interpolation(x.Dim(2), height), height, x.Dim(2))
 		columns := x.Device().From(interpolation(x.Dim(3), width), width, x.Dim(3))
