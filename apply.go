@@ -147,6 +147,7 @@ func checkOperands(name string, in []*Tensor) *place {
 // failMixed reports operands on two devices, with the operand that could move: to
 // a GPU rather than to the CPU, else to where most of the bytes are.
 func failMixed(name string, in []*Tensor) {
+	usable(name, in)
 	bytes := map[*place]int{}
 	var most *place
 	for _, t := range in {

@@ -66,6 +66,7 @@ func tracked(in []*Tensor) bool {
 // Detach gives the same elements without their history: no gradient flows
 // through it.
 func (t *Tensor) Detach() *Tensor {
+	t.made("Detach")
 	if t.node == nil {
 		return t
 	}
@@ -89,13 +90,16 @@ func (t *Tensor) RequireGrad() *Tensor {
 }
 
 // RequiresGrad reports whether a gradient can flow to or through t.
-func (t *Tensor) RequiresGrad() bool { return t.node != nil }
+func (t *Tensor) RequiresGrad() bool {
+	t.made("RequiresGrad")
+	return t.node != nil
+}
 
 // Grad returns the gradient that Backward has collected for a tensor made with
 // RequireGrad, on its device; nil if there is none yet. The program may keep it:
 // neither a later Backward nor an optimizer's step frees it then.
 func (t *Tensor) Grad() *Tensor {
-	l := t.leaf()
+	l := t.leaf("Grad")
 	if l == nil {
 		return nil
 	}
@@ -109,7 +113,7 @@ func (t *Tensor) Grad() *Tensor {
 // it, for an optimizer that frees it after use. Free on it does nothing if the
 // program may still use it, because it asked for it with [Tensor.Grad].
 func (t *Tensor) TakeGrad() *Tensor {
-	l := t.leaf()
+	l := t.leaf("TakeGrad")
 	if l == nil {
 		return nil
 	}
@@ -130,7 +134,7 @@ func (t *Tensor) SetGrad(g *Tensor) {
 	const name = "SetGrad"
 	t.check(name)
 	g.check(name)
-	l := t.leaf()
+	l := t.leaf(name)
 	in := []*Tensor{t, g}
 	switch {
 	case l == nil:
@@ -151,12 +155,14 @@ func (t *Tensor) SetGrad(g *Tensor) {
 // ZeroGrad forgets the collected gradient, and frees it unless the program asked
 // for it with [Tensor.Grad].
 func (t *Tensor) ZeroGrad() {
+	t.made("ZeroGrad")
 	if g := t.TakeGrad(); g != nil {
 		g.Free()
 	}
 }
 
-func (t *Tensor) leaf() *leaf {
+func (t *Tensor) leaf(name string) *leaf {
+	t.made(name)
 	if t.node == nil {
 		return nil
 	}

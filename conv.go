@@ -184,10 +184,7 @@ func naming(name string, in []*Tensor) {
 		if !strings.EqualFold(strings.TrimSuffix(e.Op, "_act"), name) { // not the op of that name
 			e.Msg = e.Op + ": " + e.Msg
 		}
-		e.Op, e.Operands = name, nil
-		for _, t := range in {
-			e.Operands = append(e.Operands, t.operand())
-		}
+		e.Op, e.Operands = name, describe(in)
 	}
 	panic(r)
 }

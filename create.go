@@ -43,6 +43,9 @@ func (m Maker) Key(key Key) Maker {
 }
 
 func (m Maker) or(def DType) DType {
+	if m.dtype > Float64 {
+		failf("As", ErrDType, nil, "there is no element type %s", m.dtype)
+	}
 	if m.dtype.Valid() {
 		return m.dtype
 	}
@@ -133,9 +136,13 @@ func (m Maker) Linspace(start, stop float64, n int) *Tensor {
 // that shape with ones on its diagonal.
 func (m Maker) Eye(n int, columns ...int) *Tensor {
 	c := n
-	if len(columns) > 0 {
+	if len(columns) > 1 {
+		failf("Eye", ErrArgument, nil, "makes a matrix: takes rows, or rows and columns; got %d sizes", 1+len(columns))
+	}
+	if len(columns) == 1 {
 		c = columns[0]
 	}
+	checkShape("Eye", []int{n, c})
 	d := Maker{device: m.device}
 	rows, cols := d.Arange(float64(n)).Reshape(n, 1), d.Arange(float64(c))
 	return rows.Eq(cols).Cast(m.or(Float32))

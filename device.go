@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/locusml/locus/internal/gate"
 )
 
 // Device names a place where tensors live and ops run: the CPU (all cores and
@@ -54,6 +56,7 @@ func (d Device) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 
 // UnmarshalText reads a name as [ParseDevice] does.
 func (d *Device) UnmarshalText(text []byte) error {
+	gate.Check("Device.UnmarshalText", gate.Made(d != nil, "unmarshal into a Device"))
 	p, err := ParseDevice(string(text))
 	if err == nil {
 		*d = p

@@ -2,8 +2,6 @@ package locus
 
 import (
 	"math"
-
-	"github.com/locusml/locus/internal/op"
 )
 
 // Dropout gives x with each element made 0 with probability p, and the others
@@ -80,7 +78,7 @@ func Embedding(weight, indices *Tensor, padding ...int) *Tensor {
 		failf("Embedding", ErrArgument, in, "padding is %v; want at most one row of %d", padding, weight.shape[0])
 	}
 	defer naming("Embedding", in)
-	rows := apply(op.Take, op.Axis{Axis: 0}, weight, indices)
+	rows := weight.take(0, indices)
 	if len(padding) == 1 && rows.node != nil {
 		rows = indices.Eq(padding[0]).Unsqueeze(-1).Where(rows.Detach(), rows)
 	}

@@ -156,6 +156,7 @@ func (t *Tensor) Ge(y any) *Tensor { return t.binary(op.GreaterEqual, y) }
 // Where gives x where t, a tensor of bools, is true, else y. One of x and y may
 // be a Go number.
 func (t *Tensor) Where(x, y any) *Tensor {
+	t.check("where")
 	a, aok := x.(*Tensor)
 	b, bok := y.(*Tensor)
 	switch {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/locusml/locus/internal/backend"
+	"github.com/locusml/locus/internal/gate"
 	"github.com/locusml/locus/internal/memory"
 	"github.com/locusml/locus/internal/op"
 )
@@ -56,6 +57,9 @@ func (o Operand) String() string {
 
 // Error gives the whole story on a few lines.
 func (e *Error) Error() string {
+	if e == nil {
+		return "<nil error>"
+	}
 	var b strings.Builder
 	b.WriteString("locus: ")
 	if e.Op != "" {
@@ -81,11 +85,19 @@ func (e *Error) Error() string {
 }
 
 // Unwrap gives the kind, so that errors.Is(err, locus.ErrShape) works.
-func (e *Error) Unwrap() error { return e.Kind }
+func (e *Error) Unwrap() error {
+	if e == nil {
+		return nil
+	}
+	return e.Kind
+}
 
 // Try runs f and returns the *[Error] that it panics with, or nil. Other panics
 // go on.
 func Try(f func()) (err error) {
+	if f == nil {
+		return newError("Try", gate.Given("the function", f), nil)
+	}
 	defer func() {
 		switch r := recover().(type) {
 		case nil:
@@ -120,12 +132,7 @@ func failOn(p *place, name string, err error, operands []*Tensor) {
 
 // newError turns what a rule, a device or the allocator reported into an Error.
 func newError(name string, err error, operands []*Tensor) *Error {
-	e := &Error{Op: name, Kind: ErrArgument, Msg: err.Error()}
-	for _, t := range operands {
-		if t != nil {
-			e.Operands = append(e.Operands, t.operand())
-		}
-	}
+	e := &Error{Op: name, Kind: ErrArgument, Msg: err.Error(), Operands: describe(operands)}
 	var own *Error
 	var problem *op.Problem
 	var async *backend.AsyncError
@@ -150,6 +157,17 @@ func newError(name string, err error, operands []*Tensor) *Error {
 		e.Kind = kindOf(err)
 	}
 	return e
+}
+
+// describe lists operands for an Error, without those that are nil or zero.
+func describe(ts []*Tensor) []Operand {
+	var l []Operand
+	for _, t := range ts {
+		if t != nil && (t.place != nil || t.constant) {
+			l = append(l, t.operand())
+		}
+	}
+	return l
 }
 
 func kindOf(err error) error {

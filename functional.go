@@ -3,6 +3,7 @@ package locus
 import (
 	"slices"
 
+	"github.com/locusml/locus/internal/gate"
 	"github.com/locusml/locus/internal/op"
 )
 
@@ -12,9 +13,9 @@ import (
 //
 //	loss, grads := locus.ValueAndGrad(loss)(w, b)
 func ValueAndGrad(f func(args ...*Tensor) *Tensor) func(args ...*Tensor) (value *Tensor, grads []*Tensor) {
+	gate.Check("ValueAndGrad", gate.Given("the function", f))
 	return func(args ...*Tensor) (*Tensor, []*Tensor) {
-		y, leaves, history := recorded(f, args)
-		y.check("ValueAndGrad")
+		y, leaves, history := recorded("ValueAndGrad", f, args)
 		if y.Len() != 1 {
 			failf("ValueAndGrad", ErrGrad, []*Tensor{y}, "the function's result has %d elements; want one", y.Len())
 		}
@@ -40,7 +41,8 @@ func ValueAndGrad(f func(args ...*Tensor) *Tensor) func(args ...*Tensor) (value 
 // recorded computes f of handles of the arguments, to which gradients flow. It
 // records inside [NoGrad] too, as the gradients are what was asked for. With
 // history, which it reports, arguments have one themselves, and so have results.
-func recorded(f func(args ...*Tensor) *Tensor, args []*Tensor) (y *Tensor, leaves []*Tensor, history bool) {
+func recorded(name string, f func(args ...*Tensor) *Tensor, args []*Tensor) (y *Tensor, leaves []*Tensor, history bool) {
+	usable(name, args)
 	history = tracked(args)
 	leaves = make([]*Tensor, len(args))
 	for i, a := range args {
@@ -50,6 +52,7 @@ func recorded(f func(args ...*Tensor) *Tensor, args []*Tensor) (y *Tensor, leave
 		leaves[i] = a.separate()
 	}
 	withGrad(func() { y = f(leaves...) })
+	y.check(name)
 	return y, leaves, history
 }
 
@@ -69,12 +72,14 @@ func (t *Tensor) separate() *Tensor {
 // f's result with f's Jacobian: the gradients of Σ v·f with respect to args. Where
 // args have a history, value and gradients have one too.
 func VJP(f func(args ...*Tensor) *Tensor, args ...*Tensor) (value *Tensor, vjp func(v *Tensor) []*Tensor) {
-	y, leaves, history := recorded(f, args)
+	gate.Check("VJP", gate.Given("the function", f))
+	y, leaves, history := recorded("VJP", f, args)
 	value = y
 	if !history {
 		value = y.Detach()
 	}
 	return value, func(v *Tensor) []*Tensor {
+		v.check("VJP")
 		if !sameShape(v.shape, y.shape) {
 			failf("VJP", ErrShape, []*Tensor{v, y}, "the vector's shape is not the result's")
 		}
@@ -94,10 +99,12 @@ func VJP(f func(args ...*Tensor) *Tensor, args ...*Tensor) (value *Tensor, vjp f
 // the gradient of (vᵀJ)·t with respect to v is J·t. Where args or tangents have a
 // history, value and change have one too.
 func JVP(f func(args ...*Tensor) *Tensor, args, tangents []*Tensor) (value, change *Tensor) {
+	gate.Check("JVP", gate.Given("the function", f))
 	if len(args) != len(tangents) {
 		failf("JVP", ErrArgument, nil, "%d arguments and %d tangents", len(args), len(tangents))
 	}
-	y, leaves, history := recorded(f, args)
+	usable("JVP", tangents)
+	y, leaves, history := recorded("JVP", f, args)
 	if y.node == nil {
 		return y, y.ZerosLike()
 	}
@@ -138,7 +145,9 @@ func along(y *Tensor, args, tangents []*Tensor, history bool) *Tensor {
 // their first axis and stacks the results. It computes one slice after the
 // other: f may do anything, and gradients flow through.
 func Vmap(f func(args ...*Tensor) *Tensor) func(args ...*Tensor) *Tensor {
+	gate.Check("Vmap", gate.Given("the function", f))
 	return func(args ...*Tensor) *Tensor {
+		usable("Vmap", args)
 		if len(args) == 0 || args[0].Rank() == 0 {
 			failf("Vmap", ErrShape, args, "needs arguments with a first axis")
 		}
@@ -151,6 +160,8 @@ func Vmap(f func(args ...*Tensor) *Tensor) func(args ...*Tensor) *Tensor {
 		if n == 0 {
 			failf("Vmap", ErrShape, args, "the first axis is empty")
 		}
+		// An empty tensor may have an axis that no memory bounds.
+		gate.Check("Vmap", gate.Count("the size of the first axis", n, 1, max(args[0].Len(), gate.MaxParts)))
 		results := make([]*Tensor, n)
 		for i := range n {
 			parts := make([]*Tensor, len(args))
@@ -158,6 +169,7 @@ func Vmap(f func(args ...*Tensor) *Tensor) func(args ...*Tensor) *Tensor {
 				parts[j] = a.Index(i)
 			}
 			results[i] = f(parts...)
+			results[i].check("Vmap")
 		}
 		return Stack(0, results...)
 	}
@@ -168,11 +180,14 @@ func Vmap(f func(args ...*Tensor) *Tensor) func(args ...*Tensor) *Tensor {
 // times: random numbers in it must come from keys. Whatever needs a gradient must
 // be an argument: a parameter that f takes from elsewhere is an [ErrGrad].
 func Checkpoint(f func(args ...*Tensor) *Tensor, args ...*Tensor) *Tensor {
+	gate.Check("Checkpoint", gate.Given("the function", f))
+	usable("Checkpoint", args)
 	if !tracked(args) {
 		return f(args...)
 	}
 	var y *Tensor
 	NoGrad(func() { y = f(args...) })
+	y.check("Checkpoint")
 	if y.node != nil { // f gave an argument back
 		y = y.Detach()
 	}
@@ -241,8 +256,11 @@ func checkCaptured(y *Tensor, args []*Tensor) {
 // return what the program holds: nothing of that is freed. For gradients of
 // gradients, write backward with tensor ops.
 func Custom(name string, forward func(args ...*Tensor) *Tensor, backward func(args []*Tensor, result, grad *Tensor) []*Tensor, args ...*Tensor) *Tensor {
+	gate.Check(name, gate.Given("the function forward", forward), gate.Given("the function backward", backward))
+	usable(name, args)
 	var y *Tensor
 	NoGrad(func() { y = forward(args...) })
+	y.check(name)
 	if !tracked(args) || !y.dtype.IsFloat() {
 		return y
 	}
@@ -255,6 +273,7 @@ func Custom(name string, forward func(args ...*Tensor) *Tensor, backward func(ar
 		grads = slices.Clone(grads)
 		for i, d := range grads {
 			if d != nil {
+				d.check(name)
 				grads[i] = d.alias() // it may be the program's own
 			}
 			if d != nil && !sameShape(d.shape, n.inputs[i].shape) {

@@ -7,6 +7,7 @@ import (
 	"unsafe"
 
 	"github.com/locusml/locus/dtype"
+	"github.com/locusml/locus/internal/gate"
 	"github.com/locusml/locus/internal/op"
 )
 
@@ -167,6 +168,8 @@ func From(data any, shape ...int) *Tensor { return DefaultDevice().From(data, sh
 // type of t's element type (int or int64 for int64); [Tensor.Cast] converts.
 // It waits for t to be computed.
 func ToSlice[T Element](t *Tensor) []T {
+	t.check("ToSlice")
+	checkElements(t, *new(T))
 	s := make([]T, t.Len())
 	CopyToSlice(s, t)
 	return s
@@ -197,6 +200,7 @@ func CopyToSlice[T Element](dst []T, t *Tensor) {
 // nor keep it. T must be the Go type of t's element type, as for [ToSlice].
 func WithSlice[T Element](t *Tensor, f func(s []T)) {
 	t.check("WithSlice")
+	gate.Check("WithSlice", gate.Given("the function", f))
 	var zero T
 	checkElements(t, zero)
 	if unsafe.Sizeof(zero) != uintptr(t.dtype.Size()) { // int where int is 32 bits
@@ -256,6 +260,7 @@ func (t *Tensor) Item() float64 {
 
 // Int gives the value of a tensor of whole numbers with one element, exactly.
 func (t *Tensor) Int() int64 {
+	t.check("Int")
 	if t.dtype.IsFloat() {
 		failf("Int", ErrDType, []*Tensor{t}, "elements are %s, not whole numbers", t.dtype)
 	}

@@ -3,6 +3,7 @@ package locus
 import (
 	"slices"
 
+	"github.com/locusml/locus/internal/gate"
 	"github.com/locusml/locus/internal/op"
 )
 
@@ -11,7 +12,7 @@ import (
 func PixelShuffle(x *Tensor, r int) *Tensor {
 	x.check("PixelShuffle")
 	n := len(x.shape)
-	if n < 3 || r < 1 || x.shape[n-3]%(r*r) != 0 {
+	if n < 3 || r < 1 || r > maxSide || x.shape[n-3]%(r*r) != 0 {
 		failf("PixelShuffle", ErrShape, []*Tensor{x}, "wants (…, C·r², H, W) with r = %d", r)
 	}
 	lead, c, h, w := x.shape[:n-3], x.shape[n-3]/(r*r), x.shape[n-2], x.shape[n-1]
@@ -24,7 +25,7 @@ func PixelShuffle(x *Tensor, r int) *Tensor {
 func PixelUnshuffle(x *Tensor, r int) *Tensor {
 	x.check("PixelUnshuffle")
 	n := len(x.shape)
-	if n < 3 || r < 1 || x.shape[n-2]%r != 0 || x.shape[n-1]%r != 0 {
+	if n < 3 || r < 1 || r > maxSide || x.shape[n-2]%r != 0 || x.shape[n-1]%r != 0 {
 		failf("PixelUnshuffle", ErrShape, []*Tensor{x}, "wants (…, C, H·r, W·r) with r = %d", r)
 	}
 	lead, c, h, w := x.shape[:n-3], x.shape[n-3], x.shape[n-2]/r, x.shape[n-1]/r
@@ -56,6 +57,10 @@ func (o WindowOptions) windows(name string, in []*Tensor, window Pair, size [2]i
 		w.padded[i] = size[i] + 2*w.pad[i]
 		if w.padded[i] < w.dilation[i]*(w.kernel[i]-1)+1 {
 			failf(name, ErrShape, in, "a window of size %d with dilation %d does not fit into %d elements with padding %d", w.kernel[i], w.dilation[i], size[i], w.pad[i])
+		}
+		// An image without elements takes no memory that would bound the loop over the window.
+		if err := gate.Count("the number of a window's elements", w.kernel[0]*w.kernel[1], 1, gate.MaxParts); err != nil {
+			fail(name, err, in...)
 		}
 		w.count[i] = op.ConvOut(size[i], w.kernel[i], w.stride[i], w.pad[i], w.dilation[i])
 	}
@@ -99,7 +104,7 @@ func Unfold(x *Tensor, window Pair, o WindowOptions) *Tensor {
 func Fold(x *Tensor, size, window Pair, o WindowOptions) *Tensor {
 	in := []*Tensor{x}
 	x.check("Fold")
-	image := [2]int{size.Height(), size.Width()}
+	image := size.or(0)
 	w := o.windows("Fold", in, window, image)
 	k, l := w.kernel[0]*w.kernel[1], w.count[0]*w.count[1]
 	if len(x.shape) != 3 || x.shape[1]%k != 0 || x.shape[2] != l {
@@ -146,7 +151,7 @@ func Interpolate(x *Tensor, size Pair, mode InterpolateMode) *Tensor {
 	if mode != InterpolateNearest {
 		x.wantFloat("Interpolate")
 	}
-	to := [2]int{size.Height(), size.Width()}
+	to := size.or(0)
 	for i := range 2 {
 		n := x.shape[2+i]
 		if n < 1 || to[i] < 1 {

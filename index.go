@@ -17,21 +17,37 @@ func (t *Tensor) Gather(axis int, index *Tensor) *Tensor {
 // the axis's place in the result. Take(0, index) looks rows up.
 func (t *Tensor) Take(axis int, index *Tensor) *Tensor {
 	t.check("take")
-	return apply(op.Take, op.Axis{Axis: t.axis("take", axis)}, t, index)
+	return t.take(t.axis("take", axis), index)
+}
+
+func (t *Tensor) take(axis int, index *Tensor) *Tensor {
+	y := apply(op.Take, op.Axis{Axis: axis}, t, index)
+	if y.Len() == 0 {
+		indices("take", t.shape[axis], index, t, index)
+	}
+	return y
 }
 
 // ScatterAdd gives t with src's elements added where index says: for axis 0 of
 // a matrix, result[index[i][j]][j] += src[i][j].
 func (t *Tensor) ScatterAdd(axis int, index, src *Tensor) *Tensor {
 	t.check("scatter_add")
-	return apply(op.ScatterAdd, op.Axis{Axis: t.axis("scatter_add", axis)}, t, index, src)
+	return t.addAt(op.ScatterAdd, t.axis("scatter_add", axis), index, src)
 }
 
 // IndexAdd gives t with src's slices along an axis added at the positions that
 // index names.
 func (t *Tensor) IndexAdd(axis int, index, src *Tensor) *Tensor {
 	t.check("index_add")
-	return apply(op.IndexAdd, op.Axis{Axis: t.axis("index_add", axis)}, t, index, src)
+	return t.addAt(op.IndexAdd, t.axis("index_add", axis), index, src)
+}
+
+func (t *Tensor) addAt(id op.ID, axis int, index, src *Tensor) *Tensor {
+	y := apply(id, op.Axis{Axis: axis}, t, index, src)
+	if y.Len() == 0 {
+		indices(op.Get(id).Name, t.shape[axis], index, t, index, src)
+	}
+	return y
 }
 
 // OneHot makes of every whole number i < n a row of n with a 1 at position i, in
@@ -100,7 +116,7 @@ func (t *Tensor) Pad(value float64, lowHigh ...int) *Tensor {
 		if 2*i >= len(lowHigh) {
 			continue
 		}
-		lo, hi := lowHigh[2*i], lowHigh[2*i+1]
+		lo, hi := max(lowHigh[2*i], -n-1), max(lowHigh[2*i+1], -n-1) // -n-1 is refused below as all less are
 		a.Low.D[i], a.High.D[i] = max(lo, 0), max(hi, 0)
 		if lo < 0 || hi < 0 {
 			from, to := max(-lo, 0), n-max(-hi, 0)
@@ -168,12 +184,10 @@ func (t *Tensor) Repeat(counts ...int) *Tensor {
 		r := t.Reshape(append(slices.Repeat([]int{1}, lead), t.shape...)...)
 		for i, c := range counts {
 			if c != 1 {
-				parts := slices.Repeat([]*Tensor{r}, c)
-				if c == 0 {
-					r = r.Narrow(i, 0, 0)
-					continue
-				}
-				r = Concat(i, parts...)
+				before, n, after := op.Elements(r.shape[:i]), r.shape[i], op.Elements(r.shape[i+1:])
+				to := slices.Clone(r.shape)
+				to[i] = c * n
+				r = r.reshape([]int{before, 1, n, after}).Expand(before, c, n, after).Reshape(to...)
 			}
 		}
 		return r

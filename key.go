@@ -3,6 +3,7 @@ package locus
 import (
 	"sync/atomic"
 
+	"github.com/locusml/locus/internal/gate"
 	"github.com/locusml/locus/internal/op"
 	"github.com/locusml/locus/internal/random"
 )
@@ -15,11 +16,10 @@ type Key struct{ bits uint64 }
 // NewKey makes a key from a seed.
 func NewKey(seed uint64) Key { return Key{random.Split(seed, 0)} }
 
-// Split gives n keys that are independent of each other and of k.
+// Split gives n keys that are independent of each other and of k. Where very many
+// are needed, [Key.Fold] makes them one at a time.
 func (k Key) Split(n int) []Key {
-	if n < 0 {
-		failf("Key.Split", ErrArgument, nil, "cannot split a key into %d", n)
-	}
+	gate.Check("Key.Split", gate.Count("the number of keys", n, 0, gate.MaxKeys))
 	keys := make([]Key, n)
 	for i := range keys {
 		keys[i] = k.Fold(uint64(i))

@@ -27,7 +27,7 @@ const (
 
 // String gives "host to device" and so on.
 func (k TransferKind) String() string {
-	return [...]string{"host to device", "device to host", "device to device", "wait"}[k]
+	return op.EnumName("TransferKind", int(k), "host to device", "device to host", "device to device", "wait")
 }
 
 // GuardLevel says what a guarded transfer does.
@@ -41,7 +41,9 @@ const (
 )
 
 // String gives the level's name.
-func (l GuardLevel) String() string { return [...]string{"allow", "log", "disallow"}[l] }
+func (l GuardLevel) String() string {
+	return op.EnumName("GuardLevel", int(l), "allow", "log", "disallow")
+}
 
 var guards [numTransferKinds]atomic.Uint32
 

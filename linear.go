@@ -24,7 +24,7 @@ var activationOps = [...]op.ID{op.Invalid, op.Relu, op.Gelu, op.GeluTanh, op.Sil
 func (a Activation) String() string {
 	switch {
 	case int(a) >= len(activationOps):
-		return "Activation(" + itoa(int(a)) + ")"
+		return op.EnumName("Activation", int(a))
 	case a == NoActivation:
 		return "none"
 	}

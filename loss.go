@@ -15,14 +15,9 @@ const (
 	ReduceBatchMean                  // the sum divided by the size of the first axis
 )
 
-var reductionNames = [...]string{"mean", "sum", "none", "batch mean"}
-
 // String gives the reduction's name.
 func (r Reduction) String() string {
-	if int(r) < len(reductionNames) {
-		return reductionNames[r]
-	}
-	return "reduction(" + itoa(int(r)) + ")"
+	return op.EnumName("Reduction", int(r), "mean", "sum", "none", "batch mean")
 }
 
 // of reduces the elements of a loss.

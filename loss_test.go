@@ -152,7 +152,7 @@ func TestMarginLosses(t *testing.T) {
 			t.Errorf("%s: %v; want %v", name, err, c.kind)
 		}
 	}
-	if s := ReduceBatchMean.String() + ", " + Reduction(7).String(); s != "batch mean, reduction(7)" {
+	if s := ReduceBatchMean.String() + ", " + Reduction(7).String(); s != "batch mean, Reduction(7)" {
 		t.Error(s)
 	}
 }

@@ -1,6 +1,7 @@
 package locus
 
 import (
+	"math"
 	"slices"
 
 	"github.com/locusml/locus/internal/op"
@@ -11,6 +12,7 @@ import (
 // attention it is causal.
 func (d Device) TriangularMask(rows, columns, offset int) *Tensor {
 	checkShape("TriangularMask", []int{rows, columns})
+	offset = max(-rows, min(offset, columns)) // beyond these the mask does not change
 	return d.Arange(float64(columns)).Le(d.Arange(float64(offset), float64(offset+rows)).Reshape(rows, 1))
 }
 
@@ -33,7 +35,9 @@ func (t *Tensor) triangle(name string, offset int) *Tensor {
 func (t *Tensor) Tril(offset int) *Tensor { return t.triangle("Tril", offset).Where(t, 0) }
 
 // Triu gives the last two axes' matrices with zeros below a diagonal.
-func (t *Tensor) Triu(offset int) *Tensor { return t.triangle("Triu", offset-1).Where(0, t) }
+func (t *Tensor) Triu(offset int) *Tensor {
+	return t.triangle("Triu", max(offset, math.MinInt+1)-1).Where(0, t)
+}
 
 // Trace gives the sum of the diagonal of the last two axes.
 func (t *Tensor) Trace() *Tensor {

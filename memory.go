@@ -112,6 +112,9 @@ func reportOf(e *memory.Exhausted) *MemoryReport {
 
 // String gives a few indented lines.
 func (r *MemoryReport) String() string {
+	if r == nil {
+		return "<nil report>"
+	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "  %s: %s in all, %s free, %s in use by tensors, %s cached", r.Device, formatBytes(r.Total), formatBytes(r.Free), formatBytes(r.InUse), formatBytes(r.Cached))
 	for i, h := range r.Largest {

@@ -3,6 +3,8 @@ package locus
 import (
 	"sync"
 	"sync/atomic"
+
+	"github.com/locusml/locus/internal/gate"
 )
 
 // Goroutines that are inside NoGrad, and how deep. Go has no goroutine-local
@@ -18,6 +20,7 @@ var noGrad struct {
 // goroutine: what f computes requires no gradient. Goroutines that f starts are
 // not affected.
 func NoGrad(f func()) {
+	gate.Check("NoGrad", gate.Given("the function", f))
 	id := goroutine()
 	noGrad.mu.Lock()
 	if noGrad.depth == nil {

@@ -197,9 +197,11 @@ func LocalResponseNorm(x *Tensor, size int, alpha, beta, k float64) *Tensor {
 		failf("LocalResponseNorm", ErrArgument, in, "size is %d", size)
 	}
 	c := x.shape[1]
-	squares := x.Square().Pad(0, 0, 0, size/2, (size-1)/2)
+	// A wide window reaches over all channels: what lies beyond adds nothing.
+	before, after := min(size/2, c), min((size-1)/2, c)
+	squares := x.Square().Pad(0, 0, 0, before, after)
 	sum := squares.Narrow(1, 0, c)
-	for i := 1; i < size; i++ {
+	for i := 1; i <= before+after; i++ {
 		sum = sum.Add(squares.Narrow(1, i, i+c))
 	}
 	return x.Div(sum.Mul(alpha / float64(size)).Add(k).Pow(beta))

@@ -1,6 +1,10 @@
 package locus
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/locusml/locus/internal/gate"
+)
 
 // Pair is a size along height and width. A plain number means the same for
 // both, so that options read well:
@@ -16,12 +20,12 @@ const pairBit Pair = 1 << 62
 // Same as a convolution's padding keeps the image's size; it needs a stride of 1.
 const Same Pair = 1 << 61
 
+// maxSide is the largest size that a Pair holds.
+const maxSide = 1<<30 - 1
+
 // HW makes a Pair of two sizes.
 func HW(height, width int) Pair {
-	const limit = 1 << 30
-	if height < 0 || width < 0 || height >= limit || width >= limit {
-		failf("HW", ErrArgument, nil, "height %d and width %d must not be negative", height, width)
-	}
+	gate.Check("HW", gate.Count("the height", height, 0, maxSide), gate.Count("the width", width, 0, maxSide))
 	return pairBit | Pair(height)<<31 | Pair(width)
 }
 
@@ -60,6 +64,11 @@ func (p Pair) or(def Pair) [2]int {
 	if p == Same {
 		failf("Pair", ErrArgument, nil, "Same is a padding of convolutions, not a size")
 	}
+	for _, n := range [2]int{p.Height(), p.Width()} {
+		if n > maxSide || n < -maxSide { // what is negative but no nonsense the op reports
+			failf("Pair", ErrArgument, nil, "a size of %d; the most is %d", n, maxSide)
+		}
+	}
 	return [2]int{p.Height(), p.Width()}
 }
 
@@ -72,7 +81,7 @@ func (p Pair) flat(def Pair, one int) Pair {
 	if p == Same {
 		return p
 	}
-	if p < 0 { // let the op report it
+	if p < 0 || p.Width() > maxSide { // let the op report it
 		return p
 	}
 	return HW(one, p.Width())

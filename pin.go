@@ -45,7 +45,10 @@ func (t *Tensor) Pin() *Tensor {
 
 // IsPinned reports whether the tensor lies in page-locked main memory: see
 // [Tensor.Pin].
-func (t *Tensor) IsPinned() bool { return t.block != nil && t.block.Pinned() }
+func (t *Tensor) IsPinned() bool {
+	t.made("IsPinned")
+	return t.block != nil && t.block.Pinned()
+}
 
 // pinned is where page-locked memory comes from: one pool for all GPUs, once
 // there is one.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/locusml/locus/internal/backend"
 	"github.com/locusml/locus/internal/cpu"
+	"github.com/locusml/locus/internal/gate"
 	"github.com/locusml/locus/internal/memory"
 	"github.com/locusml/locus/internal/virtual"
 )
@@ -86,8 +87,8 @@ func addGPUs(found []backend.Device) []Device {
 // The environment variable LOCUS_VIRTUAL_GPUS=2 (or 2:512MiB) does the same
 // at the start of a program.
 func AddVirtualGPUs(n int, memory int64) []Device {
-	if n < 0 || memory < 0 {
-		failf("AddVirtualGPUs", ErrArgument, nil, "cannot add %d virtual GPUs of %d bytes", n, memory)
+	if memory < 0 {
+		failf("AddVirtualGPUs", ErrArgument, nil, "cannot add GPUs of %d bytes", memory)
 	}
 	first := 0
 	for _, p := range gpus() {
@@ -95,12 +96,16 @@ func AddVirtualGPUs(n int, memory int64) []Device {
 			first++
 		}
 	}
+	gate.Check("AddVirtualGPUs", gate.Count("the number of virtual GPUs to add", n, 0, maxVirtual-first))
 	found := make([]backend.Device, n)
 	for i := range found {
 		found[i] = virtual.New(first+i, memory)
 	}
 	return addGPUs(found)
 }
+
+// maxVirtual is the most virtual GPUs that a program may have.
+const maxVirtual = 1024
 
 // virtualFromEnv reads "2" or "2:512MiB".
 func virtualFromEnv(s string) (n int, size int64, err error) {
@@ -110,7 +115,7 @@ func virtualFromEnv(s string) (n int, size int64, err error) {
 	bad := fmt.Errorf("locus: LOCUS_VIRTUAL_GPUS=%q is not a number of GPUs such as 2, or 2:512MiB; no virtual GPUs added", s)
 	count, limit, hasLimit := strings.Cut(s, ":")
 	n, err = strconv.Atoi(strings.TrimSpace(count))
-	if err != nil || n < 0 || n > 1024 {
+	if err != nil || n < 0 || n > maxVirtual {
 		return 0, 0, bad
 	}
 	if !hasLimit {

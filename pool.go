@@ -109,8 +109,8 @@ func adaptive(name string, id op.ID, x *Tensor, size Pair, dims int) *Tensor {
 	if dims == 1 {
 		size = size.flat(0, 1)
 	}
-	out := [2]int{size.Height(), size.Width()}
 	defer naming(name, in)
+	out := size.or(0)
 	p := op.Pool{Dilation: [2]int{1, 1}, CountPad: true}
 	var scale *Tensor // where windows differ in size, what each average was too small by
 	for i := range 2 {
@@ -125,9 +125,9 @@ func adaptive(name string, id op.ID, x *Tensor, size Pair, dims int) *Tensor {
 		// Window i goes from ⌊i·n/out⌋ to below ⌈(i+1)·n/out⌉. They overlap and differ
 		// in size by one: laid out one after the other, each with the size of the
 		// largest, they can be pooled as others are.
-		window := 0
-		for j := range out[i] {
-			window = max(window, ((j+1)*n+out[i]-1)/out[i]-j*n/out[i])
+		window := n/out[i] + 1
+		if out[i]%(n%out[i]) != 0 { // some begin and end inside elements that others share
+			window++
 		}
 		p.Kernel[i], p.Stride[i] = window, window
 		at := x.arange(out[i])

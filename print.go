@@ -23,6 +23,9 @@ func (t *Tensor) String() string {
 	if t == nil {
 		return "<nil tensor>"
 	}
+	if t.place == nil { // printing is how one finds out
+		return "<zero tensor>"
+	}
 	where := fmt.Sprintf("%s %s on %s", t.dtype, op.ShapeString(t.shape), t.place.device)
 	if t.Freed() {
 		return "<freed tensor> " + where

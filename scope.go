@@ -4,6 +4,7 @@ import (
 	"runtime"
 	"sync/atomic"
 
+	"github.com/locusml/locus/internal/gate"
 	"github.com/locusml/locus/internal/memory"
 )
 
@@ -37,6 +38,7 @@ func NewScope() *Scope {
 
 // Scoped runs f with a new scope and closes it afterwards, also when f panics.
 func Scoped(f func(s *Scope)) {
+	gate.Check("Scoped", gate.Given("the function", f))
 	s := NewScope()
 	defer s.Close()
 	f(s)
@@ -44,6 +46,7 @@ func Scoped(f func(s *Scope)) {
 
 // Use gives a view of x whose results belong to s. x itself stays as it is.
 func (s *Scope) Use(x *Tensor) *Tensor {
+	s.made("Scope.Use")
 	x.check("Scope.Use")
 	v := x.alias()
 	v.scope.Store(s)
@@ -53,6 +56,7 @@ func (s *Scope) Use(x *Tensor) *Tensor {
 // Adopt makes x's memory part of s, out of whatever scope it was in: it is freed
 // when s closes. It returns x.
 func (s *Scope) Adopt(x *Tensor) *Tensor {
+	s.made("Scope.Adopt")
 	x.check("Scope.Adopt")
 	if !x.block.Leave() {
 		x.block.Unmanage()
@@ -70,6 +74,7 @@ func (s *Scope) Adopt(x *Tensor) *Tensor {
 // the tensors belongs to no scope. Of a view, the memory that it lies in is kept.
 // It returns the first tensor.
 func (s *Scope) Keep(x *Tensor, more ...*Tensor) *Tensor {
+	s.made("Scope.Keep")
 	x.keep("Scope.Keep")
 	for _, t := range more {
 		t.keep("Scope.Keep")
@@ -91,6 +96,7 @@ func (t *Tensor) keep(name string) {
 // Close frees everything that belongs to s. Closing twice does nothing. What
 // another goroutine computes with at this moment stays whole until its op ends.
 func (s *Scope) Close() {
+	s.made("Scope.Close")
 	if s.closed.Swap(true) {
 		return
 	}
@@ -99,7 +105,10 @@ func (s *Scope) Close() {
 }
 
 // Len is the number of blocks of memory that s holds.
-func (s *Scope) Len() int { return s.group.Len() }
+func (s *Scope) Len() int {
+	s.made("Scope.Len")
+	return s.group.Len()
+}
 
 // scopeOf gives the youngest open scope among the operands', or nil.
 func scopeOf(in []*Tensor) *Scope {
@@ -113,4 +122,7 @@ func scopeOf(in []*Tensor) *Scope {
 }
 
 // Scope gives the open scope that results computed from t belong to, or nil.
-func (t *Tensor) Scope() *Scope { return scopeOf([]*Tensor{t}) }
+func (t *Tensor) Scope() *Scope {
+	t.made("Scope")
+	return scopeOf([]*Tensor{t})
+}

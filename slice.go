@@ -3,6 +3,7 @@ package locus
 import (
 	"slices"
 
+	"github.com/locusml/locus/internal/gate"
 	"github.com/locusml/locus/internal/op"
 )
 
@@ -24,6 +25,9 @@ func At(i int) Range { return Range{start: i, at: true} }
 // stop.
 func R(start, stop int, step ...int) Range {
 	r := Range{start: start, stop: stop, step: 1, hasStop: true}
+	if len(step) > 1 {
+		failf("R", ErrArgument, nil, "takes start, stop and one step; got %d steps", len(step))
+	}
 	if len(step) > 0 {
 		r.step = step[0]
 	}
@@ -184,6 +188,9 @@ func (t *Tensor) Split(size, axis int) []*Tensor {
 	if size <= 0 {
 		failf("Split", ErrArgument, []*Tensor{t}, "the size of a part is %d", size)
 	}
+	if err := gate.Count("the number of parts", (t.shape[a]-1)/size+1, 0, max(t.Len(), gate.MaxParts)); err != nil {
+		fail("Split", err, t)
+	}
 	var parts []*Tensor
 	for at := 0; at < t.shape[a] || at == 0; at += size {
 		parts = append(parts, t.Narrow(a, at, min(at+size, t.shape[a])))
@@ -195,8 +202,8 @@ func (t *Tensor) Split(size, axis int) []*Tensor {
 func (t *Tensor) Chunk(n, axis int) []*Tensor {
 	t.check("Chunk")
 	a := t.axis("Chunk", axis)
-	if n <= 0 {
-		failf("Chunk", ErrArgument, []*Tensor{t}, "cannot cut into %d parts", n)
+	if err := gate.Count("the number of parts", n, 1, max(t.Len(), gate.MaxParts)); err != nil {
+		fail("Chunk", err, t)
 	}
 	var parts []*Tensor
 	at := 0

@@ -45,32 +45,58 @@ type Tensor struct {
 }
 
 // Shape gives the sizes of the axes; the caller may keep and change it.
-func (t *Tensor) Shape() []int { return slices.Clone(t.shape) }
+func (t *Tensor) Shape() []int {
+	t.made("Shape")
+	return slices.Clone(t.shape)
+}
 
 // Dim is the size of one axis; negative axes count from the end.
-func (t *Tensor) Dim(axis int) int { return t.shape[t.axis("Dim", axis)] }
+func (t *Tensor) Dim(axis int) int {
+	t.made("Dim")
+	return t.shape[t.axis("Dim", axis)]
+}
 
 // Rank is the number of axes.
-func (t *Tensor) Rank() int { return len(t.shape) }
+func (t *Tensor) Rank() int {
+	t.made("Rank")
+	return len(t.shape)
+}
 
 // Len is the number of elements.
-func (t *Tensor) Len() int { return op.Elements(t.shape) }
+func (t *Tensor) Len() int {
+	t.made("Len")
+	return op.Elements(t.shape)
+}
 
 // DType is the type of the elements.
-func (t *Tensor) DType() DType { return t.dtype }
+func (t *Tensor) DType() DType {
+	t.made("DType")
+	return t.dtype
+}
 
 // Device is where the tensor lives.
-func (t *Tensor) Device() Device { return t.place.device }
+func (t *Tensor) Device() Device {
+	t.made("Device")
+	return t.place.device
+}
 
 // Bytes is the size of the elements in memory, if they lay without holes.
 func (t *Tensor) Bytes() int { return t.Len() * t.dtype.Size() }
 
 // IsContiguous reports whether the elements lie in memory in order without holes.
-func (t *Tensor) IsContiguous() bool { return op.IsContiguous(t.shape, t.strides) }
+func (t *Tensor) IsContiguous() bool {
+	t.made("IsContiguous")
+	return op.IsContiguous(t.shape, t.strides)
+}
 
 // Freed reports whether the tensor's memory was given back, by [Tensor.Free] or
 // by its scope's end.
-func (t *Tensor) Freed() bool { return t.block != nil && t.block.Freed() }
+func (t *Tensor) Freed() bool {
+	t.made("Freed")
+	return t.freed()
+}
+
+func (t *Tensor) freed() bool { return t.block != nil && t.block.Freed() }
 
 // Free gives the tensor's memory back at once instead of when its scope closes or
 // the collector finds it. Using the tensor or a view of it afterwards is an
@@ -82,6 +108,7 @@ func (t *Tensor) Freed() bool { return t.block != nil && t.block.Freed() }
 // Free on a view does nothing. Functions that return their operand where there is
 // nothing to do, such as To and Cast, return the owner itself.
 func (t *Tensor) Free() {
+	t.made("Free")
 	if t.owner {
 		t.block.Free()
 	}
@@ -109,7 +136,11 @@ func (t *Tensor) fresh(operands ...*Tensor) *Tensor {
 func (t *Tensor) freeMemory() { t.block.Free() }
 
 // SharesMemory reports whether t and u live in the same block of memory.
-func (t *Tensor) SharesMemory(u *Tensor) bool { return t.block != nil && t.block == u.block }
+func (t *Tensor) SharesMemory(u *Tensor) bool {
+	t.made("SharesMemory")
+	u.made("SharesMemory")
+	return t.block != nil && t.block == u.block
+}
 
 func (t *Tensor) operand() Operand {
 	if t.constant {
@@ -142,10 +173,8 @@ func (t *Tensor) axis(name string, axis int) int {
 
 // check panics unless t can be used by the op called name.
 func (t *Tensor) check(name string) {
-	if t == nil {
-		failf(name, ErrArgument, nil, "an operand is a nil *Tensor")
-	}
-	if t.Freed() {
+	t.made(name)
+	if t.freed() {
 		t.failFreed(name)
 	}
 }

@@ -10,6 +10,9 @@ import (
 	"sync/atomic"
 	"time"
 	"unicode"
+
+	"github.com/locusml/locus/internal/gate"
+	"github.com/locusml/locus/internal/op"
 )
 
 // A Board collects the points of named series and shows them: live on a web page ([Board.Serve], [Board.Handler]), as a
@@ -52,10 +55,7 @@ const (
 )
 
 func (s Scale) String() string {
-	if s == Log {
-		return "log"
-	}
-	return "linear"
+	return op.EnumName("Scale", int(s), "linear", "log")
 }
 
 // Axes describes the axes of one panel. The zero value is two linear axes without labels, fitted to the points.
@@ -104,6 +104,7 @@ type series struct {
 // SetAxes sets labels, limits and scales of a panel; "" is the main one. It returns an error, and changes nothing, if the
 // limits cannot be drawn.
 func (b *Board) SetAxes(panel string, a Axes) error {
+	gate.Receiver("board.Board.SetAxes", b != nil, "use new(board.Board)")
 	if err := a.check(); err != nil {
 		return err
 	}
@@ -124,6 +125,7 @@ func (b *Board) SetAxes(panel string, a Axes) error {
 // A y that is not finite is kept and logged, and leaves a gap in the curve. Control characters in a name are shown as
 // spaces.
 func (b *Board) Draw(name string, x, y float64, everyN int) {
+	gate.Receiver("board.Board.Draw", b != nil, "use new(board.Board)")
 	b.mu.Lock()
 	s := b.byName[name]
 	if s == nil {
@@ -140,6 +142,7 @@ func (b *Board) Draw(name string, x, y float64, everyN int) {
 
 // Flush shows the means of the groups that [Board.Draw] has yet to complete.
 func (b *Board) Flush() {
+	gate.Receiver("board.Board.Flush", b != nil, "use new(board.Board)")
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, s := range b.series {
@@ -208,6 +211,7 @@ func cleanName(name string) string {
 
 // Track shows the state of p on the web page.
 func (b *Board) Track(p *Progress) {
+	gate.Receiver("board.Board.Track", b != nil, "use new(board.Board)")
 	b.mu.Lock()
 	b.progress = p
 	b.mu.Unlock()
@@ -217,6 +221,7 @@ func (b *Board) Track(p *Progress) {
 // Err returns what keeps the logs from being written, such as a full disk, or nil. Points wait in memory and are
 // written when the cause is gone; if there are too many of them, the newest are lost and the error stays.
 func (b *Board) Err() error {
+	gate.Receiver("board.Board.Err", b != nil, "use new(board.Board)")
 	b.mu.Lock()
 	logs := b.logs
 	b.mu.Unlock()
@@ -230,6 +235,7 @@ func (b *Board) Err() error {
 // Close shows unfinished groups, tells the web pages that the run has ended, stops serving them, and completes and closes
 // the logs. It returns what went wrong with them. A closed board can still be drawn on and saved.
 func (b *Board) Close() error {
+	gate.Receiver("board.Board.Close", b != nil, "use new(board.Board)")
 	b.Flush()
 	b.mu.Lock()
 	stops, logs := b.stops, b.logs

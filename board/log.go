@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/locusml/locus/internal/gate"
 )
 
 const (
@@ -26,6 +28,7 @@ const (
 // made if need be; if the file is an earlier log, its rows stay. It grows by whole lines, several times a second, and can
 // be read at any time. A line that a killed program left unfinished is removed.
 func (b *Board) LogCSV(path string) error {
+	gate.Receiver("board.Board.LogCSV", b != nil, "use new(board.Board)")
 	f, empty, err := openLines(path, csvHeader)
 	if err != nil {
 		return err
@@ -44,6 +47,7 @@ func (b *Board) LogCSV(path string) error {
 // Values that JSON has no number for are the strings "NaN", "Infinity" and "-Infinity". For the rest it is as
 // [Board.LogCSV].
 func (b *Board) LogJSON(path string) error {
+	gate.Receiver("board.Board.LogJSON", b != nil, "use new(board.Board)")
 	f, _, err := openLines(path, `{"time":`)
 	if err != nil {
 		return err

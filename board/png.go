@@ -1,6 +1,7 @@
 package board
 
 import (
+	"fmt"
 	"image"
 	"image/color"
 	"image/draw"
@@ -16,6 +17,8 @@ import (
 	"golang.org/x/image/font/opentype"
 	"golang.org/x/image/math/fixed"
 	"golang.org/x/image/vector"
+
+	"github.com/locusml/locus/internal/gate"
 )
 
 // pngScale is the number of pixels to a unit: pictures are sharp on fine screens and in print.
@@ -24,6 +27,10 @@ const pngScale = 2
 // WritePNG writes the curves as a PNG image, one panel below the other. Its letters are those of the Go fonts, which know
 // Latin, Greek and Cyrillic; for others use [Board.WriteSVG].
 func (b *Board) WritePNG(w io.Writer) error {
+	gate.Receiver("board.Board.WritePNG", b != nil, "use new(board.Board)")
+	if err := gate.Given("the writer", w); err != nil {
+		return fmt.Errorf("board: %w", err)
+	}
 	return png.Encode(w, drawImage(b.panels()))
 }
 

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/term"
+
+	"github.com/locusml/locus/internal/gate"
 )
 
 const (
@@ -115,12 +117,14 @@ func newProgress(w io.Writer, plan Plan, width func() int, look look) *Progress 
 
 // Add counts n steps as done.
 func (p *Progress) Add(n int64) {
+	gate.Receiver("board.Progress.Add", p != nil && p.out != nil, "make it with board.NewProgress")
 	p.steps.Add(n)
 	p.total.Add(n)
 }
 
 // Epoch begins an epoch. The first is 1.
 func (p *Progress) Epoch(epoch int) {
+	gate.Receiver("board.Progress.Epoch", p != nil && p.out != nil, "make it with board.NewProgress")
 	p.mu.Lock()
 	p.epoch = epoch
 	p.steps.Store(0)
@@ -130,6 +134,7 @@ func (p *Progress) Epoch(epoch int) {
 // Set shows the latest value of a metric. Metrics keep the order in which they were first set; the first ones are the last
 // to go where there is little room.
 func (p *Progress) Set(name string, value float64) {
+	gate.Receiver("board.Progress.Set", p != nil && p.out != nil, "make it with board.NewProgress")
 	name = cleanName(name)
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -144,6 +149,7 @@ func (p *Progress) Set(name string, value float64) {
 
 // Printf writes a line of text above the progress line.
 func (p *Progress) Printf(format string, args ...any) {
+	gate.Receiver("board.Progress.Printf", p != nil && p.out != nil, "make it with board.NewProgress")
 	text := strings.TrimSuffix(fmt.Sprintf(format, args...), "\n")
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -158,6 +164,7 @@ func (p *Progress) Printf(format string, args ...any) {
 
 // Close writes the last state and ends the report.
 func (p *Progress) Close() {
+	gate.Receiver("board.Progress.Close", p != nil && p.out != nil, "make it with board.NewProgress")
 	p.mu.Lock()
 	if p.closed {
 		p.mu.Unlock()

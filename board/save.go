@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"sync/atomic"
+
+	"github.com/locusml/locus/internal/gate"
 )
 
 var tempFiles atomic.Int64 // tells apart the files of one process
@@ -14,6 +16,7 @@ var tempFiles atomic.Int64 // tells apart the files of one process
 // Save writes the curves to a picture file; its name ends in .svg or .png. The folder is made if need be. The file is
 // written whole or not at all, so a picture of the same name can be shown while a run saves it again and again.
 func (b *Board) Save(path string) (err error) {
+	gate.Receiver("board.Board.Save", b != nil, "use new(board.Board)")
 	var write func(io.Writer) error
 	switch strings.ToLower(filepath.Ext(path)) {
 	case ".svg":

@@ -11,6 +11,8 @@ import (
 	"net/netip"
 	"strings"
 	"time"
+
+	"github.com/locusml/locus/internal/gate"
 )
 
 //go:embed web
@@ -30,6 +32,7 @@ const (
 // host, such as ":8080", is on the loopback interface too: only this machine can see the page. To show it to others, name
 // an interface, or "0.0.0.0:8080" for all; whoever reaches that address can then read the curves.
 func (b *Board) Serve(addr string) (url string, err error) {
+	gate.Receiver("board.Board.Serve", b != nil, "use new(board.Board)")
 	listener, err := listen(addr)
 	if err != nil {
 		var op *net.OpError
@@ -88,6 +91,7 @@ func localOnly(h http.Handler) http.Handler {
 // that ends in a slash, with [http.StripPrefix]. Whoever can reach it can read the curves. Open pages stay connected, so
 // end the server with Close, or with Shutdown and a deadline.
 func (b *Board) Handler() http.Handler {
+	gate.Receiver("board.Board.Handler", b != nil, "use new(board.Board)")
 	files, err := fs.Sub(webFiles, "web")
 	if err != nil {
 		panic(err) // the folder is part of the program

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"sync/atomic"
 	"time"
+
+	"github.com/locusml/locus/internal/gate"
 )
 
 // maxBehind bounds what waits for a subscriber that does not keep up (about 60 MB).
@@ -37,6 +39,8 @@ func (s *subscriber) push(p Point) {
 //
 // The returned function ends the subscription: it returns when f has seen all points, and must not be called by f.
 func (b *Board) Subscribe(f func([]Point)) (cancel func()) {
+	gate.Receiver("board.Board.Subscribe", b != nil, "use new(board.Board)")
+	gate.Check("board.Board.Subscribe", gate.Given("the function", f))
 	_, cancel = b.subscribe(0, f)
 	return cancel
 }

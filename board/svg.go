@@ -8,10 +8,16 @@ import (
 	"math"
 	"strconv"
 	"strings"
+
+	"github.com/locusml/locus/internal/gate"
 )
 
 // WriteSVG writes the curves as an SVG document, one panel below the other.
 func (b *Board) WriteSVG(w io.Writer) error {
+	gate.Receiver("board.Board.WriteSVG", b != nil, "use new(board.Board)")
+	if err := gate.Given("the writer", w); err != nil {
+		return fmt.Errorf("board: %w", err)
+	}
 	panels := b.panels()
 	var c svgCanvas
 	width, height := figureSize(panels)

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"sync/atomic"
 	"time"
+
+	"github.com/locusml/locus/internal/gate"
 )
 
 // LogTensorBoard writes every point from now on to a new event file in dir, for `tensorboard --logdir dir`.
@@ -16,6 +18,7 @@ import (
 // TensorBoard counts whole steps: the step of a point is its x times stepsPerX, rounded. Give 1 if x counts steps, or the
 // number of batches in an epoch if x counts epochs. Points whose x is not finite are left out.
 func (b *Board) LogTensorBoard(dir string, stepsPerX float64) error {
+	gate.Receiver("board.Board.LogTensorBoard", b != nil, "use new(board.Board)")
 	if !(stepsPerX > 0) || math.IsInf(stepsPerX, 0) {
 		return fmt.Errorf("board: stepsPerX is %v: give 1 if x counts steps, or the number of steps in an epoch if x counts epochs", stepsPerX)
 	}

@@ -2,10 +2,12 @@ package data
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"sort"
 
 	"github.com/locusml/locus"
+	"github.com/locusml/locus/internal/gate"
 )
 
 // subset is some of a dataset's examples.
@@ -16,8 +18,12 @@ type subset struct {
 
 // Subset gives the examples of d at the given positions, in that order.
 func Subset(d Dataset, at []int) (Dataset, error) {
+	n, err := length(d)
+	if err != nil {
+		return nil, err
+	}
 	if len(at) > 0 {
-		if err := checkPositions(at, d.Len()); err != nil {
+		if err := checkPositions(at, n); err != nil {
 			return nil, err
 		}
 	}
@@ -43,9 +49,15 @@ func (s *subset) ForEpoch(key locus.Key) Dataset { return &subset{forEpoch(s.of,
 // sizes, which must add up to d's or to less; one of them may be -1 and gets
 // the rest.
 func Split(d Dataset, key locus.Key, sizes ...int) ([]Dataset, error) {
+	count, err := length(d)
+	if err != nil {
+		return nil, err
+	}
 	total, rest := 0, -1
 	for i, n := range sizes {
 		switch {
+		case n > count-total:
+			return nil, fmt.Errorf("data: cannot split %d examples into %v: %w", count, sizes, locus.ErrArgument)
 		case n >= 0:
 			total += n
 		case n == -1 && rest < 0:
@@ -54,14 +66,11 @@ func Split(d Dataset, key locus.Key, sizes ...int) ([]Dataset, error) {
 			return nil, fmt.Errorf("data: cannot split into %v: sizes are positive, and one may be -1: %w", sizes, locus.ErrArgument)
 		}
 	}
-	if total > d.Len() {
-		return nil, fmt.Errorf("data: cannot split %d examples into %v: %w", d.Len(), sizes, locus.ErrArgument)
-	}
-	order := permutation(key, d.Len())
+	order := permutation(key, count)
 	parts := make([]Dataset, len(sizes))
 	for i, n := range sizes {
 		if i == rest {
-			n = d.Len() - total
+			n = count - total
 		}
 		parts[i] = &subset{d, order[:n:n]}
 		order = order[n:]
@@ -80,8 +89,11 @@ type concat struct {
 func Concat(parts ...Dataset) Dataset {
 	c := &concat{parts: slices.Clone(parts)}
 	n := 0
-	for _, p := range parts {
-		n += p.Len()
+	for i, p := range parts {
+		gate.Check("data.Concat", gate.Given(fmt.Sprintf("part %d", i), p))
+		size := p.Len()
+		gate.Check("data.Concat", gate.Count(fmt.Sprintf("the number of examples of part %d", i), size, 0, math.MaxInt-n))
+		n += size
 		c.ends = append(c.ends, n)
 	}
 	return c
@@ -180,6 +192,10 @@ type Transform func(batch []*locus.Tensor, key locus.Key) []*locus.Tensor
 // on the goroutine that makes the batch. What they compute on the way is freed
 // at once.
 func Map(d Dataset, transforms ...Transform) Dataset {
+	gate.Check("data.Map", gate.Given("the dataset", d))
+	for i, f := range transforms {
+		gate.Check("data.Map", gate.Given(fmt.Sprintf("transform %d", i), f))
+	}
 	return &mapped{d, func(batch []*locus.Tensor, key locus.Key) []*locus.Tensor {
 		for i, f := range transforms {
 			batch = f(batch, key.Fold(uint64(i)))

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/locusml/locus"
+	"github.com/locusml/locus/internal/gate"
 	"github.com/locusml/locus/internal/op"
 )
 
@@ -32,9 +33,23 @@ type PerEpoch interface {
 
 func forEpoch(d Dataset, key locus.Key) Dataset {
 	if p, ok := d.(PerEpoch); ok {
-		return p.ForEpoch(key)
+		d = p.ForEpoch(key)
+		gate.Check("data.PerEpoch", gate.Given("the dataset of the epoch", d))
 	}
 	return d
+}
+
+// length is the number of examples of a dataset that a program has handed over:
+// an error where it is nil or counts fewer than none.
+func length(d Dataset) (int, error) {
+	if err := gate.Given("the dataset", d); err != nil {
+		return 0, fmt.Errorf("data: %w", err)
+	}
+	n := d.Len()
+	if n < 0 {
+		return 0, fmt.Errorf("data: the dataset says that it has %d examples: %w", n, locus.ErrArgument)
+	}
+	return n, nil
 }
 
 // checkPositions refuses positions that d does not have.
@@ -63,9 +78,10 @@ func NewTensorDataset(fields ...*locus.Tensor) (*TensorDataset, error) {
 		return nil, fmt.Errorf("data: a dataset needs at least one tensor: %w", locus.ErrArgument)
 	}
 	for i, t := range fields {
+		if err := locus.Try(func() { t.Rank() }); err != nil { // nil or zero
+			return nil, fmt.Errorf("data: tensor %d: %w", i, err)
+		}
 		switch {
-		case t == nil:
-			return nil, fmt.Errorf("data: tensor %d is nil: %w", i, locus.ErrArgument)
 		case t.Rank() == 0:
 			return nil, fmt.Errorf("data: tensor %d has no axis of examples: %w", i, locus.ErrShape)
 		case t.Dim(0) != fields[0].Dim(0):
@@ -83,13 +99,20 @@ func NewTensorDataset(fields ...*locus.Tensor) (*TensorDataset, error) {
 }
 
 // Len is the number of examples.
-func (d *TensorDataset) Len() int { return d.fields[0].Dim(0) }
+func (d *TensorDataset) Len() int {
+	gate.Receiver("data.TensorDataset.Len", d != nil && len(d.fields) > 0, "make it with data.NewTensorDataset")
+	return d.fields[0].Dim(0)
+}
 
 // Tensors gives all examples, a tensor a field.
-func (d *TensorDataset) Tensors() []*locus.Tensor { return slices.Clone(d.fields) }
+func (d *TensorDataset) Tensors() []*locus.Tensor {
+	gate.Receiver("data.TensorDataset.Tensors", d != nil && len(d.fields) > 0, "make it with data.NewTensorDataset")
+	return slices.Clone(d.fields)
+}
 
 // Batch gathers rows.
 func (d *TensorDataset) Batch(at []int, _ locus.Key) ([]*locus.Tensor, error) {
+	gate.Receiver("data.TensorDataset.Batch", d != nil && len(d.fields) > 0, "make it with data.NewTensorDataset")
 	if err := checkPositions(at, d.Len()); err != nil {
 		return nil, err
 	}
@@ -127,7 +150,22 @@ type Classified struct {
 }
 
 // ForEpoch passes the question on.
-func (c *Classified) ForEpoch(key locus.Key) Dataset { return forEpoch(c.Dataset, key) }
+func (c *Classified) ForEpoch(key locus.Key) Dataset {
+	gate.Receiver("data.Classified.ForEpoch", c != nil && c.Dataset != nil, "make it with data.NewClassified")
+	return forEpoch(c.Dataset, key)
+}
+
+// Len is the number of examples.
+func (c *Classified) Len() int {
+	gate.Receiver("data.Classified.Len", c != nil && c.Dataset != nil, "make it with data.NewClassified")
+	return c.Dataset.Len()
+}
+
+// Batch gives the examples at the given positions: see [Dataset].
+func (c *Classified) Batch(at []int, key locus.Key) ([]*locus.Tensor, error) {
+	gate.Receiver("data.Classified.Batch", c != nil && c.Dataset != nil, "make it with data.NewClassified")
+	return c.Dataset.Batch(at, key)
+}
 
 // checkLabels refuses class numbers that there are not.
 func checkLabels[T int64 | uint8](labels []T, classes int, what string) error {

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/locusml/locus"
+	"github.com/locusml/locus/internal/gate"
 )
 
 // Features says which columns of a table become inputs, and how.
@@ -39,6 +40,9 @@ type encodedColumn struct {
 
 // NewEncoder learns from a table how to encode ones like it.
 func NewEncoder(t *Table, f Features) (*Encoder, error) {
+	if err := gate.Given("the table", t); err != nil {
+		return nil, fmt.Errorf("data: %w", err)
+	}
 	numeric, categorical := f.Numeric, f.Categorical
 	if len(numeric)+len(categorical) == 0 {
 		var err error
@@ -137,12 +141,16 @@ func moments(numbers []float64) (mean, std float64) {
 // Names names the inputs: the column for a number, "column=category" for a
 // category, "column=?" for one that is missing or was not in the table that
 // the encoder learned from.
-func (e *Encoder) Names() []string { return slices.Clone(e.names) }
+func (e *Encoder) Names() []string {
+	gate.Receiver("data.Encoder.Names", e != nil && len(e.names) > 0, "make it with data.NewEncoder")
+	return slices.Clone(e.names)
+}
 
 // Encode gives a table as a tensor of float32 on the CPU, a row an example, a
 // column an input. A missing number becomes the mean of the table that the
 // encoder learned from.
 func (e *Encoder) Encode(t *Table) (*locus.Tensor, error) {
+	gate.Receiver("data.Encoder.Encode", e != nil && len(e.names) > 0, "make it with data.NewEncoder")
 	width := len(e.names)
 	out := make([]float32, t.Len()*width)
 	at := 0

@@ -29,8 +29,8 @@ type ImageOptions struct {
 // are read when a batch asks for them: give the loader workers. Other files, and
 // those whose names start with a dot, are passed over.
 func ImageFolder(path string, opt ImageOptions) (*Classified, error) {
-	if opt.Height < 1 || opt.Width < 1 {
-		return nil, fmt.Errorf("data: set the size of images, not %d×%d: %w", opt.Height, opt.Width, locus.ErrArgument)
+	if opt.Height < 1 || opt.Width < 1 || opt.Height > maxPixels || opt.Width > maxPixels {
+		return nil, fmt.Errorf("data: set the size of images, 1 to %d pixels a side, not %d×%d: %w", maxPixels, opt.Height, opt.Width, locus.ErrArgument)
 	}
 	if opt.MaxPixels == 0 {
 		opt.MaxPixels = 100e6

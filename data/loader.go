@@ -1,12 +1,14 @@
 package data
 
 import (
+	"cmp"
 	"fmt"
 	"iter"
 	"slices"
 	"sync"
 
 	"github.com/locusml/locus"
+	"github.com/locusml/locus/internal/gate"
 	"github.com/locusml/locus/internal/guard"
 )
 
@@ -50,13 +52,22 @@ type Batch struct {
 }
 
 // X is the first field: the input.
-func (b *Batch) X() *locus.Tensor { return b.Fields[0] }
+func (b *Batch) X() *locus.Tensor {
+	gate.Receiver("data.Batch.X", b != nil && len(b.Fields) > 0, "a loader makes batches")
+	return b.Fields[0]
+}
 
 // Y is the last field: the target.
-func (b *Batch) Y() *locus.Tensor { return b.Fields[len(b.Fields)-1] }
+func (b *Batch) Y() *locus.Tensor {
+	gate.Receiver("data.Batch.Y", b != nil && len(b.Fields) > 0, "a loader makes batches")
+	return b.Fields[len(b.Fields)-1]
+}
 
 // Free gives the memory of the batch back at once.
-func (b *Batch) Free() { free(b.Fields) }
+func (b *Batch) Free() {
+	gate.Receiver("data.Batch.Free", b != nil, "a loader makes batches")
+	free(b.Fields)
+}
 
 func free(ts []*locus.Tensor) {
 	for _, t := range ts {
@@ -68,16 +79,18 @@ func free(ts []*locus.Tensor) {
 
 // NewLoader makes a loader of d's examples.
 func NewLoader(d Dataset, opt Options) (*Loader, error) {
-	n := d.Len()
+	n, err := length(d)
 	switch {
+	case err != nil:
+		return nil, err
 	case n == 0:
 		return nil, fmt.Errorf("data: the dataset is empty: %w", locus.ErrArgument)
 	case opt.BatchSize < 1:
 		return nil, fmt.Errorf("data: a batch size of %d; set Options.BatchSize: %w", opt.BatchSize, locus.ErrArgument)
 	case opt.BatchSize > n:
 		return nil, fmt.Errorf("data: batches of %d from %d examples; use at most %d: %w", opt.BatchSize, n, n, locus.ErrArgument)
-	case opt.Workers < 0 || opt.Prefetch < 0:
-		return nil, fmt.Errorf("data: %d workers and %d batches ahead: %w", opt.Workers, opt.Prefetch, locus.ErrArgument)
+	case opt.checkCounts() != nil:
+		return nil, fmt.Errorf("data: %w", opt.checkCounts())
 	case !opt.Device.Exists():
 		// To says what there is.
 		return nil, locus.Try(func() { locus.CPU().Zeros(1).To(opt.Device) })
@@ -92,14 +105,30 @@ func NewLoader(d Dataset, opt Options) (*Loader, error) {
 	return &Loader{d, opt}, nil
 }
 
+// checkCounts refuses more goroutines and batches ahead than any machine has room for.
+func (opt Options) checkCounts() error {
+	return cmp.Or(gate.Count("the number of workers (Options.Workers)", opt.Workers, 0, gate.MaxWorkers),
+		gate.Count("the number of batches ahead (Options.Prefetch)", opt.Prefetch, 0, gate.MaxWorkers))
+}
+
 // Dataset is what the loader reads.
-func (l *Loader) Dataset() Dataset { return l.data }
+func (l *Loader) Dataset() Dataset {
+	gate.Receiver("data.Loader.Dataset", l != nil && l.data != nil, "make it with data.NewLoader")
+	return l.data
+}
 
 // Options gives the options, with defaults filled in.
-func (l *Loader) Options() Options { return l.opt }
+func (l *Loader) Options() Options {
+	gate.Receiver("data.Loader.Options", l != nil && l.data != nil, "make it with data.NewLoader")
+	return l.opt
+}
 
 // With gives a loader that differs in its options.
 func (l *Loader) With(change func(*Options)) (*Loader, error) {
+	gate.Receiver("data.Loader.With", l != nil && l.data != nil, "make it with data.NewLoader")
+	if err := gate.Given("the change", change); err != nil {
+		return nil, fmt.Errorf("data: %w", err)
+	}
 	opt := l.opt
 	change(&opt)
 	return NewLoader(l.data, opt)
@@ -107,6 +136,7 @@ func (l *Loader) With(change func(*Options)) (*Loader, error) {
 
 // Len is the number of batches of an epoch.
 func (l *Loader) Len() int {
+	gate.Receiver("data.Loader.Len", l != nil && l.data != nil, "make it with data.NewLoader")
 	n := l.data.Len()
 	if l.opt.DropLast {
 		return n / l.opt.BatchSize
@@ -116,6 +146,7 @@ func (l *Loader) Len() int {
 
 // Order gives the positions of the examples in the order of an epoch.
 func (l *Loader) Order(epoch int) []int {
+	gate.Receiver("data.Loader.Order", l != nil && l.data != nil, "make it with data.NewLoader")
 	n := l.data.Len()
 	if l.opt.Shuffle {
 		return permutation(l.epochKey(epoch).Fold(0), n)
@@ -131,11 +162,15 @@ func (l *Loader) epochKey(epoch int) locus.Key { return l.opt.Key.Fold(uint64(ep
 
 // Epoch gives the batches of an epoch in order. An error is the last that comes.
 // Goroutines that work ahead have ended when the loop has, also if it breaks.
-func (l *Loader) Epoch(epoch int) iter.Seq2[*Batch, error] { return l.EpochFrom(epoch, 0) }
+func (l *Loader) Epoch(epoch int) iter.Seq2[*Batch, error] {
+	gate.Receiver("data.Loader.Epoch", l != nil && l.data != nil, "make it with data.NewLoader")
+	return l.EpochFrom(epoch, 0)
+}
 
 // EpochFrom is the rest of an epoch from the batch at position start on: what a
 // run that was interrupted goes on with.
 func (l *Loader) EpochFrom(epoch, start int) iter.Seq2[*Batch, error] {
+	gate.Receiver("data.Loader.EpochFrom", l != nil && l.data != nil, "make it with data.NewLoader")
 	return func(yield func(*Batch, error) bool) {
 		if epoch < 0 || start < 0 || start > l.Len() {
 			yield(nil, fmt.Errorf("data: there is no batch %d of %d in epoch %d: %w", start, l.Len(), epoch, locus.ErrIndex))
@@ -257,6 +292,9 @@ func (r *run) make(index int) (*Batch, error) {
 	}
 	device := r.loader.opt.Device
 	for i, t := range fields {
+		if t == nil {
+			return nil, fmt.Errorf("the dataset gave a nil tensor as field %d: %w", i, locus.ErrArgument)
+		}
 		if t.Device() == device || t.Device() != locus.CPU() && device == locus.CPU() {
 			continue
 		}

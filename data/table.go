@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/locusml/locus"
+	"github.com/locusml/locus/internal/gate"
 )
 
 // Table is a table of texts with named columns, as CSV files hold them.
@@ -45,6 +46,9 @@ func ReadCSV(path string, opt CSVOptions) (*Table, error) {
 
 // ParseCSV reads comma-separated values.
 func ParseCSV(r io.Reader, opt CSVOptions) (*Table, error) {
+	if err := gate.Given("the reader", r); err != nil {
+		return nil, fmt.Errorf("data: %w", err)
+	}
 	c := csv.NewReader(r)
 	if opt.Comma != 0 {
 		c.Comma = opt.Comma
@@ -77,14 +81,21 @@ func ParseCSV(r io.Reader, opt CSVOptions) (*Table, error) {
 }
 
 // Len is the number of rows.
-func (t *Table) Len() int { return len(t.rows) }
+func (t *Table) Len() int {
+	gate.Receiver("data.Table.Len", t != nil, "read it with data.ReadCSV")
+	return len(t.rows)
+}
 
 // Names lists the columns.
-func (t *Table) Names() []string { return slices.Clone(t.names) }
+func (t *Table) Names() []string {
+	gate.Receiver("data.Table.Names", t != nil, "read it with data.ReadCSV")
+	return slices.Clone(t.names)
+}
 
 // Rows gives the table of some rows, in the given order: a part to learn from
 // and one to test with, say.
 func (t *Table) Rows(at []int) (*Table, error) {
+	gate.Receiver("data.Table.Rows", t != nil, "read it with data.ReadCSV")
 	rows := make([][]string, len(at))
 	for i, p := range at {
 		if p < 0 || p >= len(t.rows) {
@@ -107,6 +118,7 @@ func (t *Table) find(column string) (int, error) {
 
 // Column gives the cells of a column.
 func (t *Table) Column(column string) ([]string, error) {
+	gate.Receiver("data.Table.Column", t != nil, "read it with data.ReadCSV")
 	c, err := t.find(column)
 	if err != nil {
 		return nil, err
@@ -126,6 +138,7 @@ func isMissing(cell string) bool { return slices.Contains(missing, cell) }
 // Numbers gives a column as numbers; where there is none (an empty cell, NA,
 // NaN, null, None, ?) it is NaN. Anything else that is no number is an error.
 func (t *Table) Numbers(column string) ([]float64, error) {
+	gate.Receiver("data.Table.Numbers", t != nil, "read it with data.ReadCSV")
 	cells, err := t.Column(column)
 	if err != nil {
 		return nil, err
@@ -146,6 +159,7 @@ func (t *Table) Numbers(column string) ([]float64, error) {
 // Targets gives a column of numbers as a tensor of shape (n, 1) on the CPU, for
 // regression. A missing number is an error.
 func (t *Table) Targets(column string) (*locus.Tensor, error) {
+	gate.Receiver("data.Table.Targets", t != nil, "read it with data.ReadCSV")
 	numbers, err := t.Numbers(column)
 	if err != nil {
 		return nil, err
@@ -161,6 +175,7 @@ func (t *Table) Targets(column string) (*locus.Tensor, error) {
 // Labels gives a column as class numbers, a tensor of int64 on the CPU. Without
 // classes they are found and sorted; with them, anything else is an error.
 func (t *Table) Labels(column string, classes ...string) (*locus.Tensor, []string, error) {
+	gate.Receiver("data.Table.Labels", t != nil, "read it with data.ReadCSV")
 	cells, err := t.Column(column)
 	if err != nil {
 		return nil, nil, err

@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/locusml/locus"
+	"github.com/locusml/locus/internal/gate"
 )
 
 // ReadText reads a file of UTF-8 text.
@@ -99,11 +100,17 @@ func NewVocab(tokens []string, minFreq int, reserved ...string) *Vocab {
 }
 
 // Len is the number of tokens, the unknown one included.
-func (v *Vocab) Len() int { return len(v.tokens) }
+func (v *Vocab) Len() int {
+	gate.Receiver("data.Vocab.Len", v != nil && v.numbers != nil, "make it with data.NewVocab")
+	return len(v.tokens)
+}
 
 // Tokens lists the tokens by number. A vocabulary can be stored as this list:
 // [VocabOf] reads it back.
-func (v *Vocab) Tokens() []string { return slices.Clone(v.tokens) }
+func (v *Vocab) Tokens() []string {
+	gate.Receiver("data.Vocab.Tokens", v != nil && v.numbers != nil, "make it with data.NewVocab")
+	return slices.Clone(v.tokens)
+}
 
 // VocabOf gives the vocabulary of a list made by [Vocab.Tokens].
 func VocabOf(tokens []string) (*Vocab, error) {
@@ -118,10 +125,14 @@ func VocabOf(tokens []string) (*Vocab, error) {
 }
 
 // Number gives a token's number, 0 if it is not known.
-func (v *Vocab) Number(token string) int64 { return v.numbers[token] }
+func (v *Vocab) Number(token string) int64 {
+	gate.Receiver("data.Vocab.Number", v != nil && v.numbers != nil, "make it with data.NewVocab")
+	return v.numbers[token]
+}
 
 // Token gives the token of a number.
 func (v *Vocab) Token(number int64) string {
+	gate.Receiver("data.Vocab.Token", v != nil && v.numbers != nil, "make it with data.NewVocab")
 	if number < 0 || number >= int64(len(v.tokens)) {
 		return Unknown
 	}
@@ -130,6 +141,7 @@ func (v *Vocab) Token(number int64) string {
 
 // Count tells how often a token came in the text that the vocabulary was made of.
 func (v *Vocab) Count(token string) int {
+	gate.Receiver("data.Vocab.Count", v != nil && v.numbers != nil, "make it with data.NewVocab")
 	if n, ok := v.numbers[token]; ok {
 		return v.counts[n]
 	}
@@ -138,6 +150,7 @@ func (v *Vocab) Count(token string) int {
 
 // Encode gives the numbers of tokens.
 func (v *Vocab) Encode(tokens []string) []int64 {
+	gate.Receiver("data.Vocab.Encode", v != nil && v.numbers != nil, "make it with data.NewVocab")
 	numbers := make([]int64, len(tokens))
 	for i, t := range tokens {
 		numbers[i] = v.numbers[t]
@@ -147,6 +160,7 @@ func (v *Vocab) Encode(tokens []string) []int64 {
 
 // Decode gives the tokens of numbers.
 func (v *Vocab) Decode(numbers []int64) []string {
+	gate.Receiver("data.Vocab.Decode", v != nil && v.numbers != nil, "make it with data.NewVocab")
 	tokens := make([]string, len(numbers))
 	for i, n := range numbers {
 		tokens[i] = v.Token(n)

@@ -3,8 +3,10 @@ package data
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/locusml/locus"
+	"github.com/locusml/locus/internal/gate"
 )
 
 // The transforms below change the first field of a batch, images of shape
@@ -12,6 +14,9 @@ import (
 
 func onImages(f func(x *locus.Tensor, key locus.Key) *locus.Tensor) Transform {
 	return func(batch []*locus.Tensor, key locus.Key) []*locus.Tensor {
+		if len(batch) == 0 {
+			panic(&locus.Error{Kind: locus.ErrArgument, Op: "data transform", Msg: "the batch has no fields"})
+		}
 		x := batch[0]
 		if x.Rank() != 4 {
 			panic(&locus.Error{Kind: locus.ErrShape, Op: "data transform", Operands: []locus.Operand{{Shape: x.Shape(), DType: x.DType(), Device: x.Device()}},
@@ -21,9 +26,19 @@ func onImages(f func(x *locus.Tensor, key locus.Key) *locus.Tensor) Transform {
 	}
 }
 
+// maxPixels is the most that an image may have along one side.
+const maxPixels = 1 << 16
+
 // Normalize subtracts each channel's mean and divides by its standard deviation.
 func Normalize(mean, std []float32) Transform {
+	if len(mean) == 0 || len(mean) != len(std) {
+		panic(&locus.Error{Kind: locus.ErrArgument, Op: "data.Normalize", Msg: fmt.Sprintf("%d means and %d standard deviations; want one of each for each channel", len(mean), len(std))})
+	}
+	mean, std = slices.Clone(mean), slices.Clone(std)
 	return onImages(func(x *locus.Tensor, _ locus.Key) *locus.Tensor {
+		if c := x.Dim(1); len(mean) != 1 && len(mean) != c {
+			panic(&locus.Error{Kind: locus.ErrShape, Op: "data.Normalize", Msg: fmt.Sprintf("the images have %d channels; there are %d means and standard deviations", c, len(mean))})
+		}
 		d := x.Device()
 		return x.Sub(d.From(mean, len(mean), 1, 1)).Div(d.From(std, len(std), 1, 1))
 	})
@@ -31,8 +46,14 @@ func Normalize(mean, std []float32) Transform {
 
 // RandomFlip mirrors each image, left to right, with probability p.
 func RandomFlip(p float64) Transform {
+	if !(p >= 0 && p <= 1) {
+		panic(&locus.Error{Kind: locus.ErrArgument, Op: "data.RandomFlip", Msg: fmt.Sprintf("the probability is %v; want 0 to 1", p)})
+	}
 	return onImages(func(x *locus.Tensor, key locus.Key) *locus.Tensor {
 		s := newStream(key)
+		if x.Len() == 0 {
+			return x
+		}
 		flip := make([]bool, x.Dim(0))
 		for i := range flip {
 			flip[i] = s.uniform() < p
@@ -44,12 +65,13 @@ func RandomFlip(p float64) Transform {
 // RandomCrop puts a border of zeros of the given width around each image and
 // cuts a part of the old size out at a random place.
 func RandomCrop(border int) Transform {
-	if border < 0 {
-		panic(&locus.Error{Kind: locus.ErrArgument, Op: "data.RandomCrop", Msg: fmt.Sprintf("a border of %d pixels", border)})
-	}
+	gate.Check("data.RandomCrop", gate.Count("the border", border, 0, maxPixels))
 	return onImages(func(x *locus.Tensor, key locus.Key) *locus.Tensor {
 		s := newStream(key)
 		n, h, w := x.Dim(0), x.Dim(2), x.Dim(3)
+		if x.Len() == 0 {
+			return x
+		}
 		wide := x.Pad(0, 0, 0, 0, 0, border, border, border, border)
 		parts := make([]*locus.Tensor, n)
 		for i := range parts {
@@ -63,10 +85,9 @@ func RandomCrop(border int) Transform {
 // Resize gives images another size, by linear interpolation; shrinking averages
 // over what becomes one pixel, so that nothing is lost between.
 func Resize(height, width int) Transform {
-	if height < 1 || width < 1 {
-		panic(&locus.Error{Kind: locus.ErrArgument, Op: "data.Resize", Msg: fmt.Sprintf("images of %d×%d pixels", height, width)})
-	}
+	gate.Check("data.Resize", gate.Count("the height", height, 1, maxPixels), gate.Count("the width", width, 1, maxPixels))
 	return onImages(func(x *locus.Tensor, _ locus.Key) *locus.Tensor {
+		gate.Check("data.Resize", gate.Count("the height of an image", x.Dim(2), 1, maxPixels), gate.Count("the width of an image", x.Dim(3), 1, maxPixels))
 		// Interpolation is linear: a matrix for the rows and one for the columns.
 		rows := x.Device().From(interpolation(x.Dim(2), height), height, x.Dim(2))
 		columns := x.Device().From(interpolation(x.Dim(3), width), width, x.Dim(3))

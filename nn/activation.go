@@ -127,6 +127,7 @@ type PReLULayer struct {
 // PReLU makes a layer with n slopes, which begin at 0.25: n is 1, or the number
 // of channels.
 func PReLU(n int, opts ...Option) *PReLULayer {
+	sizes("nn.PReLU", n)
 	o := gather(opts)
 	l := &PReLULayer{Weight: o.lazy(n).own(o.weightOr(Constant(0.25)))}
 	o.make(locus.DefaultDevice(), l.Weight, Constant(0.25), nil, nil, n)
@@ -134,4 +135,7 @@ func PReLU(n int, opts ...Option) *PReLULayer {
 }
 
 // Forward applies the layer.
-func (l *PReLULayer) Forward(x *locus.Tensor) *locus.Tensor { return x.PRelu(l.Weight.Value()) }
+func (l *PReLULayer) Forward(x *locus.Tensor) *locus.Tensor {
+	made("nn.PReLU", l != nil && l.Weight != nil)
+	return x.PRelu(l.Weight.Value())
+}

@@ -2,8 +2,10 @@ package nn
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/locusml/locus"
+	"github.com/locusml/locus/internal/gate"
 )
 
 // MultiHeadOptions are the options of [MultiHeadAttention]. The zero value shows
@@ -43,12 +45,15 @@ func MultiHeadAttention(features, heads int, o MultiHeadOptions, opts ...Option)
 	if heads < 1 || features < 1 || features%heads != 0 {
 		fail(locus.ErrArgument, "nn.MultiHeadAttention", fmt.Sprintf("%d features do not divide into %d heads", features, heads), "")
 	}
+	sizes("nn.MultiHeadAttention", 3, features, features)
 	if o.KeyFeatures == 0 {
 		o.KeyFeatures = features
 	}
 	if o.ValueFeatures == 0 {
 		o.ValueFeatures = features
 	}
+	sizes("nn.MultiHeadAttention", features, o.KeyFeatures)
+	sizes("nn.MultiHeadAttention", features, o.ValueFeatures)
 	l := &MultiHeadAttentionLayer{features: features, heads: heads, o: o, opts: gather(opts)}
 	if o.KeyFeatures == features && o.ValueFeatures == features {
 		l.InProjWeight = l.opts.lazy(3*features, features)
@@ -102,6 +107,7 @@ func (l *MultiHeadAttentionLayer) Forward(x *locus.Tensor) *locus.Tensor {
 // sizes of 1 where it is the same for all: bools, false hides, or floating-point
 // numbers, which are added to the scores. [PaddingMask] makes one from lengths.
 func (l *MultiHeadAttentionLayer) Attend(q, k, v, mask *locus.Tensor) *locus.Tensor {
+	made("nn.MultiHeadAttention", l != nil && l.OutProj != nil && l.Dropout != nil && l.heads > 0)
 	if q.Rank() < 2 || k.Rank() != q.Rank() || v.Rank() != q.Rank() {
 		fail(locus.ErrShape, "nn.MultiHeadAttention", fmt.Sprintf("queries %v, keys %v and values %v; want (N, L, features) of each", q.Shape(), k.Shape(), v.Shape()), "")
 	}
@@ -158,6 +164,10 @@ func (l *MultiHeadAttentionLayer) project(q, k, v *locus.Tensor) (_, _, _ *locus
 // PaddingMask gives the mask for sequences that were padded to a common size:
 // from lengths (N), bools (N, 1, size) that are true below each length.
 func PaddingMask(lengths *locus.Tensor, size int) *locus.Tensor {
+	gate.Check("nn.PaddingMask", gate.Count("the size", size, 0, math.MaxInt))
+	if !lengths.DType().IsInt() {
+		fail(locus.ErrDType, "nn.PaddingMask", "lengths are whole numbers, not "+lengths.DType().String(), "")
+	}
 	at := beside(lengths, lengths.Device().As(lengths.DType()).Arange(float64(size)))
 	return at.Lt(lengths.Reshape(-1, 1, 1))
 }

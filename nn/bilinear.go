@@ -13,6 +13,7 @@ type BilinearLayer struct {
 
 // Bilinear makes a layer from in1 and in2 to out features.
 func Bilinear(in1, in2, out int, opts ...Option) *BilinearLayer {
+	sizes("nn.Bilinear", out, in1, in2)
 	o := gather(opts)
 	l := &BilinearLayer{Weight: o.lazy(out, in1, in2), Bias: o.lazyBias(out), shape: []int{out, in1, in2}, opts: o}
 	l.make()
@@ -32,5 +33,6 @@ func (l *BilinearLayer) reset(key locus.Key) {
 
 // Forward applies the layer to x1 (…, in1) and x2 (…, in2).
 func (l *BilinearLayer) Forward(x1, x2 *locus.Tensor) *locus.Tensor {
+	made("nn.Bilinear", l != nil && l.Weight != nil)
 	return locus.Bilinear(x1, x2, l.Weight.Value(), l.Bias.valueOrNil())
 }

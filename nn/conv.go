@@ -1,6 +1,9 @@
 package nn
 
-import "github.com/locusml/locus"
+import (
+	"github.com/locusml/locus"
+	"github.com/locusml/locus/internal/gate"
+)
 
 // ConvLayer is a convolution of images (N, C, H, W) or, made with a 1-D
 // constructor, of sequences (N, C, L).
@@ -25,6 +28,8 @@ func Conv2D(in, out int, kernel locus.Pair, geo locus.ConvOptions, opts ...Optio
 // LazyConv2D makes a convolution to out channels that learns the number of its
 // input channels from the first input.
 func LazyConv2D(out int, kernel locus.Pair, geo locus.ConvOptions, opts ...Option) *ConvLayer {
+	sizes("nn.Conv", out, kernel.Height(), kernel.Width())
+	gate.Check("nn.Conv", gate.Count("the number of groups", geo.Groups, 0, max(out, 0)))
 	o := gather(opts)
 	return &ConvLayer{Weight: o.lazy(out, -1, kernel.Height(), kernel.Width()), Bias: o.lazyBias(out), out: out, kernel: kernel, geo: geo, opts: o}
 }
@@ -63,6 +68,7 @@ func (l *ConvLayer) Forward(x *locus.Tensor) *locus.Tensor { return l.then(x, lo
 
 // then applies the layer and an activation in one go.
 func (l *ConvLayer) then(x *locus.Tensor, a locus.Activation) *locus.Tensor {
+	made("nn.Conv2D", l != nil && l.Weight != nil)
 	rank := 4
 	if l.oneD {
 		rank = 3

@@ -1,6 +1,9 @@
 package nn
 
-import "github.com/locusml/locus"
+import (
+	"github.com/locusml/locus"
+	"github.com/locusml/locus/internal/gate"
+)
 
 // ConvTransposeLayer is a transposed convolution, which enlarges images (N, C, H,
 // W) or, made with a 1-D constructor, sequences (N, C, L).
@@ -42,6 +45,8 @@ func LazyConvTranspose1D(out, kernel int, geo locus.ConvTransposeOptions, opts .
 }
 
 func lazyConvTranspose(out int, kernel []int, geo locus.ConvTransposeOptions, o options) *ConvTransposeLayer {
+	sizes("nn.ConvTranspose", append([]int{out}, kernel...)...)
+	gate.Check("nn.ConvTranspose", gate.Count("the number of groups", geo.Groups, 0, max(out, 0)))
 	l := &ConvTransposeLayer{out: out, kernel: kernel, geo: geo, opts: o, Bias: o.lazyBias(out)}
 	l.Weight = o.lazy(l.shape(-1)...)
 	return l
@@ -63,6 +68,7 @@ func (l *ConvTransposeLayer) make(d locus.Device, in int) {
 
 // Forward applies the layer.
 func (l *ConvTransposeLayer) Forward(x *locus.Tensor) *locus.Tensor {
+	made("nn.ConvTranspose2D", l != nil && l.Weight != nil)
 	if unmade(l.Weight, l.Bias) {
 		if x.Rank() != len(l.kernel)+2 {
 			panic(&locus.Error{Kind: locus.ErrShape, Op: "nn.ConvTranspose", Msg: "a lazy convolution's first input must have a batch, channels and positions"})

@@ -18,6 +18,7 @@ type EmbeddingLayer struct {
 // Embedding makes a table of n rows of the given number of features, drawn from
 // the standard normal distribution. With [PaddingIndex] one row stays zero.
 func Embedding(n, features int, opts ...Option) *EmbeddingLayer {
+	sizes("nn.Embedding", n, features)
 	o := gather(opts)
 	l := &EmbeddingLayer{Weight: o.lazy(n, features), n: n, features: features, opts: o}
 	if o.padding != nil {
@@ -50,6 +51,7 @@ func (l *EmbeddingLayer) make() {
 
 // Forward looks up the rows that x, whole numbers of any shape, names.
 func (l *EmbeddingLayer) Forward(x *locus.Tensor) *locus.Tensor {
+	made("nn.Embedding", l != nil && l.Weight != nil)
 	return locus.Embedding(l.Weight.Value(), x, l.padding...)
 }
 

@@ -14,6 +14,7 @@ type LinearLayer struct {
 // Linear makes a layer from in to out features, initialised as in PyTorch, on
 // the default device.
 func Linear(in, out int, opts ...Option) *LinearLayer {
+	sizes("nn.Linear", out, in)
 	l := LazyLinear(out, opts...)
 	l.make(locus.DefaultDevice(), in)
 	return l
@@ -23,6 +24,7 @@ func Linear(in, out int, opts ...Option) *LinearLayer {
 // from the first of them, and is made where it was moved to, else where that
 // input is.
 func LazyLinear(out int, opts ...Option) *LinearLayer {
+	sizes("nn.Linear", out)
 	o := gather(opts)
 	return &LinearLayer{Weight: o.lazy(out, -1), Bias: o.lazyBias(out), out: out, opts: o}
 }
@@ -36,6 +38,7 @@ func (l *LinearLayer) Forward(x *locus.Tensor) *locus.Tensor { return l.then(x, 
 
 // then applies the layer and an activation in one go.
 func (l *LinearLayer) then(x *locus.Tensor, a locus.Activation) *locus.Tensor {
+	made("nn.Linear", l != nil && l.Weight != nil)
 	if unmade(l.Weight, l.Bias) {
 		if x.Rank() == 0 {
 			panic(&locus.Error{Kind: locus.ErrShape, Op: "nn.Linear", Msg: "the input has no axes; want (…, in)"})

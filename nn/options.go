@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/locusml/locus"
+	"github.com/locusml/locus/internal/gate"
 )
 
 // Option changes how a layer is made.
@@ -41,7 +42,11 @@ func PaddingIndex(i int) Option { return func(o *options) { o.padding = &i } }
 func gather(opts []Option) options {
 	o := options{dtype: locus.Float32}
 	for _, f := range opts {
+		gate.Check("nn.Option", gate.Given("an option", f))
 		f(&o)
+	}
+	if !o.dtype.IsFloat() {
+		fail(locus.ErrDType, "nn.WithDType", "the parameters of a layer are floating-point numbers, not "+o.dtype.String(), "")
 	}
 	if !o.keyed {
 		o.key = locus.NextKey()

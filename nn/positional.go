@@ -71,6 +71,7 @@ type SinusoidalLayer struct {
 // 2017) to sequences (…, L, features) of any length, and drops with probability p
 // in training: sin(l·10000^(-2i/features)) at feature 2i, the cosine at 2i+1.
 func Sinusoidal(features int, p float64, opts ...Option) *SinusoidalLayer {
+	sizes("nn.Sinusoidal", features)
 	return &SinusoidalLayer{Dropout: Dropout(p, opts...), features: features, table: new(table)}
 }
 
@@ -80,6 +81,7 @@ func (l *SinusoidalLayer) cloneLayer(c *cloner) any {
 
 // Forward adds the encodings to x.
 func (l *SinusoidalLayer) Forward(x *locus.Tensor) *locus.Tensor {
+	made("nn.Sinusoidal", l != nil && l.Dropout != nil)
 	checkSequence("nn.Sinusoidal", x, l.features)
 	pe := l.table.get(x, x.Dim(-2), func(d locus.Device, n int) []*locus.Tensor {
 		a := angles(d, n, l.features, 10000)
@@ -101,6 +103,7 @@ type LearnedPositionsLayer struct {
 // from a normal distribution with deviation 0.02, to sequences (…, L, features) of
 // up to so many positions.
 func LearnedPositions(positions, features int, opts ...Option) *LearnedPositionsLayer {
+	sizes("nn.LearnedPositions", positions, features)
 	o := gather(opts)
 	l := &LearnedPositionsLayer{Weight: o.lazy(positions, features).own(o.weightOr(Normal(0, 0.02))), shape: []int{positions, features}, opts: o}
 	l.make()
@@ -118,6 +121,7 @@ func (l *LearnedPositionsLayer) reset(key locus.Key) {
 
 // Forward adds the encodings to x.
 func (l *LearnedPositionsLayer) Forward(x *locus.Tensor) *locus.Tensor {
+	made("nn.LearnedPositions", l != nil && l.Weight != nil && len(l.shape) == 2)
 	checkSequence("nn.LearnedPositions", x, l.shape[1])
 	if x.Dim(-2) > l.shape[0] {
 		fail(locus.ErrShape, "nn.LearnedPositions", fmt.Sprintf("a sequence has %d positions; %d were learned", x.Dim(-2), l.shape[0]), "")
@@ -139,6 +143,10 @@ func Rotary(features int, base float64) *RotaryLayer {
 	if features < 2 || features%2 != 0 {
 		fail(locus.ErrArgument, "nn.Rotary", fmt.Sprintf("%d features do not make pairs", features), "")
 	}
+	sizes("nn.Rotary", features)
+	if !(base >= 0) || math.IsInf(base, 1) {
+		fail(locus.ErrArgument, "nn.Rotary", fmt.Sprintf("the base is %v; it must be a positive number, or 0 for 10000", base), "")
+	}
 	if base == 0 {
 		base = 10000
 	}
@@ -151,6 +159,7 @@ func (l *RotaryLayer) cloneLayer(c *cloner) any {
 
 // Forward rotates x (…, L, features).
 func (l *RotaryLayer) Forward(x *locus.Tensor) *locus.Tensor {
+	made("nn.Rotary", l != nil && l.features > 0)
 	checkSequence("nn.Rotary", x, l.features)
 	t := l.table.get(x, x.Dim(-2), func(d locus.Device, n int) []*locus.Tensor {
 		a := angles(d, n, l.features, l.base)

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/locusml/locus"
+	"github.com/locusml/locus/internal/gate"
 )
 
 // RecurrentOptions are the options of [RNN], [LSTM] and [GRU]. The zero value is
@@ -95,6 +96,7 @@ func newRecurrent(kind recurrence, in, hidden int, o RecurrentOptions, opts []Op
 	if hidden < 1 || in < 0 || o.Layers < 0 {
 		fail(locus.ErrArgument, "nn."+kind.name(), fmt.Sprintf("%d inputs, a state of %d and %d layers: there must be some of each", in, hidden, o.Layers), "")
 	}
+	gate.Check("nn."+kind.name(), gate.Count("the number of layers", o.Layers, 0, gate.MaxLayers), gate.Shape(8, hidden, hidden), gate.Shape(4, hidden, in))
 	o.Layers = max(o.Layers, 1)
 	l := &RecurrentLayer{kind: kind, hidden: hidden, o: o, opts: gather(opts)}
 	l.Dropout = newDropout("Dropout", o.Dropout, locus.Dropout, l.opts.key.Fold(1<<32))
@@ -159,7 +161,12 @@ func (l *RecurrentLayer) stateName(path string) string {
 }
 
 // String gives the kind of network.
-func (l *RecurrentLayer) String() string { return l.kind.name() }
+func (l *RecurrentLayer) String() string {
+	if l == nil || l.kind == nil {
+		return "Recurrent"
+	}
+	return l.kind.name()
+}
 
 // Forward reads sequences x (N, L, in) from a state of zeros and gives the last
 // layer's states at all steps (N, L, directions·hidden).
@@ -172,6 +179,7 @@ func (l *RecurrentLayer) Forward(x *locus.Tensor) *locus.Tensor {
 // nil for zeros, and gives the last layer's states at all steps (N, L,
 // directions·hidden) and the state at the end.
 func (l *RecurrentLayer) Run(x *locus.Tensor, s RecurrentState) (*locus.Tensor, RecurrentState) {
+	made("nn.RNN", l != nil && l.kind != nil && l.Dropout != nil && len(l.Cells) == l.o.Layers*l.directions())
 	name := "nn." + l.kind.name()
 	if x.Rank() != 3 || x.Dim(1) == 0 {
 		fail(locus.ErrShape, name, fmt.Sprintf("the input has shape %v; want (N, L, in) with at least one step", x.Shape()), "")

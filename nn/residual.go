@@ -9,10 +9,14 @@ type ResidualLayer struct {
 }
 
 // Residual makes a layer x + body(x); shortcut may be nil.
-func Residual(body, shortcut Module) *ResidualLayer { return &ResidualLayer{body, shortcut} }
+func Residual(body, shortcut Module) *ResidualLayer {
+	present("nn.Residual", "the body", body)
+	return &ResidualLayer{body, shortcut}
+}
 
 // Forward gives body(x) + shortcut(x).
 func (l *ResidualLayer) Forward(x *locus.Tensor) *locus.Tensor {
+	made("nn.Residual", l != nil && l.Body != nil)
 	y := l.Body.Forward(x)
 	if l.Shortcut != nil {
 		x = l.Shortcut.Forward(x)
@@ -49,6 +53,7 @@ func ResNetBlock(in, out, stride int, opts ...Option) *ResNetBlockLayer {
 
 // Forward applies the block to x (N, in, H, W).
 func (b *ResNetBlockLayer) Forward(x *locus.Tensor) *locus.Tensor {
+	made("nn.ResNetBlock", b != nil && b.Conv1 != nil && b.BN1 != nil && b.Conv2 != nil && b.BN2 != nil)
 	y := b.BN1.Forward(b.Conv1.Forward(x)).Relu()
 	y = b.BN2.Forward(b.Conv2.Forward(y))
 	if b.Downsample != nil {

@@ -83,8 +83,14 @@ func Load(path string, m any, opts ...LoadOption) error {
 
 // LoadFrom is [Load] from a file that is open.
 func LoadFrom(f *weights.File, m any, opts ...LoadOption) error {
+	if f == nil {
+		return &locus.Error{Kind: locus.ErrArgument, Op: "nn.LoadFrom", Msg: "the file is nil", Fix: "open it with weights.Open"}
+	}
 	var l loading
 	for _, o := range opts {
+		if o == nil {
+			return &locus.Error{Kind: locus.ErrArgument, Op: "nn.Load", Msg: "an option is nil"}
+		}
 		o(&l)
 	}
 	state := map[string]Entry{}

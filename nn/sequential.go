@@ -1,6 +1,11 @@
 package nn
 
-import "github.com/locusml/locus"
+import (
+	"strconv"
+
+	"github.com/locusml/locus"
+	"github.com/locusml/locus/internal/gate"
+)
 
 // SequentialLayer applies its layers one after the other.
 type SequentialLayer struct {
@@ -8,7 +13,9 @@ type SequentialLayer struct {
 }
 
 // Sequential makes a network of layers that are applied one after the other.
-func Sequential(layers ...Module) *SequentialLayer { return &SequentialLayer{layers} }
+func Sequential(layers ...Module) *SequentialLayer {
+	return new(SequentialLayer).Add(layers...)
+}
 
 // joiner is a layer that can apply itself and an activation in one go.
 type joiner interface {
@@ -18,7 +25,11 @@ type joiner interface {
 // Forward applies the layers in order, a linear layer or a convolution and an
 // activation behind it in one go (see [locus.Linear]).
 func (s *SequentialLayer) Forward(x *locus.Tensor) *locus.Tensor {
+	made("nn.Sequential", s != nil)
 	for i := 0; i < len(s.Layers); i++ {
+		if s.Layers[i] == nil { // put there by hand: Add refuses it
+			fail(locus.ErrArgument, "nn.Sequential", "layer "+strconv.Itoa(i)+" is nil", "")
+		}
 		if l, ok := s.Layers[i].(joiner); ok && i+1 < len(s.Layers) {
 			if f, ok := s.Layers[i+1].(funcLayer); ok && f.activation != locus.NoActivation {
 				x = l.then(x, f.activation)
@@ -36,20 +47,32 @@ func (s *SequentialLayer) To(d locus.Device) *SequentialLayer { return To(s, d) 
 
 // Add puts layers at the end.
 func (s *SequentialLayer) Add(layers ...Module) *SequentialLayer {
+	made("nn.Sequential", s != nil)
+	for i, l := range layers {
+		present("nn.Sequential", "layer "+strconv.Itoa(len(s.Layers)+i), l)
+	}
 	s.Layers = append(s.Layers, layers...)
 	return s
 }
 
 // At gives layer i; negative positions count from the end.
 func (s *SequentialLayer) At(i int) Module {
+	made("nn.Sequential", s != nil)
+	n := len(s.Layers)
+	if i < -n || i >= n {
+		fail(locus.ErrIndex, "nn.Sequential", "there is no layer "+strconv.Itoa(i)+"; there are "+strconv.Itoa(n), "")
+	}
 	if i < 0 {
-		i += len(s.Layers)
+		i += n
 	}
 	return s.Layers[i]
 }
 
 // Func makes a layer of a function without parameters.
-func Func(f func(x *locus.Tensor) *locus.Tensor) Module { return named("Func", f) }
+func Func(f func(x *locus.Tensor) *locus.Tensor) Module {
+	gate.Check("nn.Func", gate.Given("the function", f))
+	return named("Func", f)
+}
 
 type funcLayer struct {
 	name       string

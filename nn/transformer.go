@@ -1,6 +1,9 @@
 package nn
 
-import "github.com/locusml/locus"
+import (
+	"github.com/locusml/locus"
+	"github.com/locusml/locus/internal/gate"
+)
 
 // TransformerOptions are the options of transformer layers. The zero value is
 // PyTorch's, but without dropout.
@@ -60,6 +63,7 @@ func (l *EncoderLayer) Forward(x *locus.Tensor) *locus.Tensor { return l.Encode(
 
 // Encode is Forward with a mask, as [MultiHeadAttentionLayer.Attend] takes it.
 func (l *EncoderLayer) Encode(x, mask *locus.Tensor) *locus.Tensor {
+	made("nn.TransformerEncoderLayer", l != nil && l.SelfAttn != nil && l.Linear1 != nil && l.Linear2 != nil && l.Norm1 != nil && l.Norm2 != nil && l.Dropout != nil)
 	x = shortcut(x, l.Norm1, l.o.PreNorm, l.Dropout, func(x *locus.Tensor) *locus.Tensor { return l.SelfAttn.Attend(x, x, x, mask) })
 	return shortcut(x, l.Norm2, l.o.PreNorm, l.Dropout, func(x *locus.Tensor) *locus.Tensor {
 		return l.o.feed(x, l.Linear1, l.Linear2, l.Dropout)
@@ -105,6 +109,7 @@ func TransformerDecoderLayer(features, heads int, o TransformerOptions, opts ...
 // memory (N, S, features). The masks, of x's positions and of memory's, may be
 // nil; see [MultiHeadAttentionLayer.Attend].
 func (l *DecoderLayer) Decode(x, memory, mask, memoryMask *locus.Tensor) *locus.Tensor {
+	made("nn.TransformerDecoderLayer", l != nil && l.SelfAttn != nil && l.MultiheadAttn != nil && l.Linear1 != nil && l.Linear2 != nil && l.Norm1 != nil && l.Norm2 != nil && l.Norm3 != nil && l.Dropout != nil)
 	x = shortcut(x, l.Norm1, l.o.PreNorm, l.Dropout, func(x *locus.Tensor) *locus.Tensor { return l.SelfAttn.Attend(x, x, x, mask) })
 	x = shortcut(x, l.Norm2, l.o.PreNorm, l.Dropout, func(x *locus.Tensor) *locus.Tensor {
 		return l.MultiheadAttn.Attend(x, memory, memory, memoryMask)
@@ -122,6 +127,7 @@ type Encoder struct {
 
 // TransformerEncoder makes a stack of n layers.
 func TransformerEncoder(n, features, heads int, o TransformerOptions, opts ...Option) *Encoder {
+	gate.Check("nn.TransformerEncoder", gate.Count("the number of layers", n, 0, gate.MaxLayers))
 	e, part := new(Encoder), parts(opts)
 	for range n {
 		e.Layers = append(e.Layers, TransformerEncoderLayer(features, heads, o, part()...))
@@ -137,6 +143,7 @@ func (e *Encoder) Forward(x *locus.Tensor) *locus.Tensor { return e.Encode(x, ni
 
 // Encode is Forward with a mask, as [MultiHeadAttentionLayer.Attend] takes it.
 func (e *Encoder) Encode(x, mask *locus.Tensor) *locus.Tensor {
+	made("nn.TransformerEncoder", e != nil)
 	for _, l := range e.Layers {
 		x = l.Encode(x, mask)
 	}
@@ -154,6 +161,7 @@ type Decoder struct {
 
 // TransformerDecoder makes a stack of n layers.
 func TransformerDecoder(n, features, heads int, o TransformerOptions, opts ...Option) *Decoder {
+	gate.Check("nn.TransformerDecoder", gate.Count("the number of layers", n, 0, gate.MaxLayers))
 	d, part := new(Decoder), parts(opts)
 	for range n {
 		d.Layers = append(d.Layers, TransformerDecoderLayer(features, heads, o, part()...))
@@ -166,6 +174,7 @@ func TransformerDecoder(n, features, heads int, o TransformerOptions, opts ...Op
 
 // Decode applies the layers; see [DecoderLayer.Decode].
 func (d *Decoder) Decode(x, memory, mask, memoryMask *locus.Tensor) *locus.Tensor {
+	made("nn.TransformerDecoder", d != nil)
 	for _, l := range d.Layers {
 		x = l.Decode(x, memory, mask, memoryMask)
 	}

@@ -162,10 +162,11 @@ func copyOut(b []byte, t *locus.Tensor) {
 // checkTensors refuses what cannot be saved before anything is written.
 func checkTensors(tensors map[string]*locus.Tensor) error {
 	for name, t := range tensors {
-		if t == nil {
-			return fmt.Errorf("%w: tensor %q is nil", locus.ErrArgument, name)
+		freed := false
+		if err := locus.Try(func() { freed = t.Freed() }); err != nil { // nil or zero
+			return fmt.Errorf("tensor %q: %w", name, err)
 		}
-		if t.Freed() {
+		if freed {
 			return fmt.Errorf("%w: tensor %q was freed", locus.ErrFreed, name)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/locusml/locus"
+	"github.com/locusml/locus/internal/gate"
 	"github.com/locusml/locus/internal/op"
 )
 
@@ -92,6 +93,12 @@ func Open(path string) (*File, error) {
 
 // Read is like [Open] for content that is somewhere else than in a file.
 func Read(r io.ReaderAt, size int64) (*File, error) {
+	if err := gate.Given("the reader", r); err != nil {
+		return nil, fmt.Errorf("weights: %w", err)
+	}
+	if size < 0 {
+		return nil, fmt.Errorf("weights: a size of %d bytes: %w", size, locus.ErrArgument)
+	}
 	f, err := newFile(&plain{r, size, nil}, "")
 	if err != nil {
 		return nil, fmt.Errorf("weights: %w", err)
@@ -155,16 +162,26 @@ func sizeOf(shape []uint64) (dims []int, n uint64, err error) {
 }
 
 // Path is the name given to [Open]; "" for [Read].
-func (f *File) Path() string { return f.path }
+func (f *File) Path() string {
+	gate.Receiver("weights.File.Path", f != nil && f.source != nil, "open it with weights.Open")
+	return f.path
+}
 
 // Format tells what kind of file it is.
-func (f *File) Format() Format { return f.format }
+func (f *File) Format() Format {
+	gate.Receiver("weights.File.Format", f != nil && f.source != nil, "open it with weights.Open")
+	return f.format
+}
 
 // Len is the number of tensors.
-func (f *File) Len() int { return len(f.entries) }
+func (f *File) Len() int {
+	gate.Receiver("weights.File.Len", f != nil && f.source != nil, "open it with weights.Open")
+	return len(f.entries)
+}
 
 // Names lists the tensors in the order in which they lie in the file.
 func (f *File) Names() []string {
+	gate.Receiver("weights.File.Names", f != nil && f.source != nil, "open it with weights.Open")
 	names := make([]string, len(f.entries))
 	for i, e := range f.entries {
 		names[i] = e.Name
@@ -174,6 +191,7 @@ func (f *File) Names() []string {
 
 // Info describes one tensor.
 func (f *File) Info(name string) (Info, bool) {
+	gate.Receiver("weights.File.Info", f != nil && f.source != nil, "open it with weights.Open")
 	e, ok := f.byName[name]
 	if !ok {
 		return Info{}, false
@@ -186,6 +204,7 @@ func (f *File) Info(name string) (Info, bool) {
 // Metadata gives the texts that were saved with the tensors; only safetensors
 // files have them. The caller may keep and change the map.
 func (f *File) Metadata() map[string]string {
+	gate.Receiver("weights.File.Metadata", f != nil && f.source != nil, "open it with weights.Open")
 	m := make(map[string]string, len(f.metadata))
 	for k, v := range f.metadata {
 		m[k] = v
@@ -195,6 +214,7 @@ func (f *File) Metadata() map[string]string {
 
 // Load makes a tensor on device d from the one called name.
 func (f *File) Load(name string, d locus.Device) (*locus.Tensor, error) {
+	gate.Receiver("weights.File.Load", f != nil && f.source != nil, "open it with weights.Open")
 	t, err := f.load(name, d)
 	if err != nil {
 		return nil, fmt.Errorf("weights: %s: tensor %q: %w", f.label(), name, err)
@@ -227,6 +247,7 @@ func (f *File) load(name string, d locus.Device) (*locus.Tensor, error) {
 
 // LoadAll makes every tensor of the file on device d.
 func (f *File) LoadAll(d locus.Device) (map[string]*locus.Tensor, error) {
+	gate.Receiver("weights.File.LoadAll", f != nil && f.source != nil, "open it with weights.Open")
 	all := make(map[string]*locus.Tensor, len(f.entries))
 	for _, e := range f.entries {
 		t, err := f.Load(e.Name, d)
@@ -240,6 +261,7 @@ func (f *File) LoadAll(d locus.Device) (map[string]*locus.Tensor, error) {
 
 // Close lets go of the file. Tensors that were loaded stay.
 func (f *File) Close() error {
+	gate.Receiver("weights.File.Close", f != nil && f.source != nil, "open it with weights.Open")
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.closed {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/locusml/locus/dtype"
+	"github.com/locusml/locus/internal/gate"
 )
 
 // MatchError says how a file's tensors differ from those that are wanted: all
@@ -29,6 +30,7 @@ type Mismatch struct {
 // returns a *[MatchError] that lists every difference, or nil. A wanted DType
 // that is invalid (the zero DType) allows any.
 func (f *File) Match(want map[string]Spec) error {
+	gate.Receiver("weights.File.Match", f != nil && f.source != nil, "open it with weights.Open")
 	e := &MatchError{Path: f.label()}
 	for _, name := range slices.Sorted(maps.Keys(want)) {
 		w := want[name]
@@ -54,6 +56,9 @@ func (f *File) Match(want map[string]Spec) error {
 
 // Error gives everything, one kind a line; of long lists the beginning.
 func (e *MatchError) Error() string {
+	if e == nil {
+		return "<nil error>"
+	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "weights: %s does not fit: %d missing, %d unexpected, %d different", e.Path, len(e.Missing), len(e.Unexpected), len(e.Different))
 	list := func(what string, items []string) {

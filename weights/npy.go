@@ -12,6 +12,7 @@ import (
 
 	"github.com/locusml/locus"
 	"github.com/locusml/locus/dtype"
+	"github.com/locusml/locus/internal/gate"
 	"github.com/locusml/locus/weights/internal/disk"
 )
 
@@ -261,6 +262,9 @@ func SaveNPY(path string, t *locus.Tensor) error {
 
 // WriteNPY writes what [SaveNPY] would.
 func WriteNPY(w io.Writer, t *locus.Tensor) error {
+	if err := gate.Given("the writer", w); err != nil {
+		return fmt.Errorf("weights: %w", err)
+	}
 	if err := writeNPY(w, t); err != nil {
 		return fmt.Errorf("weights: %w", err)
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/locusml/locus"
+	"github.com/locusml/locus/internal/gate"
 	"github.com/locusml/locus/weights/internal/disk"
 )
 
@@ -112,6 +113,9 @@ func SaveNPZ(path string, tensors map[string]*locus.Tensor) error {
 
 // WriteNPZ writes what [SaveNPZ] would.
 func WriteNPZ(w io.Writer, tensors map[string]*locus.Tensor) error {
+	if err := gate.Given("the writer", w); err != nil {
+		return fmt.Errorf("weights: %w", err)
+	}
 	if err := writeNPZ(w, tensors); err != nil {
 		return fmt.Errorf("weights: %w", err)
 	}

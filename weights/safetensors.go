@@ -15,6 +15,7 @@ import (
 
 	"github.com/locusml/locus"
 	"github.com/locusml/locus/dtype"
+	"github.com/locusml/locus/internal/gate"
 	"github.com/locusml/locus/weights/internal/disk"
 )
 
@@ -246,6 +247,9 @@ func Save(path string, tensors map[string]*locus.Tensor, metadata map[string]str
 
 // Write writes what [Save] would.
 func Write(w io.Writer, tensors map[string]*locus.Tensor, metadata map[string]string) error {
+	if err := gate.Given("the writer", w); err != nil {
+		return fmt.Errorf("weights: %w", err)
+	}
 	if err := writeSafetensors(w, tensors, metadata); err != nil {
 		return fmt.Errorf("weights: %w", err)
 	}

@@ -25,7 +25,7 @@ const (
 	GPU
 )
 
-func (k Kind) String() string { return [...]string{"cpu", "gpu"}[k] }
+func (k Kind) String() string { return op.EnumName("Kind", int(k), "cpu", "gpu") }
 
 // Info describes a device to people.
 type Info struct {

@@ -41,7 +41,7 @@ const (
 
 var familyNames = [...]string{"", "view", "create", "unary", "binary", "compare", "ternary", "reduce", "index", "matmul", "conv", "pool", "fused"}
 
-func (f Family) String() string { return familyNames[f] }
+func (f Family) String() string { return EnumName("Family", int(f), familyNames[:]...) }
 
 // Spec is what a rule knows of a tensor. Shapes are never written to.
 type Spec struct {

@@ -145,7 +145,7 @@ with PyTorch %s in %d cases (op × element type × sample), on the CPU and on ev
 * **Gradient** says whether gradients pass. Where they do, so do gradients of gradients; finite
   differences check both.
 * **Errors** are what misuse gives besides ErrDType; see the list of kinds in the package's documentation.
-  Operands on two devices are an ErrDevice, freed ones an ErrFreed, nil ones an ErrArgument, everywhere.
+  Operands on two devices are an ErrDevice, freed ones an ErrFreed, nil and zero ones (new(locus.Tensor)) an ErrArgument, everywhere.
 `, len(ops), strings.Split(r.Torch, "+")[0], len(r.Cases))
 	last := ""
 	for _, o := range ops {

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/locusml/locus/dtype"
+	"github.com/locusml/locus/internal/op"
 	"github.com/locusml/locus/internal/random"
 )
 
@@ -39,7 +40,7 @@ const (
 var domainNames = [...]string{"ordinary", "positive", "nonzero", "unit", "above one", "fraction", "gentle", "off grid", "distinct",
 	"halves", "tenths", "few", "wide", "gaps", "masked", "special", "special rows", "extremes", "index", "saved"}
 
-func (v Domain) String() string { return domainNames[v] }
+func (v Domain) String() string { return op.EnumName("Domain", int(v), domainNames[:]...) }
 
 func (v Domain) smooth() bool { return v <= Distinct || v == Index || v == Saved }
 

@@ -27,7 +27,7 @@ const (
 var layoutNames = [...]string{"contiguous", "offset", "transposed", "swapped", "stepped", "reversed", "mixed",
 	"broadcast first", "broadcast last", "broadcast", "constant", "scrambled"}
 
-func (l Layout) String() string { return layoutNames[l] }
+func (l Layout) String() string { return op.EnumName("Layout", int(l), layoutNames[:]...) }
 
 // place gives the strides and offset of a view of the shape, and how many
 // elements the memory holds, of which the view may leave some out. The key
