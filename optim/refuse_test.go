@@ -33,7 +33,7 @@ func TestImpossibleOptionsAreRefused(t *testing.T) {
 		"accumulator": ada(optim.AdagradOptions{InitialAccumulator: -1}), "LR decay": ada(optim.AdagradOptions{LRDecay: -1}), "Adagrad eps": ada(optim.AdagradOptions{Eps: nan}), "Adagrad decay": ada(optim.AdagradOptions{WeightDecay: -1}),
 		"lr -1": lr(-1), "lr NaN": lr(nan), "lr inf": lr(inf), "SetLR inf": set(inf), "SetLR NaN": set(nan), "SetLR -1": set(-1),
 		"no parameters": func() { optim.SGD(nil, 1, optim.SGDOptions{}) }, "a zero entry": func() { optim.SGD(make([]nn.Entry, 1), 1, optim.SGDOptions{}) },
-		"twice": func() { optim.SGD(append(slices.Clone(p), p[0]), 1, optim.SGDOptions{}) },
+		"twice":              func() { optim.SGD(append(slices.Clone(p), p[0]), 1, optim.SGDOptions{}) },
 		"warm-up to nothing": func() { optim.Warmup(3, nil) }, "step decay": func() { optim.StepDecay(3, nan) }, "milestones": func() { optim.Milestones(-1, 3) },
 		"cosine": func() { optim.Cosine(3, inf) }, "one cycle": func() { optim.OneCycle(3, 0.3, 0, 1) }, "rise": func() { optim.OneCycle(3, 1.3, 1, 1) },
 		"zero optimizer": func() { new(optim.Optimizer).Step() }, "nil optimizer": func() { (*optim.Optimizer)(nil).State() },
