@@ -190,7 +190,7 @@ func (t *Tensor) Repeat(counts ...int) *Tensor {
 				r = r.reshape([]int{before, 1, n, after}).Expand(before, c, n, after).Reshape(to...)
 			}
 		}
-		return r
+		return r.fresh(t)
 	}
 	return t.Reshape(split...).Expand(to...).Reshape(out...).fresh(t)
 }

@@ -2,7 +2,9 @@ package nn
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/locusml/locus"
@@ -31,6 +33,7 @@ func Bind[M any](m M, tree Tree) M {
 // changed, and its mode does not matter; any number of goroutines may call it.
 func Apply(m Module, tree Tree, x *locus.Tensor) *locus.Tensor {
 	checkModule("nn.Apply", m)
+	checkTensor("nn.Apply", x)
 	return Eval(bind("nn.Apply", m, tree, false)).Forward(x)
 }
 
@@ -54,6 +57,7 @@ func Apply(m Module, tree Tree, x *locus.Tensor) *locus.Tensor {
 //	state = state.With(nn.TreeOf(b))
 func ApplyTrain(m Module, tree Tree, key locus.Key, x *locus.Tensor) (y *locus.Tensor, kept Tree) {
 	checkModule("nn.ApplyTrain", m)
+	checkTensor("nn.ApplyTrain", x)
 	b := Reseed(Train(bind("nn.ApplyTrain", m, tree, false)), key)
 	y = b.Forward(x)
 	kept = Tree{}
@@ -125,14 +129,15 @@ func (e Entry) bind(t *locus.Tensor) {
 // does not fit. raw: some are fields of type *locus.Tensor.
 func match(op string, m any, tree Tree, shared bool) (params map[*Parameter]*locus.Tensor, buffers map[*Buffer]*locus.Tensor, raw bool) {
 	params, buffers = map[*Parameter]*locus.Tensor{}, map[*Buffer]*locus.Tensor{}
-	known := map[string]bool{}
+	state, err := byName(op, m)
+	if err != nil {
+		panic(err)
+	}
 	var missing, lost []string
-	for _, e := range State(m) {
-		if known[e.Name] {
-			fail(locus.ErrArgument, op, "two tensors of the network are called "+e.Name, "rename a field, or leave out a tag `nn:\"inline\"`")
-		}
-		known[e.Name], raw = true, raw || e.raw()
-		t, ok := tree[e.Name]
+	for _, name := range slices.Sorted(maps.Keys(state)) {
+		e := state[name]
+		raw = raw || e.raw()
+		t, ok := tree[name]
 		switch {
 		case !ok && e.Kind == Trained:
 			missing = append(missing, e.Name)
@@ -155,7 +160,7 @@ func match(op string, m any, tree Tree, shared bool) (params map[*Parameter]*loc
 	}
 	var unknown []string
 	for _, n := range tree.Names() {
-		if !known[n] {
+		if _, ok := state[n]; !ok {
 			unknown = append(unknown, n)
 		}
 	}

@@ -106,6 +106,7 @@ func (b *Buffer) update(op string, f func(old *locus.Tensor) *locus.Tensor) {
 
 // peek returns the value to code that does not hand it on.
 func (b *Buffer) peek() *locus.Tensor {
+	b.checkNil()
 	if v := b.value.Load(); v != nil {
 		return v.t
 	}
@@ -142,7 +143,6 @@ func (b *Buffer) unmade() *Buffer {
 
 // Device is where the value lives, or for a lazy buffer where it will.
 func (b *Buffer) Device() locus.Device {
-	b.checkNil()
 	if t := b.peek(); t != nil {
 		return t.Device()
 	}

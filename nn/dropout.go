@@ -90,9 +90,7 @@ func (l *DropoutLayer) Forward(x *locus.Tensor) *locus.Tensor {
 
 // active reports whether the layer drops anything at present.
 func (l *DropoutLayer) active() bool {
-	if l.drop == nil {
-		fail(locus.ErrArgument, "nn.Dropout", "the layer is a zero value", "make it with nn.Dropout")
-	}
+	made("nn.Dropout", l != nil && l.drop != nil)
 	return l.P > 0 && !l.idle.Load()
 }
 
@@ -100,14 +98,25 @@ func (l *DropoutLayer) active() bool {
 func (l *DropoutLayer) next() locus.Key { return l.random.Load().next() }
 
 // SetTraining turns dropping on or off.
-func (l *DropoutLayer) SetTraining(on bool) { l.idle.Store(!on) }
+func (l *DropoutLayer) SetTraining(on bool) {
+	made("nn.Dropout", l != nil)
+	l.idle.Store(!on)
+}
 
 // SetKey makes the layer draw the masks of key, from the first one on. Layers
 // that it shared what it draws from with go on as before.
-func (l *DropoutLayer) SetKey(key locus.Key) { l.random.Store(newRandomState(key)) }
+func (l *DropoutLayer) SetKey(key locus.Key) {
+	made("nn.Dropout", l != nil)
+	l.random.Store(newRandomState(key))
+}
 
 // String returns the kind of dropout.
-func (l *DropoutLayer) String() string { return l.name }
+func (l *DropoutLayer) String() string {
+	if l == nil {
+		return "no dropout"
+	}
+	return l.name
+}
 
 func (l *DropoutLayer) cloneLayer(c *cloner) any {
 	n := &DropoutLayer{P: l.P, name: l.name, drop: l.drop}

@@ -46,6 +46,9 @@ func (l *lazy) check(op, name string, old, t *locus.Tensor) {
 		name = "the present value"
 	}
 	checkTensor(op, t)
+	if old != nil && sameShape(old, t) && old.DType() == t.DType() && old.Device() == t.Device() {
+		return // as in every step of an optimizer
+	}
 	want, placed, device := l.known, l.placed, l.device
 	if old != nil {
 		want, placed, device = knownOf(old), true, old.Device()
@@ -60,6 +63,19 @@ func (l *lazy) check(op, name string, old, t *locus.Tensor) {
 		fail(locus.ErrDevice, op, fmt.Sprintf("the new value is on %s; %s is on %s", t.Device(), name, device),
 			"move it with .To(device), or the whole network with nn.To")
 	}
+}
+
+// sameShape compares shapes without making slices of them.
+func sameShape(a, b *locus.Tensor) bool {
+	if a.Rank() != b.Rank() {
+		return false
+	}
+	for i := range a.Rank() {
+		if a.Dim(i) != b.Dim(i) {
+			return false
+		}
+	}
+	return true
 }
 
 // checkTensor panics unless t is a tensor that can be used.

@@ -41,6 +41,7 @@ func (l *BatchNormLayer) make(d locus.Device, channels int) {
 // Forward normalises x and in training updates the running statistics. Several
 // goroutines may do so at once: their updates happen one after the other.
 func (l *BatchNormLayer) Forward(x *locus.Tensor) *locus.Tensor {
+	made("nn.BatchNorm", l != nil && l.Weight != nil && l.Bias != nil && l.RunningMean != nil && l.RunningVar != nil)
 	if unmade(l.Weight, l.Bias) || l.RunningMean.peek() == nil || l.RunningVar.peek() == nil {
 		if x.Rank() < 2 {
 			panic(&locus.Error{Kind: locus.ErrShape, Op: "nn.BatchNorm", Msg: "the input must have a batch and channels"})
@@ -66,7 +67,10 @@ func (l *BatchNormLayer) move(to *Buffer, batch *locus.Tensor) {
 }
 
 // SetTraining chooses between the batch's statistics and the running ones.
-func (l *BatchNormLayer) SetTraining(on bool) { l.idle.Store(!on) }
+func (l *BatchNormLayer) SetTraining(on bool) {
+	made("nn.BatchNorm", l != nil)
+	l.idle.Store(!on)
+}
 
 func (l *BatchNormLayer) cloneLayer(c *cloner) any {
 	n := &BatchNormLayer{Weight: cloned(c, l.Weight), Bias: cloned(c, l.Bias), RunningMean: cloned(c, l.RunningMean), RunningVar: cloned(c, l.RunningVar),
@@ -102,6 +106,7 @@ func layerNorm(dt locus.DType, shape ...int) *LayerNormLayer {
 
 // Forward normalises x.
 func (l *LayerNormLayer) Forward(x *locus.Tensor) *locus.Tensor {
+	made("nn.LayerNorm", l != nil && l.Weight != nil && l.Bias != nil)
 	return locus.LayerNorm(x, l.shape, l.Weight.Value(), l.Bias.Value(), l.Eps)
 }
 
@@ -122,6 +127,7 @@ func GroupNorm(groups, channels int) *GroupNormLayer {
 
 // Forward normalises x.
 func (l *GroupNormLayer) Forward(x *locus.Tensor) *locus.Tensor {
+	made("nn.GroupNorm", l != nil && l.Weight != nil && l.Bias != nil)
 	return locus.GroupNorm(x, l.groups, l.Weight.Value(), l.Bias.Value(), l.Eps)
 }
 
@@ -142,6 +148,7 @@ func RMSNorm(shape ...int) *RMSNormLayer {
 
 // Forward normalises x.
 func (l *RMSNormLayer) Forward(x *locus.Tensor) *locus.Tensor {
+	made("nn.RMSNorm", l != nil && l.Weight != nil)
 	return locus.RMSNorm(x, l.shape, l.Weight.Value(), l.Eps)
 }
 
@@ -160,6 +167,7 @@ func InstanceNorm(channels int) *InstanceNormLayer {
 
 // Forward normalises x.
 func (l *InstanceNormLayer) Forward(x *locus.Tensor) *locus.Tensor {
+	made("nn.InstanceNorm", l != nil && l.Weight != nil && l.Bias != nil)
 	return locus.InstanceNorm(x, l.Weight.Value(), l.Bias.Value(), l.Eps)
 }
 

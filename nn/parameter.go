@@ -102,7 +102,10 @@ func (p *Parameter) freeze(on bool) {
 }
 
 // Frozen reports whether p is frozen.
-func (p *Parameter) Frozen() bool { return p.frozen.Load() }
+func (p *Parameter) Frozen() bool {
+	p.Value() // of a nil parameter an error
+	return p.frozen.Load()
+}
 
 // Grad returns the gradient that Backward has collected, or nil.
 func (p *Parameter) Grad() *locus.Tensor {

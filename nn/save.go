@@ -17,19 +17,38 @@ func Save(path string, m any) error { return SaveWith(path, m, nil) }
 // SaveWith is [Save] with texts, such as what is needed to build the network
 // again; [Metadata] reads them.
 func SaveWith(path string, m any, metadata map[string]string) error {
+	state, err := byName("nn.Save", m)
+	if err != nil {
+		return err
+	}
 	tensors := map[string]*locus.Tensor{}
 	var lazy []string
-	for _, e := range State(m) {
-		if v := e.Value(); v != nil {
-			tensors[e.Name] = v.Detach()
+	for _, name := range slices.Sorted(maps.Keys(state)) {
+		if v := state[name].Value(); v != nil {
+			tensors[name] = v.Detach()
 		} else {
-			lazy = append(lazy, e.Name)
+			lazy = append(lazy, name)
 		}
 	}
 	if len(lazy) > 0 {
 		return &locus.Error{Kind: locus.ErrArgument, Op: "nn.Save", Msg: strings.Join(lazy, ", ") + " have no value yet", Fix: "run Forward once first"}
 	}
 	return weights.Save(path, tensors, metadata)
+}
+
+// byName returns a network's tensors by name. Two of one name are an error: one of
+// them would be lost.
+func byName(op string, m any) (state map[string]Entry, err error) {
+	state = map[string]Entry{}
+	err = locus.Try(func() {
+		for _, e := range State(m) {
+			if _, twice := state[e.Name]; twice {
+				fail(locus.ErrArgument, op, "two tensors of the network are called "+e.Name, "rename a field, or leave out a tag `nn:\"inline\"`")
+			}
+			state[e.Name] = e
+		}
+	})
+	return state, err
 }
 
 // Metadata gives the texts that were saved with a network.
@@ -93,9 +112,12 @@ func LoadFrom(f *weights.File, m any, opts ...LoadOption) error {
 		}
 		o(&l)
 	}
-	state := map[string]Entry{}
-	for _, e := range State(m) {
-		state[e.Name] = e
+	if f == nil {
+		return &locus.Error{Kind: locus.ErrArgument, Op: "nn.LoadFrom", Msg: "the file is nil", Fix: "open one with weights.Open"}
+	}
+	state, err := byName("nn.Load", m)
+	if err != nil {
+		return err
 	}
 	from, err := l.match(f, state)
 	if err != nil {

@@ -31,7 +31,8 @@ type Summary struct {
 // program's holds, in the order of its fields. The shapes of results are known
 // where a layer is held as a [Module], as Sequential does, and of the whole.
 func Summarize(m Module, x *locus.Tensor) Summary {
-	present("nn.Summarize", "the network", m)
+	checkModule("nn.Summarize", m)
+	checkTensor("nn.Summarize", x)
 	c := Eval(replicate(m, x.Device(), (*randomState).apart)) // lazy layers of m itself stay lazy
 	s := summarizer{seen: map[place]bool{}}
 	s.tap(reflect.ValueOf(c))

@@ -2,6 +2,7 @@ package nn_test
 
 import (
 	"errors"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -109,6 +110,26 @@ func TestTagsThatMeanNothing(t *testing.T) {
 	}
 	if err := nn.Check(fine); err != nil {
 		t.Error(err)
+	}
+}
+
+// Two tensors of one name would take each other's place in a file.
+func TestTwoTensorsOfOneName(t *testing.T) {
+	net := &struct {
+		A *nn.LinearLayer `nn:"inline"`
+		B *nn.LinearLayer `nn:"inline"`
+	}{nn.Linear(1, 1), nn.Linear(1, 1)}
+	path := filepath.Join(t.TempDir(), "net.safetensors")
+	for what, err := range map[string]error{
+		"Save": nn.Save(path, net),
+		"Bind": locus.Try(func() { nn.Bind(net, nn.TreeOf(net)) }),
+		"tags": nn.Save(path, &struct {
+			w *locus.Tensor `nn:"param"`
+		}{}),
+	} {
+		if !errors.Is(err, locus.ErrArgument) {
+			t.Errorf("%s: %v", what, err)
+		}
 	}
 }
 

@@ -95,9 +95,8 @@ func (t Tree) RequireGrad() Tree {
 	})
 }
 
-// Grad returns the gradients of loss, which has one element, with respect to all
-// tensors of t that require one, by name. One that loss does not depend on gets
-// zeros.
+// Grad returns the gradients of loss with respect to all tensors of t that require
+// one, by name. One that loss does not depend on gets zeros.
 func (t Tree) Grad(loss *locus.Tensor, opts ...locus.GradOption) Tree {
 	checkTensor("nn.Tree.Grad", loss)
 	var names []string
@@ -121,6 +120,7 @@ func (t Tree) Grad(loss *locus.Tensor, opts ...locus.GradOption) Tree {
 func (t Tree) Devices() map[string]locus.Device {
 	out := make(map[string]locus.Device, len(t))
 	for n, x := range t {
+		checkTensor("nn.Tree.Devices", x)
 		out[n] = x.Device()
 	}
 	return out

@@ -19,13 +19,26 @@ func check(name string, errs ...error) {
 	}
 }
 
-func checkTensor(op, what string, t *locus.Tensor) {
+func checkTensor(op, what, name string, t *locus.Tensor) {
 	switch {
 	case t == nil || !t.DType().Valid():
-		fail(locus.ErrArgument, op, what+" is nil or a zero value", "")
+		fail(locus.ErrArgument, op, what+name+" is nil or a zero value", "")
 	case t.Freed():
-		fail(locus.ErrFreed, op, "the memory of "+what+" was given back", "keep it with scope.Keep before its scope closes")
+		fail(locus.ErrFreed, op, "the memory of "+what+name+" was given back", "keep it with scope.Keep before its scope closes")
 	}
+}
+
+// sameShape compares shapes without making slices of them, in every step.
+func sameShape(a, b *locus.Tensor) bool {
+	if a.Rank() != b.Rank() {
+		return false
+	}
+	for i := range a.Rank() {
+		if a.Dim(i) != b.Dim(i) {
+			return false
+		}
+	}
+	return true
 }
 
 func checkLR(lr float64) error {

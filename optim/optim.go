@@ -142,7 +142,7 @@ func (o *Optimizer) checkStep(op string, ok *locus.Tensor, grads []*locus.Tensor
 		fail(locus.ErrArgument, op, fmt.Sprintf("%d gradients for %d parameters", len(grads), len(o.params)), "pass one for each of Params(), nil for none")
 	}
 	if ok != nil {
-		checkTensor(op, "ok", ok)
+		checkTensor(op, "", "ok", ok)
 		if ok.DType() != locus.Bool || ok.Len() != 1 {
 			fail(locus.ErrArgument, op, fmt.Sprintf("ok is %s %v; want one bool", ok.DType(), ok.Shape()), "")
 		}
@@ -152,14 +152,14 @@ func (o *Optimizer) checkStep(op string, ok *locus.Tensor, grads []*locus.Tensor
 		if g == nil || e.Frozen() {
 			continue
 		}
-		checkTensor(op, "the gradient of "+e.Name, g)
+		checkTensor(op, "the gradient of ", e.Name, g)
 		v := e.Value()
 		switch {
 		case v == nil:
 			fail(locus.ErrArgument, op, e.Name+" has a gradient, but no value yet", "run Forward once first")
 		case v.Freed():
 			fail(locus.ErrFreed, op, "the memory of "+e.Name+" was given back", "do not free the values of parameters")
-		case !slices.Equal(v.Shape(), g.Shape()):
+		case !sameShape(v, g):
 			fail(locus.ErrShape, op, fmt.Sprintf("the gradient of %s has shape %v; want %v", e.Name, g.Shape(), v.Shape()), "")
 		case v.DType() != g.DType():
 			fail(locus.ErrDType, op, fmt.Sprintf("the gradient of %s is %s; want %s", e.Name, g.DType(), v.DType()), "convert it with .Cast, or compute it from the parameter itself")

@@ -78,13 +78,13 @@ func (o *Optimizer) checkState(state map[string]*locus.Tensor, steps int64) {
 			}
 			delete(unknown, key)
 			have++
-			checkTensor(op, key, t)
+			checkTensor(op, "", key, t)
 			v := o.params[i].Value()
 			switch {
 			case v == nil && !t.DType().IsFloat():
 				fail(locus.ErrDType, op, key+" is "+t.DType().String()+"; want a floating-point type", "")
 			case v == nil:
-			case !slices.Equal(v.Shape(), t.Shape()):
+			case !sameShape(v, t):
 				fail(locus.ErrShape, op, fmt.Sprintf("%s has shape %v, but the parameter %s has %v", key, t.Shape(), name, v.Shape()), "")
 			case v.DType() != t.DType():
 				fail(locus.ErrDType, op, fmt.Sprintf("%s is %s, but the parameter %s is %s", key, t.DType(), name, v.DType()), "convert it with .Cast")

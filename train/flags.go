@@ -41,11 +41,17 @@ func NewFlags(set *flag.FlagSet, epochs int) *Flags {
 
 // Open gives the data to learn from and to test with.
 func (f *Flags) Open() (train, test *data.Classified, err error) {
+	if f == nil {
+		f = &Flags{}
+	}
 	return data.Open(f.Data, data.Source{Folder: f.Folder})
 }
 
 // Options gives the choices as options of a trainer, in front of more.
 func (f *Flags) Options(more ...Option) []Option {
+	if f == nil {
+		f = &Flags{Epochs: 1}
+	}
 	place := Devices(f.Device)
 	if f.GPUs > 0 {
 		place = NumGPUs(f.GPUs)

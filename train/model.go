@@ -76,16 +76,27 @@ func Accuracy(output, target *locus.Tensor) *locus.Tensor {
 }
 
 // Forward applies the network.
-func (m *Supervised) Forward(x *locus.Tensor) *locus.Tensor { return m.Net.Forward(x) }
+func (m *Supervised) Forward(x *locus.Tensor) *locus.Tensor {
+	m.check(m != nil && m.Net != nil, "Net", "a network")
+	return m.Net.Forward(x)
+}
+
+// check refuses a model that lacks what it is made of.
+func (m *Supervised) check(ok bool, field, want string) {
+	if !ok {
+		panic(&locus.Error{Kind: locus.ErrArgument, Op: "train.Supervised", Msg: "the model is nil, or its field " + field + " is", Fix: "give it " + want + ", or use train.Classifier or train.Regressor"})
+	}
+}
 
 // Loss applies the loss.
 func (m *Supervised) Loss(output, target *locus.Tensor) *locus.Tensor {
+	m.check(m != nil && m.LossFunc != nil, "LossFunc", "a loss")
 	return m.LossFunc(output, target)
 }
 
 // Metrics measures.
 func (m *Supervised) Metrics(output, target *locus.Tensor) map[string]*locus.Tensor {
-	if m.MetricsFunc == nil {
+	if m == nil || m.MetricsFunc == nil {
 		return nil
 	}
 	return m.MetricsFunc(output, target)
@@ -93,7 +104,7 @@ func (m *Supervised) Metrics(output, target *locus.Tensor) map[string]*locus.Ten
 
 // ConfigureOptimizer makes the optimizer, nil for the default.
 func (m *Supervised) ConfigureOptimizer(params []nn.Entry) *optim.Optimizer {
-	if m.Optimizer == nil {
+	if m == nil || m.Optimizer == nil {
 		return nil
 	}
 	return m.Optimizer(params)

@@ -39,7 +39,7 @@ func (d Direction) String() string {
 // Without it they look for the lowest loss. A name that the model does not measure
 // is an error that lists those it does.
 func Monitor(metric string, better Direction) Option {
-	return func(s *settings) { s.monitor, s.better, s.monitored = metric, better, true }
+	return Option{func(s *settings) { s.monitor, s.better, s.monitored = metric, better, true }}
 }
 
 // monitor compares epochs by one metric. What it knows is part of a checkpoint.

@@ -30,7 +30,7 @@ type Epoch struct {
 	Best       bool          // the best so far by the monitored metric
 }
 
-// Report is the record of a run.
+// Report is the record of a run. A nil Report is one of no epochs.
 type Report struct {
 	Epochs     []Epoch
 	Steps      int64
@@ -44,7 +44,7 @@ type Report struct {
 
 // Last gives the last epoch's record.
 func (r *Report) Last() Epoch {
-	if len(r.Epochs) == 0 {
+	if r == nil || len(r.Epochs) == 0 {
 		return Epoch{}
 	}
 	return r.Epochs[len(r.Epochs)-1]
@@ -54,6 +54,9 @@ func (r *Report) Last() Epoch {
 func (r *Report) Throughput() float64 {
 	var n int
 	var d time.Duration
+	if r == nil {
+		return 0
+	}
 	for _, e := range r.Epochs {
 		n += e.Examples
 		d += e.Time
@@ -66,6 +69,9 @@ func (r *Report) Throughput() float64 {
 
 // String gives a table of the epochs and a summary.
 func (r *Report) String() string {
+	if r == nil {
+		return "no report"
+	}
 	var b strings.Builder
 	for _, e := range r.Epochs {
 		fmt.Fprintf(&b, "epoch %3d  %s", e.Number+1, metricsLine("", e.Train))

@@ -57,7 +57,7 @@ type settings struct {
 	save        bool // checkpoints were asked for
 	keep        int
 	resume      bool
-	missing     bool // an option was nil
+	missing     bool // an option was a zero value
 }
 
 func defaults() *settings {
@@ -65,17 +65,17 @@ func defaults() *settings {
 }
 
 // Option changes a trainer.
-type Option func(*settings)
+type Option struct{ apply func(*settings) }
 
 // New makes a trainer. What options cannot be is the error of Fit.
 func New(opts ...Option) *Trainer {
 	t := &Trainer{set: defaults()}
 	for _, o := range opts {
-		if o == nil {
+		if o.apply == nil {
 			t.set.missing = true
 			continue
 		}
-		o(t.set)
+		o.apply(t.set)
 	}
 	return t
 }
@@ -89,28 +89,28 @@ func (t *Trainer) settings() *settings {
 }
 
 // MaxEpochs is the number of passes over the data.
-func MaxEpochs(n int) Option { return func(s *settings) { s.maxEpochs = n } }
+func MaxEpochs(n int) Option { return Option{func(s *settings) { s.maxEpochs = n }} }
 
 // NumGPUs trains on the first n GPUs, mirrored if n is more than one. That they
 // exist is checked: for the CPU where there is none, use Devices(locus.TryGPU()).
-func NumGPUs(n int) Option { return func(s *settings) { s.gpus = n } }
+func NumGPUs(n int) Option { return Option{func(s *settings) { s.gpus = n }} }
 
 // Devices trains on the given devices.
 func Devices(d ...locus.Device) Option {
-	return func(s *settings) { s.devices = slices.Clone(d) }
+	return Option{func(s *settings) { s.devices = slices.Clone(d) }}
 }
 
 // ClipGradients scales gradients down to at most this norm.
-func ClipGradients(norm float64) Option { return func(s *settings) { s.clip = norm } }
+func ClipGradients(norm float64) Option { return Option{func(s *settings) { s.clip = norm }} }
 
 // LearningRate is that of the default optimizer, plain SGD; 0.1 otherwise.
-func LearningRate(lr float64) Option { return func(s *settings) { s.lr = lr } }
+func LearningRate(lr float64) Option { return Option{func(s *settings) { s.lr = lr }} }
 
 // Schedule changes the optimizer's learning rate from step to step.
-func Schedule(f optim.Schedule) Option { return func(s *settings) { s.schedule = f } }
+func Schedule(f optim.Schedule) Option { return Option{func(s *settings) { s.schedule = f }} }
 
 // Accumulate adds the gradients of so many batches up before a step.
-func Accumulate(batches int) Option { return func(s *settings) { s.accumulate = batches } }
+func Accumulate(batches int) Option { return Option{func(s *settings) { s.accumulate = batches }} }
 
 // Precision computes the network in another floating-point type than its
 // parameters have: with BFloat16, parameters and inputs are rounded to it for each
@@ -118,50 +118,50 @@ func Accumulate(batches int) Option { return func(s *settings) { s.accumulate = 
 // With Float16, whose range is small, the loss is scaled so that gradients do not
 // vanish, and steps that overflow are left out.
 func Precision(d locus.DType) Option {
-	return func(s *settings) { s.precision, s.lowered = d, true }
+	return Option{func(s *settings) { s.precision, s.lowered = d, true }}
 }
 
 // Seed is where all that the trainer draws (the order of the examples) comes from.
-func Seed(seed uint64) Option { return func(s *settings) { s.seed = seed } }
+func Seed(seed uint64) Option { return Option{func(s *settings) { s.seed = seed }} }
 
 // LogEvery is the number of steps between two readings of the metrics for board,
 // progress and the check for NaN; the end of an epoch always reads.
-func LogEvery(steps int) Option { return func(s *settings) { s.logEvery = steps } }
+func LogEvery(steps int) Option { return Option{func(s *settings) { s.logEvery = steps }} }
 
 // Board draws the metrics.
-func Board(b *board.Board) Option { return func(s *settings) { s.board = b } }
+func Board(b *board.Board) Option { return Option{func(s *settings) { s.board = b }} }
 
 // Progress shows a progress bar.
-func Progress(w io.Writer) Option { return func(s *settings) { s.progress = w } }
+func Progress(w io.Writer) Option { return Option{func(s *settings) { s.progress = w }} }
 
 // AfterEpoch calls f at the end of every epoch; [ErrStop] ends training well, any
 // other error ends it with that error.
 func AfterEpoch(f func(*Epoch) error) Option {
-	return func(s *settings) { s.afterEpoch = append(s.afterEpoch, f) }
+	return Option{func(s *settings) { s.afterEpoch = append(s.afterEpoch, f) }}
 }
 
 // AfterStep calls f after every step, like [AfterEpoch].
 func AfterStep(f func(*Step) error) Option {
-	return func(s *settings) { s.afterStep = append(s.afterStep, f) }
+	return Option{func(s *settings) { s.afterStep = append(s.afterStep, f) }}
 }
 
 // EarlyStopping ends training when the monitored metric has not become better for
 // so many epochs.
 func EarlyStopping(patience int) Option {
-	return func(s *settings) { s.patience, s.stopEarly = patience, true }
+	return Option{func(s *settings) { s.patience, s.stopEarly = patience, true }}
 }
 
 // KeepBest gives the model, at the end, the parameters of its best epoch.
-func KeepBest() Option { return func(s *settings) { s.keepBest = true } }
+func KeepBest() Option { return Option{func(s *settings) { s.keepBest = true }} }
 
 // Checkpoints saves the run's state in a folder after every epoch, and when it is
 // interrupted, and keeps the last few.
 func Checkpoints(folder string, keep int) Option {
-	return func(s *settings) { s.checkpoints, s.keep, s.save = folder, keep, true }
+	return Option{func(s *settings) { s.checkpoints, s.keep, s.save = folder, keep, true }}
 }
 
 // Resume goes on from the last checkpoint, if there is one.
-func Resume() Option { return func(s *settings) { s.resume = true } }
+func Resume() Option { return Option{func(s *settings) { s.resume = true }} }
 
 // ErrStop is what a callback returns to end training.
 var ErrStop = errors.New("train: stop")
@@ -180,7 +180,7 @@ func (s *settings) check(model Model, d Data) ([]locus.Device, error) {
 	case model == nil:
 		return nil, bad("the model is nil")
 	case s.missing:
-		return nil, bad("an option is nil")
+		return nil, bad("an option is a zero value; make options with the functions of this package")
 	case d.Train == nil:
 		return nil, bad("Data.Train is nil: there is nothing to train on")
 	case s.maxEpochs < 1:
