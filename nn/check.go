@@ -66,6 +66,9 @@ func (c *checker) check(v reflect.Value, path string) {
 			}
 		}
 	case reflect.Map:
+		if v.Type().Key().Kind() != reflect.String && contains(v.Type(), nil) {
+			c.add(path + " is a map without names, so that its parameters are not the network's: make its keys strings, or tag it `nn:\"-\"`")
+		}
 		for _, k := range v.MapKeys() {
 			c.check(v.MapIndex(k), path)
 		}

@@ -149,6 +149,7 @@ func TestCheck(t *testing.T) {
 		"hidden layers":    {&struct{ layers []nn.Module }{[]nn.Module{nn.ReLU(), nn.Linear(1, 1)}}, []string{"layers is not exported"}},
 		"hidden network":   {&struct{ net nn.Module }{nn.Sequential(nn.Linear(1, 1))}, []string{"net is not exported"}},
 		"deep":             {&struct{ Net nn.Module }{nn.Sequential(nn.Linear(1, 1), &rawNet{one})}, []string{"W is a *locus.Tensor"}},
+		"numbered":         {&struct{ Heads map[int]*nn.LinearLayer }{map[int]*nn.LinearLayer{1: nn.Linear(1, 1)}}, []string{"Heads is a map", "strings"}},
 		"no gradient":      {&rawTracker{one, one}, []string{"w is a parameter that records no gradient", "RequireGrad"}},
 		"nothing to train": {nn.Sequential(nn.ReLU()), []string{"no parameters"}},
 		"nothing at all":   {nil, []string{"no parameters"}},

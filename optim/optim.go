@@ -183,7 +183,10 @@ func (o *Optimizer) update(i int, e nn.Entry, g, ok *locus.Tensor) {
 			remembered[k] = s.Use(t).To(old.Device()).Cast(old.DType())
 		}
 	}
-	last := slices.Clone(remembered)
+	var last []*locus.Tensor
+	if ok != nil {
+		last = slices.Clone(remembered)
+	}
 	value := o.rule.update(s.Use(old), s.Use(g.Detach()), remembered, o.lr, o.steps)
 	if ok != nil {
 		ok = s.Use(ok).To(old.Device())
