@@ -114,6 +114,13 @@ func (t *Tensor) Free() {
 	}
 }
 
+// IsView reports whether t is a view, whose memory belongs to another tensor: see
+// [Tensor.Free].
+func (t *Tensor) IsView() bool {
+	t.made("IsView")
+	return !t.owner
+}
+
 // owned makes t, a view of memory that nobody else has a handle of, its owner.
 func (t *Tensor) owned() *Tensor {
 	t.owner = t.block != nil

@@ -101,8 +101,8 @@ func TestNetworksHoldTheirOwn(t *testing.T) {
 		o.Step()
 	}
 	step()
-	for i, e := range nn.State(target) {
-		e.Set(nn.State(online)[i].Value())
+	for _, e := range nn.State(target) {
+		e.Set(nn.TreeOf(online)[e.Name])
 	}
 	tied := nn.NewParameter(online.Weight.Value())
 	want := values(online.Weight.Value())

@@ -110,14 +110,11 @@ func kept(t *locus.Tensor) *locus.Tensor {
 // memory is somebody else's, such as that of another network's parameter, whose
 // optimizer may free it.
 func taken(t *locus.Tensor) *locus.Tensor {
-	if borrowed(t) {
+	if t.IsView() {
 		t = t.Detach().Copy()
 	}
 	return kept(t)
 }
-
-// borrowed reports whether t's memory belongs to another tensor.
-func borrowed(t *locus.Tensor) bool { return t.RequiresGrad() }
 
 // goName is how a program writes a type: Float32.
 func goName(d locus.DType) string {
