@@ -130,8 +130,8 @@ func newRandomRun(bytes []byte) *randomRun {
 	if c.of(6) == 1 {
 		r.StopAt = int64(1 + c.of(6))
 	}
-	r.Monitor = pick(&c, "", "loss", "m0", "no such metric")
-	if monitorOption == nil || r.Validation == 0 {
+	r.Monitor = pick(&c, "", "", "", "loss", "loss", "m0", "m0", "no such metric")
+	if monitorOption == nil || r.Validation == 0 || r.Monitor == "m0" && r.Metrics == 0 && c.of(8) != 1 {
 		r.Monitor = ""
 	}
 	return r
@@ -425,15 +425,19 @@ func (r *randomRun) fit(t testing.TB, dir string, interrupt int, more ...train.O
 // inUse gives what is held on the devices of random runs, and on the CPU, by tensors
 // that can be reached.
 func inUse(t testing.TB) (gpu, cpu int64) {
-	for _, d := range append(slices.Clone(fuzzGPUs), locus.CPU()) {
+	devices := append(slices.Clone(fuzzGPUs), locus.CPU())
+	for _, d := range devices {
 		if err := d.Synchronize(); err != nil {
 			t.Fatal(err)
 		}
-		d.Collect()
-		d.FreeCache()
-		d.Collect()
-		n := d.MemoryStats().InUse
-		if d.IsGPU() {
+	}
+	locus.CPU().Collect() // what it finds is freed on all devices
+	for _, d := range devices {
+		d.FreeCache() // small blocks there keep their neighbours
+	}
+	locus.CPU().Collect()
+	for _, d := range devices {
+		if n := d.MemoryStats().InUse; d.IsGPU() {
 			gpu += n
 		} else {
 			cpu = n
@@ -631,16 +635,18 @@ func TestRandomRuns(t *testing.T) {
 	start := time.Now()
 	counts := map[string]int{}
 	runs, failed := 0, 0
-	for time.Since(start) < limit && failed < 20 {
-		from := runs
-		leaks(t, fmt.Sprintf("one of the runs from %d on", from), func() { // to collect garbage takes longer than to train
-			for ; runs < from+20 && time.Since(start) < limit; runs++ {
-				if !t.Run(fmt.Sprint(runs), func(t *testing.T) { counts[newRandomRun(randomBytes(uint64(runs))).check(t)]++ }) {
-					failed++
+	leaks(t, "all runs", func() { // little by little
+		for time.Since(start) < limit && failed < 20 {
+			from := runs
+			leaks(t, fmt.Sprintf("one of the runs from %d on", from), func() { // to collect garbage takes longer than to train
+				for ; runs < from+20 && time.Since(start) < limit; runs++ {
+					if !t.Run(fmt.Sprint(runs), func(t *testing.T) { counts[newRandomRun(randomBytes(uint64(runs))).check(t)]++ }) {
+						failed++
+					}
 				}
-			}
-		})
-	}
+			})
+		}
+	})
 	t.Logf("%d runs in %v, %d failed: %v", runs, time.Since(start).Round(time.Second), failed, counts)
 	if failed == 0 && (counts["trained"] < runs/2 || counts["not finite"] > runs/10) {
 		t.Errorf("of %d runs too few say anything: %v", runs, counts)
