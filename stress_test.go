@@ -157,7 +157,9 @@ func stress(t *testing.T, workers ...func(w *watch, r *rand.Rand)) {
 		wg.Go(func() {
 			r := rand.New(rand.NewPCG(uint64(i), 5))
 			for !w.stop.Load() {
-				f(w, r)
+				if err := locus.Try(func() { f(w, r) }); err != nil {
+					w.found("%v", err)
+				}
 			}
 		})
 	}
@@ -169,15 +171,19 @@ func stress(t *testing.T, workers ...func(w *watch, r *rand.Rand)) {
 		t.Fatal("goroutines hang")
 	}
 	t.Logf("%d reads were right, %d found the tensor freed, %d were wrong", w.right.Load(), w.freed.Load(), w.wrong.Load())
-	if w.right.Load() < 100 && w.wrong.Load() == 0 {
-		t.Errorf("only %d reads: the test shows nothing", w.right.Load())
+	if w.right.Load() == 0 && w.wrong.Load() == 0 {
+		t.Errorf("no read was right: the test shows nothing")
 	}
 }
 
 // stressDevices are the CPU and a virtual GPU, with another to copy to.
 func stressDevices() [][2]locus.Device {
-	return [][2]locus.Device{{locus.CPU(), virtualGPUs[0]}, {virtualGPUs[0], locus.CPU()}, {virtualGPUs[1], virtualGPUs[0]}}
+	g := stressGPUs()
+	return [][2]locus.Device{{locus.CPU(), g[0]}, {g[0], locus.CPU()}, {g[1], g[0]}}
 }
+
+// stressGPUs have room for the garbage of many goroutines.
+var stressGPUs = sync.OnceValue(func() []locus.Device { return locus.AddVirtualGPUs(2, 512<<20) })
 
 // numbers are exact in float32, also when doubled.
 const maxNumber = 1 << 22
