@@ -437,6 +437,11 @@ func closeMetrics(t testing.TB, what string, got, want map[string]float64, sever
 
 func TestMatrix(t *testing.T) {
 	halves, overflowed := 0, 0 // cells in float16, and those where a step is left out
+	at, every := 0, 1
+	if testing.Short() {
+		every = 5
+		t.Log("-short: every fifth cell")
+	}
 	for _, devices := range []int{1, 2, 3} {
 		for _, accumulate := range []int{1, 3} {
 			for _, precision := range []locus.DType{0, locus.Float32, locus.BFloat16, locus.Float16} {
@@ -446,6 +451,9 @@ func TestMatrix(t *testing.T) {
 						sizes = append(slices.Clip(sizes), tiny)
 					}
 					for _, l := range sizes {
+						if at++; at%every != 0 {
+							continue
+						}
 						c := cell{devices: devices, accumulate: accumulate, precision: precision, layer: layer, length: l}
 						if precision == 0 {
 							c.precision, c.unasked = locus.Float32, true
