@@ -12,7 +12,7 @@ import (
 
 	"github.com/locusml/locus"
 	"github.com/locusml/locus/dtype"
-	"github.com/locusml/locus/weights/internal/disk"
+	"github.com/locusml/locus/internal/disk"
 )
 
 // An npy file is a magic text, a version, the header's length, the header (a

@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/locusml/locus"
-	"github.com/locusml/locus/weights/internal/disk"
+	"github.com/locusml/locus/internal/disk"
 )
 
 // An npz file is a zip archive of npy files.

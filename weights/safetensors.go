@@ -15,7 +15,7 @@ import (
 
 	"github.com/locusml/locus"
 	"github.com/locusml/locus/dtype"
-	"github.com/locusml/locus/weights/internal/disk"
+	"github.com/locusml/locus/internal/disk"
 )
 
 // A safetensors file is the header's length (8 bytes, little-endian), the header
