@@ -145,7 +145,8 @@ func parseHeaderEntry(d *json.Decoder, name string) (headerEntry, error) {
 			return malformed("tensor %q: the field %q comes twice", name, field)
 		}
 		seen[field] = true
-		var into any = new(json.RawMessage) // fields of later versions of the format
+		var raw json.RawMessage
+		var into any
 		switch field {
 		case "dtype":
 			into = &h.dtype
@@ -154,7 +155,16 @@ func parseHeaderEntry(d *json.Decoder, name string) (headerEntry, error) {
 		case "data_offsets":
 			into = &offsets
 		}
-		if err := d.Decode(into); err != nil {
+		err := d.Decode(&raw)
+		const most = 4096 // bytes: what follows takes many times as much memory
+		switch {
+		case err != nil || into == nil: // of the second kind are fields of later versions of the format
+		case len(raw) > most:
+			err = fmt.Errorf("%d bytes; the limit is %d", len(raw), most)
+		default:
+			err = json.Unmarshal(raw, into)
+		}
+		if err != nil {
 			return malformed("tensor %q: %s: %v", name, field, err)
 		}
 		return nil

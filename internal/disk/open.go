@@ -66,3 +66,21 @@ func notRegular(info os.FileInfo) error {
 	}
 	return fmt.Errorf("it is %s: %w", what, ErrNotRegular)
 }
+
+// ReadN reads n bytes. Memory grows with what comes, not with what n claims.
+func ReadN(r io.Reader, n int64) ([]byte, error) {
+	b := make([]byte, min(n, 1<<20))
+	for got := 0; ; {
+		m, err := io.ReadFull(r, b[got:])
+		got += m
+		if err != nil {
+			return b[:got], err
+		}
+		if int64(got) == n {
+			return b, nil
+		}
+		more := make([]byte, min(n, 2*int64(len(b))))
+		copy(more, b)
+		b = more
+	}
+}

@@ -4,6 +4,8 @@ package disk_test
 
 import (
 	"errors"
+	"io"
+	"math"
 	"net"
 	"os"
 	"path/filepath"
@@ -66,5 +68,26 @@ func TestReadFile(t *testing.T) {
 	}
 	if _, err := disk.ReadFile(path+"no", 4); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("%v", err)
+	}
+}
+
+func TestReadN(t *testing.T) {
+	long := strings.Repeat("0123456789", 300_000)
+	for _, n := range []int64{0, 1, 1 << 20, 1<<20 + 1, 2_999_999, 3_000_000} {
+		if b, err := disk.ReadN(strings.NewReader(long), n); err != nil || string(b) != long[:n] {
+			t.Errorf("%d bytes: %d came, %v", n, len(b), err)
+		}
+	}
+	// A claim of a petabyte costs what is there.
+	if b, err := disk.ReadN(strings.NewReader(long), 1<<50); !errors.Is(err, io.ErrUnexpectedEOF) || len(b) != len(long) || cap(b) > 4*len(long) {
+		t.Errorf("%d bytes in %d, %v", len(b), cap(b), err)
+	}
+}
+
+func TestMaxUnpacked(t *testing.T) {
+	for packed, want := range map[int64]int64{0: 256 << 20, 1 << 20: 256 << 20, 1 << 30: 100 << 30, math.MaxInt64: math.MaxInt64} {
+		if got := disk.MaxUnpacked(packed); got != want {
+			t.Errorf("%d may become %d, not %d", packed, got, want)
+		}
 	}
 }

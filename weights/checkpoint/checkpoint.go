@@ -31,8 +31,8 @@ import (
 	"time"
 
 	"github.com/locusml/locus"
-	"github.com/locusml/locus/weights"
 	"github.com/locusml/locus/internal/disk"
+	"github.com/locusml/locus/weights"
 )
 
 const (
