@@ -18,6 +18,10 @@ import (
 // format's rules: truncated, overlapping, oversized, or not such a file at all.
 var ErrFormat = errors.New("malformed weight file")
 
+// ErrUnpacked is in the chain of the error about a compressed file that would
+// unpack to more than is allowed: see [MaxUnpacked].
+var ErrUnpacked = errors.New("too large when unpacked")
+
 // malformed makes an ErrFormat. Texts of a file go into it with %q, and may be
 // as long as the file: a message need not.
 func malformed(format string, args ...any) error {

@@ -54,7 +54,8 @@ func checkMembers(members []*zip.File, size int64, o opening) error {
 		most = disk.MaxUnpacked(size)
 	}
 	if unpacked > uint64(most) {
-		return malformed("its %d bytes claim to grow to %d, the limit is %d; if they are meant to, open it with weights.MaxUnpacked(%[2]d), or save it without compression", size, unpacked, most)
+		return fmt.Errorf("%w: %w: its %d bytes claim to grow to %d, the limit is %d; if they are meant to, open it with weights.MaxUnpacked(%[4]d), or save it without compression",
+			ErrFormat, ErrUnpacked, size, unpacked, most)
 	}
 	return nil
 }

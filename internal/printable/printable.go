@@ -11,19 +11,14 @@ import (
 // Text returns s with everything that is not a printable character written as an
 // escape, such as \x1b, \n or \u202e: a name from a file must not move the
 // cursor, change colours, forge lines or turn the direction of writing.
-func Text(s string) string { return escape(s, false) }
-
-// Lines is like Text and keeps line breaks.
-func Lines(s string) string { return escape(s, true) }
-
-func escape(s string, lines bool) string {
-	if strings.IndexFunc(s, func(r rune) bool { return !keep(r, lines) || r == utf8.RuneError }) < 0 {
+func Text(s string) string {
+	if strings.IndexFunc(s, func(r rune) bool { return !unicode.IsPrint(r) || r == utf8.RuneError }) < 0 {
 		return s
 	}
 	var b strings.Builder
 	for len(s) > 0 {
 		r, n := utf8.DecodeRuneInString(s)
-		if keep(r, lines) && !(r == utf8.RuneError && n == 1) {
+		if unicode.IsPrint(r) && !(r == utf8.RuneError && n == 1) {
 			b.WriteString(s[:n])
 		} else {
 			quoted := strconv.Quote(s[:n])
@@ -33,5 +28,3 @@ func escape(s string, lines bool) string {
 	}
 	return b.String()
 }
-
-func keep(r rune, lines bool) bool { return unicode.IsPrint(r) || lines && r == '\n' }

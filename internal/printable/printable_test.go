@@ -24,9 +24,6 @@ func TestText(t *testing.T) {
 			t.Errorf("%q becomes %s, not %s", in, got, want)
 		}
 	}
-	if got := Lines("a\n\x1b[2Jb"); got != "a\n\\x1b[2Jb" {
-		t.Errorf("%q", got)
-	}
 }
 
 func FuzzText(f *testing.F) {
