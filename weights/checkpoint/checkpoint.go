@@ -12,7 +12,8 @@
 // A checkpoint is a folder. It is written under another name, flushed to the
 // disk and then renamed: whatever happens, and whenever, those before it stay
 // whole, and a part of one is never taken for one. Checksums find what a disk
-// lost later.
+// lost later. Other things in the folder are left alone, also if their names
+// begin like those of checkpoints.
 package checkpoint
 
 import (
