@@ -25,7 +25,7 @@ type Board struct {
 	mu       sync.Mutex
 	byName   map[string]*series // by the name as drawn; several may lead to one series
 	series   []*series          // in order of first appearance
-	labels   []string           // in order of first appearance; a label has one colour in all panels
+	labels   map[string]int     // numbered in order of first appearance; a label has one colour in all panels
 	axes     map[string]Axes    // by panel
 	subs     []*subscriber
 	logs     []*logFile
@@ -175,7 +175,7 @@ func (b *Board) publish(s *series) {
 // addSeries finds or makes the series of a name not seen before. The caller holds b.mu.
 func (b *Board) addSeries(name string) *series {
 	if b.byName == nil {
-		b.byName = make(map[string]*series)
+		b.byName, b.labels = make(map[string]*series), make(map[string]int)
 	}
 	clean := cleanName(name)
 	s := b.byName[clean]
@@ -184,12 +184,12 @@ func (b *Board) addSeries(name string) *series {
 		if panel, label, ok := strings.Cut(clean, "/"); ok && panel != "" && label != "" {
 			s.panel, s.label = panel, label
 		}
-		for s.colour < len(b.labels) && b.labels[s.colour] != s.label {
-			s.colour++
+		colour, known := b.labels[s.label]
+		if !known {
+			colour = len(b.labels)
+			b.labels[s.label] = colour
 		}
-		if s.colour == len(b.labels) {
-			b.labels = append(b.labels, s.label)
-		}
+		s.colour = colour
 		b.series = append(b.series, s)
 		b.byName[clean] = s
 	}

@@ -349,3 +349,41 @@ func TestPageInBrowser(t *testing.T) {
 		}
 	}
 }
+
+// With many panels only those in sight are drawn; the others are when they come into sight, and their words are up to
+// date before.
+func TestManyPanelsInBrowser(t *testing.T) {
+	chrome := startBrowser(t)
+	board := manyBoard(400, 3000)
+	server := httptest.NewServer(board.Handler())
+	defer server.Close()
+	defer server.CloseClientConnections()
+	chrome.call("Emulation.setDeviceMetricsOverride", map[string]any{"width": 1280, "height": 820, "deviceScaleFactor": 1, "mobile": false}, nil)
+	chrome.call("Page.navigate", map[string]any{"url": server.URL}, nil)
+	chrome.wait(`document.querySelectorAll(".panel").length`, "400")
+	const words = `[...document.querySelectorAll(".legend button")].filter(b => b.dataset.count === "%d").length`
+	chrome.wait(fmt.Sprintf(words, 3000), "400")
+	const pixels = `[...document.querySelectorAll("canvas")].reduce((n, c) => n + (c.width === 300 && c.height === 150 ? 0 : 1), 0)`
+	chrome.wait(pixels+" > 1", "true")
+	if n := chrome.eval(pixels); len(n) > 2 { // a canvas that was never drawn on has its first size
+		t.Errorf("%s canvases were drawn", n)
+	}
+	chrome.screenshot("many")
+	ink := `(() => { const c = document.querySelector("[data-panel='panel 399'] canvas"), d = c.getContext("2d").getImageData(0, 0, c.width, c.height).data;
+		let n = 0; for (let i = 0; i < d.length; i += 4) if (d[i+2] > 150 && d[i] < 120 && d[i+3] > 200) n++; return n > 300; })()`
+	if chrome.eval(ink) != "false" {
+		t.Error("a canvas out of sight was drawn")
+	}
+	for i := range 400 {
+		board.Draw(fmt.Sprintf("panel %d/loss", i), 3000, 0.5, 1)
+	}
+	chrome.wait(fmt.Sprintf(words, 3001), "400")
+	chrome.eval(`document.querySelector("[data-panel='panel 399']").scrollIntoView()`)
+	chrome.wait(ink, "true")
+	chrome.screenshot("many-end")
+	for _, entry := range chrome.logged {
+		if !strings.Contains(entry, "willReadFrequently") { // this test's own reading
+			t.Errorf("the page reported %s", entry)
+		}
+	}
+}

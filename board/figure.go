@@ -1,15 +1,19 @@
 package board
 
 import (
+	"fmt"
 	"math"
 	"slices"
+	"sort"
 	"strings"
 )
 
 // Sizes of a picture, in units that are pixels on a plain screen.
 const (
-	figureWidth = 720.0
-	panelHeight = 420.0
+	wide, high           = 720.0, 420.0 // of a panel, below the others
+	manyPanels           = 6            // more of them are smaller, in rows
+	smallWide, smallHigh = 360.0, 240.0
+	panelsInRow          = 3
 
 	titleSize  = 16.0
 	labelSize  = 13.0
@@ -45,6 +49,7 @@ type canvas interface {
 	line(points []xy, colour string, width float64, dash []float64)
 	dot(at xy, radius float64, colour string)
 	text(at xy, s string, f font, anchor anchor, colour string)
+	grain() float64 // the smallest distance that can be seen
 }
 
 type font struct {
@@ -78,34 +83,50 @@ type panelCurve struct {
 func (b *Board) panels() []panel {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	var panels []panel
-	for _, name := range b.panelNames() {
-		p := panel{name: name, axes: b.panelAxes(name)}
-		for _, s := range b.series {
-			if s.panel == name && s.count > 0 {
-				p.curves = append(p.curves, panelCurve{s.label, s.colour, s.curve.points()})
-			}
+	groups := b.groups()
+	panels := make([]panel, 0, len(groups))
+	for _, g := range groups {
+		p := panel{name: g.panel, axes: b.panelAxes(g.panel)}
+		for _, id := range g.series {
+			s := b.series[id]
+			p.curves = append(p.curves, panelCurve{s.label, s.colour, s.curve.points()})
 		}
 		panels = append(panels, p)
 	}
 	return panels
 }
 
-// panelNames lists the panels that have series. The caller holds b.mu.
-func (b *Board) panelNames() []string {
-	var names []string
-	for _, s := range b.series {
-		if s.count > 0 && !slices.Contains(names, s.panel) {
-			names = append(names, s.panel)
+// group is a panel and the places of its series in Board.series.
+type group struct {
+	panel  string
+	series []int
+}
+
+// groups lists the panels that have points, the main one first, in one pass: pages ask for it several times a second.
+// There is always one. The caller holds b.mu.
+func (b *Board) groups() []group {
+	var groups []group
+	at := map[string]int{}
+	for id, s := range b.series {
+		if s.count == 0 {
+			continue
 		}
+		i, known := at[s.panel]
+		if !known {
+			i = len(groups)
+			at[s.panel] = i
+			groups = append(groups, group{panel: s.panel})
+		}
+		groups[i].series = append(groups[i].series, id)
 	}
-	if i := slices.Index(names, ""); i > 0 {
-		names = slices.Insert(slices.Delete(names, i, i+1), 0, "")
+	if i := at[""]; i > 0 {
+		main := groups[i]
+		groups = slices.Insert(slices.Delete(groups, i, i+1), 0, main)
 	}
-	if len(names) == 0 {
-		names = []string{""}
+	if len(groups) == 0 {
+		groups = []group{{}}
 	}
-	return names
+	return groups
 }
 
 // panelAxes returns the axes of a panel with what it takes over from the main one. The caller holds b.mu.
@@ -122,22 +143,38 @@ func (b *Board) panelAxes(name string) Axes {
 	return a
 }
 
-func figureSize(panels []panel) (w, h float64) {
-	return figureWidth, panelHeight * float64(len(panels))
+// figureSize is the size of a picture of n panels: one below the other, or if there are many, small ones in rows.
+func figureSize(n int) (w, h float64) {
+	if n <= manyPanels {
+		return wide, high * float64(n)
+	}
+	return smallWide * panelsInRow, smallHigh * float64((n+panelsInRow-1)/panelsInRow)
+}
+
+// place is where one of n panels lies.
+func place(i, n int) box {
+	if n <= manyPanels {
+		return box{0, high * float64(i), wide, high * float64(i+1)}
+	}
+	x, y := smallWide*float64(i%panelsInRow), smallHigh*float64(i/panelsInRow)
+	return box{x, y, x + smallWide, y + smallHigh}
 }
 
 func drawFigure(c canvas, panels []panel) {
-	w, h := figureSize(panels)
+	w, h := figureSize(len(panels))
 	c.rect(0, 0, w, h, paper)
 	for i, p := range panels {
-		p.draw(c, panelHeight*float64(i))
+		p.draw(c, place(i, len(panels)))
 	}
 }
 
-// draw draws the panel below the given height.
-func (p panel) draw(c canvas, top float64) {
+// draw draws the panel into a box.
+func (p panel) draw(c canvas, in box) {
 	xs, ys := p.fit()
-	const yTicks, xTicks = 6, 8
+	yTicks, xTicks := 6, 8
+	if in.x1-in.x0 < wide {
+		yTicks, xTicks = 4, 4
+	}
 
 	// The left margin depends on the widest label of the ticks.
 	yMarks := ys.ticks(yTicks)
@@ -145,22 +182,22 @@ func (p panel) draw(c canvas, top float64) {
 	for _, t := range yMarks {
 		left = max(left, textWidth(t.label, font{size: tickSize}))
 	}
-	left += 24
+	left += in.x0 + 24
 	if p.axes.YLabel != "" {
 		left += labelSize + 10
 	}
-	right := figureWidth - 24
-	bottom := top + panelHeight - 36
+	right := in.x1 - 24
+	bottom := in.y1 - 36
 	if p.axes.XLabel != "" {
 		bottom -= labelSize + 8
 	}
-	y := top + 16
+	y := in.y0 + 16
 	if p.axes.Title != "" {
 		y += titleSize
 		c.text(xy{left, y}, shorten(p.axes.Title, right-left, font{size: titleSize, bold: true}), font{size: titleSize, bold: true}, start, ink)
 		y += 10
 	}
-	y = p.drawLegend(c, left, right, y)
+	y = p.drawLegend(c, left, right, y, max(1, int(0.4*(in.y1-in.y0)/legendRow)))
 	area := box{left, y + 10, right, bottom}
 
 	for _, t := range yMarks {
@@ -176,11 +213,11 @@ func (p panel) draw(c canvas, top float64) {
 	c.rect(area.x0, area.y1-0.5, area.x1-area.x0, 1, frame)
 	if p.axes.XLabel != "" {
 		f := font{size: labelSize}
-		c.text(xy{(area.x0 + area.x1) / 2, top + panelHeight - 16}, shorten(p.axes.XLabel, area.x1-area.x0, f), f, middle, ink)
+		c.text(xy{(area.x0 + area.x1) / 2, in.y1 - 16}, shorten(p.axes.XLabel, area.x1-area.x0, f), f, middle, ink)
 	}
 	if p.axes.YLabel != "" {
 		f := font{size: labelSize, upright: true}
-		c.text(xy{14 + labelSize*0.8, (area.y0 + area.y1) / 2}, shorten(p.axes.YLabel, area.y1-area.y0, f), f, middle, ink)
+		c.text(xy{in.x0 + 14 + labelSize*0.8, (area.y0 + area.y1) / 2}, shorten(p.axes.YLabel, area.y1-area.y0, f), f, middle, ink)
 	}
 	for _, curve := range p.curves {
 		colour, dash := styleOf(curve.colour)
@@ -188,7 +225,7 @@ func (p panel) draw(c canvas, top float64) {
 		for i, q := range curve.points {
 			onScreen[i] = xy{area.x0 + xs.at(q.x)*(area.x1-area.x0), area.y1 - ys.at(q.y)*(area.y1-area.y0)}
 		}
-		for _, run := range clip(onScreen, area) {
+		for _, run := range clip(thin(onScreen, c.grain()), area) {
 			c.line(run, colour, lineWidth, dash)
 		}
 		for i, q := range onScreen {
@@ -203,16 +240,28 @@ func (p panel) draw(c canvas, top float64) {
 	}
 }
 
-// drawLegend writes the names in rows and returns where the last row ends.
-func (p panel) drawLegend(c canvas, left, right, y float64) float64 {
+// drawLegend writes the names in at most so many rows and returns where the last row ends.
+func (p panel) drawLegend(c canvas, left, right, y float64, rows int) float64 {
 	f := font{size: tickSize}
-	x := left
+	x, row := left, 0
 	for i, curve := range p.curves {
 		colour, dash := styleOf(curve.colour)
+		rest := ""
+		if i+1 < len(p.curves) {
+			rest = fmt.Sprintf("and %d more", len(p.curves)-i)
+		}
 		label := shorten(curve.label, right-left-legendLine-6, f)
 		width := legendLine + 6 + textWidth(label, f)
-		if i == 0 || x+width > right {
-			x, y = left, y+legendRow
+		room := right
+		if row == rows && rest != "" {
+			room -= 18 + textWidth(rest, f) // what may have to follow
+		}
+		if i == 0 || x+width > room {
+			if row == rows {
+				c.text(xy{x, y - legendRow/2 + tickSize*0.35}, fmt.Sprintf("and %d more", len(p.curves)-i), f, start, muted)
+				return y
+			}
+			x, y, row = left, y+legendRow, row+1
 		}
 		mid := y - legendRow/2
 		c.line([]xy{{x, mid}, {x + legendLine, mid}}, colour, lineWidth+0.4, dash)
@@ -247,12 +296,9 @@ func shorten(s string, width float64, f font) string {
 		return s
 	}
 	runes := []rune(s)
-	for n := len(runes) - 1; n > 0; n-- {
-		if t := strings.TrimSpace(string(runes[:n])) + "…"; textWidth(t, f) <= width {
-			return t
-		}
-	}
-	return "…"
+	cut := func(n int) string { return strings.TrimSpace(string(runes[:n])) + "…" }
+	n := sort.Search(len(runes), func(n int) bool { return textWidth(cut(n), f) > width })
+	return cut(max(0, n-1))
 }
 
 // box is a rectangle with y growing downwards.
@@ -260,6 +306,34 @@ type box struct{ x0, y0, x1, y1 float64 }
 
 func (b box) holds(p xy) bool {
 	return p.x >= b.x0-0.01 && p.x <= b.x1+0.01 && p.y >= b.y0-0.01 && p.y <= b.y1+0.01
+}
+
+// thin leaves out points that cannot be seen: of those in a row that lie in one column of the given width it keeps the
+// first, the lowest, the highest and the last, in their order. What is drawn covers the same.
+func thin(points []xy, width float64) []xy {
+	out := make([]xy, 0, min(len(points), 4096))
+	for from := 0; from < len(points); {
+		to := from + 1
+		column := math.Floor(points[from].x / width)
+		low, high := from, from
+		for ; to < len(points) && points[from].finite() && points[to].finite() && math.Floor(points[to].x/width) == column; to++ {
+			if points[to].y < points[low].y {
+				low = to
+			}
+			if points[to].y > points[high].y {
+				high = to
+			}
+		}
+		last := -1
+		for _, i := range []int{from, min(low, high), max(low, high), to - 1} {
+			if i != last {
+				out = append(out, points[i])
+				last = i
+			}
+		}
+		from = to
+	}
+	return out
 }
 
 // clip returns the parts of a line that lie in the box. The line is broken where it is not finite.

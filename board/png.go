@@ -21,27 +21,51 @@ import (
 	"github.com/locusml/locus/internal/gate"
 )
 
-// pngScale is the number of pixels to a unit: pictures are sharp on fine screens and in print.
-const pngScale = 2
+// Limits of an image, which unlike an SVG document takes memory for its area.
+const (
+	pngScale     = 2          // pixels to a unit: sharp on fine screens and in print
+	maxPixels    = 16_000_000 // with more panels there are fewer to a unit
+	maxPNGPanels = 500        // at which letters can just be read
+	noteHeight   = 40.0       // of what stands below if there are more
+)
 
-// WritePNG writes the curves as a PNG image, one panel below the other. Its letters are those of the Go fonts, which know
-// Latin, Greek and Cyrillic; for others use [Board.WriteSVG].
+// WritePNG writes the curves as a PNG image, one panel below the other; more than six are smaller, three in a row, and more
+// than some seventy less sharp. It shows the first 500 and says so if there are more: [Board.WriteSVG] and the web page have
+// them all. Its letters are those of the Go fonts, which know Latin, Greek and Cyrillic; for others use [Board.WriteSVG].
 func (b *Board) WritePNG(w io.Writer) error {
 	gate.Receiver("board.Board.WritePNG", b != nil, "use new(board.Board)")
 	if err := gate.Given("the writer", w); err != nil {
 		return fmt.Errorf("board: %w", err)
 	}
-	return png.Encode(w, drawImage(b.panels()))
+	img := drawImage(b.panels())
+	var e png.Encoder
+	if img.Rect.Dx()*img.Rect.Dy() > maxPixels/2 {
+		e.CompressionLevel = png.BestSpeed
+	}
+	return e.Encode(w, img)
 }
 
 func drawImage(panels []panel) *image.RGBA {
-	width, height := figureSize(panels)
-	c := &pngCanvas{img: image.NewRGBA(image.Rect(0, 0, int(width)*pngScale, int(height)*pngScale))}
+	rest := max(0, len(panels)-maxPNGPanels)
+	panels = panels[:len(panels)-rest]
+	width, height := figureSize(len(panels))
+	full := height
+	if rest > 0 {
+		full += noteHeight
+	}
+	// In steps, so that there are few sizes of letters to keep.
+	scale := min(pngScale, math.Floor(16*math.Sqrt(maxPixels/(width*full)))/16)
+	c := &pngCanvas{scale: scale, img: image.NewRGBA(image.Rect(0, 0, int(width*scale), int(full*scale)))}
 	drawFigure(c, panels)
+	if rest > 0 {
+		c.rect(0, height, width, noteHeight, paper)
+		c.text(xy{width / 2, height + noteHeight/2}, fmt.Sprintf("and %d more panels: see the SVG file or the web page", rest), font{size: labelSize}, middle, ink)
+	}
 	return c.img
 }
 
 type pngCanvas struct {
+	scale  float64 // pixels to a unit
 	img    *image.RGBA
 	raster vector.Rasterizer
 	origin image.Point // of the raster in the picture
@@ -56,8 +80,11 @@ func parseColour(s string) *image.Uniform {
 	return image.NewUniform(color.RGBA{uint8(v >> 16), uint8(v >> 8), uint8(v), 255})
 }
 
+// grain is a pixel.
+func (c *pngCanvas) grain() float64 { return 1 / c.scale }
+
 func (c *pngCanvas) rect(x, y, w, h float64, colour string) {
-	px := func(v float64) int { return int(math.Round(v * pngScale)) }
+	px := func(v float64) int { return int(math.Round(v * c.scale)) }
 	draw.Draw(c.img, image.Rect(px(x), px(y), px(x+w), px(y+h)), parseColour(colour), image.Point{}, draw.Over)
 }
 
@@ -89,8 +116,8 @@ func (c *pngCanvas) begin(points []xy, width float64) {
 		b = box{min(b.x0, p.x), min(b.y0, p.y), max(b.x1, p.x), max(b.y1, p.y)}
 	}
 	r := image.Rect(
-		int(math.Floor((b.x0-width)*pngScale)), int(math.Floor((b.y0-width)*pngScale)),
-		int(math.Ceil((b.x1+width)*pngScale)), int(math.Ceil((b.y1+width)*pngScale))).Intersect(c.img.Bounds())
+		int(math.Floor((b.x0-width)*c.scale)), int(math.Floor((b.y0-width)*c.scale)),
+		int(math.Ceil((b.x1+width)*c.scale)), int(math.Ceil((b.y1+width)*c.scale))).Intersect(c.img.Bounds())
 	c.raster.Reset(r.Dx(), r.Dy())
 	c.origin = r.Min
 }
@@ -101,7 +128,7 @@ func (c *pngCanvas) fill(colour string) {
 }
 
 func (c *pngCanvas) to(p xy, first bool) {
-	x, y := float32(p.x*pngScale)-float32(c.origin.X), float32(p.y*pngScale)-float32(c.origin.Y)
+	x, y := float32(p.x*c.scale)-float32(c.origin.X), float32(p.y*c.scale)-float32(c.origin.Y)
 	if first {
 		c.raster.MoveTo(x, y)
 	} else {
@@ -122,11 +149,22 @@ func (c *pngCanvas) segment(p, q xy, half float64) {
 	c.raster.ClosePath()
 }
 
+// circle is a circle of radius 1, turning as the outlines of segments do.
+var circle = func() (points [16]xy) {
+	for i := range points {
+		sin, cos := math.Sincos(-2 * math.Pi * float64(i) / float64(len(points)))
+		points[i] = xy{cos, sin}
+	}
+	return points
+}()
+
 func (c *pngCanvas) disc(p xy, radius float64) {
-	const sides = 16
-	for i := range sides {
-		sin, cos := math.Sincos(-2 * math.Pi * float64(i) / sides)
-		c.to(xy{p.x + radius*cos, p.y + radius*sin}, i == 0)
+	step := 1
+	if radius*c.scale < 1.5 {
+		step = 2 // nobody sees the corners of a disc of two pixels
+	}
+	for i := 0; i < len(circle); i += step {
+		c.to(xy{p.x + radius*circle[i].x, p.y + radius*circle[i].y}, i == 0)
 	}
 	c.raster.ClosePath()
 }
@@ -164,12 +202,12 @@ func dashed(points []xy, pattern []float64) [][]xy {
 }
 
 func (c *pngCanvas) text(at xy, s string, f font, a anchor, colour string) {
-	face := faceOf(font{size: f.size * pngScale, bold: f.bold})
+	face := faceOf(font{size: f.size * c.scale, bold: f.bold})
 	defer face.mu.Unlock()
 	face.mu.Lock()
 	width := float64(xfont.MeasureString(face.face, s)) / 64
 	shift := map[anchor]float64{start: 0, middle: width / 2, end: width}[a]
-	at = xy{at.x * pngScale, at.y * pngScale}
+	at = xy{at.x * c.scale, at.y * c.scale}
 	d := xfont.Drawer{Dst: c.img, Src: parseColour(colour), Face: face.face}
 	if !f.upright {
 		d.Dot = fixed.Point26_6{X: fixed.Int26_6((at.x - shift) * 64), Y: fixed.Int26_6(at.y * 64)}

@@ -6,12 +6,10 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 
+	"github.com/locusml/locus/internal/disk"
 	"github.com/locusml/locus/internal/gate"
 )
-
-var tempFiles atomic.Int64 // tells apart the files of one process
 
 // Save writes the curves to a picture file; its name ends in .svg or .png. The folder is made if need be. The file is
 // written whole or not at all, so a picture of the same name can be shown while a run saves it again and again.
@@ -37,23 +35,5 @@ func (b *Board) Save(path string) (err error) {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		return fmt.Errorf("is a folder: give the name of a file")
 	}
-	// Not os.CreateTemp, whose files only their owner may read.
-	temp := fmt.Sprintf("%s.%d.%d.tmp", path, os.Getpid(), tempFiles.Add(1))
-	f, err := os.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o666)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			os.Remove(temp)
-		}
-	}()
-	if err := write(f); err != nil {
-		f.Close()
-		return err
-	}
-	if err := f.Close(); err != nil {
-		return err
-	}
-	return os.Rename(temp, path)
+	return disk.WriteFile(disk.OS, path, write)
 }

@@ -93,16 +93,15 @@ func appendEvent(dst []byte, name string, data []byte) []byte {
 // wirePanels describes the panels. The caller holds b.mu.
 func (b *Board) wirePanels() []wirePanel {
 	var panels []wirePanel
-	for _, name := range b.panelNames() {
-		a := b.panelAxes(name)
+	for _, g := range b.groups() {
+		a := b.panelAxes(g.panel)
 		p := wirePanel{
-			Name: name, Title: a.Title, XLabel: a.XLabel, YLabel: a.YLabel, XLim: a.XLim, YLim: a.YLim,
+			Name: g.panel, Title: a.Title, XLabel: a.XLabel, YLabel: a.YLabel, XLim: a.XLim, YLim: a.YLim,
 			XLog: a.XScale == Log, YLog: a.YScale == Log, Series: []wireName{},
 		}
-		for id, s := range b.series {
-			if s.panel == name && s.count > 0 {
-				p.Series = append(p.Series, wireName{id, s.label, s.colour})
-			}
+		for _, id := range g.series {
+			s := b.series[id]
+			p.Series = append(p.Series, wireName{id, s.label, s.colour})
 		}
 		panels = append(panels, p)
 	}

@@ -1,7 +1,7 @@
 package board
 
 import (
-	"bytes"
+	"bufio"
 	"encoding/xml"
 	"fmt"
 	"io"
@@ -12,22 +12,21 @@ import (
 	"github.com/locusml/locus/internal/gate"
 )
 
-// WriteSVG writes the curves as an SVG document, one panel below the other.
+// WriteSVG writes the curves as an SVG document, one panel below the other; more than six are smaller, three in a row.
 func (b *Board) WriteSVG(w io.Writer) error {
 	gate.Receiver("board.Board.WriteSVG", b != nil, "use new(board.Board)")
 	if err := gate.Given("the writer", w); err != nil {
 		return fmt.Errorf("board: %w", err)
 	}
 	panels := b.panels()
-	var c svgCanvas
-	width, height := figureSize(panels)
+	c := svgCanvas{buf: bufio.NewWriterSize(w, 1<<16)} // a picture of many panels is long
+	width, height := figureSize(len(panels))
 	c.printf(`<svg xmlns="http://www.w3.org/2000/svg" width="%s" height="%s" viewBox="0 0 %s %s" role="img" font-family="system-ui, 'Segoe UI', Helvetica, Arial, sans-serif">`+"\n",
 		num(width), num(height), num(width), num(height))
 	c.printf("<title>%s</title>\n", escape(describe(panels)))
 	drawFigure(&c, panels)
 	c.printf("</svg>\n")
-	_, err := w.Write(c.buf.Bytes())
-	return err
+	return c.buf.Flush()
 }
 
 // describe says in words what the picture shows, for those who cannot see it.
@@ -50,9 +49,10 @@ func describe(panels []panel) string {
 	return strings.Join(parts, "; ")
 }
 
-type svgCanvas struct{ buf bytes.Buffer }
+// svgCanvas writes to a buffer that keeps the first error.
+type svgCanvas struct{ buf *bufio.Writer }
 
-func (c *svgCanvas) printf(format string, args ...any) { fmt.Fprintf(&c.buf, format, args...) }
+func (c *svgCanvas) printf(format string, args ...any) { fmt.Fprintf(c.buf, format, args...) }
 
 // num writes a coordinate to a tenth of a pixel.
 func num(v float64) string {
@@ -64,6 +64,9 @@ func escape(s string) string {
 	xml.EscapeText(&b, []byte(s)) // a Builder has no errors
 	return b.String()
 }
+
+// grain is half a unit: who looks closer sees where the curve goes all the same.
+func (c *svgCanvas) grain() float64 { return 0.5 }
 
 func (c *svgCanvas) rect(x, y, w, h float64, colour string) {
 	c.printf(`<rect x="%s" y="%s" width="%s" height="%s" fill="%s"/>`+"\n", num(x), num(y), num(w), num(h), colour)
@@ -82,9 +85,9 @@ func (c *svgCanvas) line(points []xy, colour string, width float64, dash []float
 	for _, p := range points {
 		if s := num(p.x) + "," + num(p.y); s != last {
 			if last != "" {
-				c.printf(" ")
+				c.buf.WriteByte(' ')
 			}
-			c.printf("%s", s)
+			c.buf.WriteString(s)
 			last = s
 		}
 	}

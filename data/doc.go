@@ -20,4 +20,8 @@
 // ([NewVocab], [NewSequences]), folders of images ([ImageFolder]), and by name:
 // [Digits], [FashionMNIST], [MNIST], [SyntheticRegression]. [Subset], [Concat],
 // [Split] and [Map] make new ones of them.
+//
+// What is read into memory has a limit, which the error names and an option
+// raises: [MaxBytes], CSVOptions.MaxBytes, Features.MaxBytes,
+// ImageOptions.MaxPixels. A path that is no file, such as a pipe, is an error.
 package data

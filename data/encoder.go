@@ -22,6 +22,10 @@ type Features struct {
 	// Raw leaves numbers as they are. Otherwise each column is shifted and scaled
 	// to mean 0 and standard deviation 1.
 	Raw bool
+
+	// MaxBytes is the most memory that an encoded table may take; 0 means 4 GiB. A
+	// column of names, which are all different, has as many inputs as rows.
+	MaxBytes int64
 }
 
 // Encoder turns tables into tensors. What it needs to know of the data (means,
@@ -30,6 +34,7 @@ type Features struct {
 type Encoder struct {
 	columns []encodedColumn
 	names   []string
+	most    int64 // bytes
 }
 
 type encodedColumn struct {
@@ -50,7 +55,10 @@ func NewEncoder(t *Table, f Features) (*Encoder, error) {
 			return nil, err
 		}
 	}
-	e := new(Encoder)
+	e := &Encoder{most: f.MaxBytes}
+	if e.most == 0 {
+		e.most = maxRead
+	}
 	for _, name := range numeric {
 		numbers, err := t.Numbers(name)
 		if err != nil {
@@ -152,6 +160,9 @@ func (e *Encoder) Names() []string {
 func (e *Encoder) Encode(t *Table) (*locus.Tensor, error) {
 	gate.Receiver("data.Encoder.Encode", e != nil && len(e.names) > 0, "make it with data.NewEncoder")
 	width := len(e.names)
+	if int64(t.Len()) > e.most/4/int64(width) {
+		return nil, e.tooLarge(t.Len())
+	}
 	out := make([]float32, t.Len()*width)
 	at := 0
 	for _, c := range e.columns {
@@ -182,6 +193,12 @@ func (e *Encoder) Encode(t *Table) (*locus.Tensor, error) {
 	var x *locus.Tensor
 	err := locus.Try(func() { x = locus.CPU().From(out, t.Len(), width) })
 	return x, err
+}
+
+func (e *Encoder) tooLarge(rows int) error {
+	widest := slices.MaxFunc(e.columns, func(a, b encodedColumn) int { return len(a.categories) - len(b.categories) })
+	return fmt.Errorf("data: %d rows of %d inputs take more than %d bytes; column %q alone has %d categories: leave it out with Features.Except, or allow more with Features.MaxBytes: %w",
+		rows, len(e.names), e.most, widest.name, len(widest.categories), locus.ErrArgument)
 }
 
 func (c *encodedColumn) encode(v float64) float32 {

@@ -2,16 +2,15 @@ package data
 
 import (
 	"bufio"
-	"bytes"
 	"compress/gzip"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"math"
-	"os"
 
 	"github.com/locusml/locus"
+	"github.com/locusml/locus/internal/disk"
 	"github.com/locusml/locus/internal/op"
 )
 
@@ -19,19 +18,20 @@ import (
 // be: truncated, oversized, damaged.
 var ErrFormat = errors.New("malformed data file")
 
-// maxIDX is the largest file that is read: whole in memory, so it must have a
-// limit. The largest known one has 0.2 GB.
-const maxIDX = 4 << 30
-
 // ReadIDX reads a file in the IDX format of MNIST, plain or compressed with
 // gzip, into a tensor on the CPU. Elements are uint8, int32, float32 or float64.
-func ReadIDX(path string) (*locus.Tensor, error) {
-	file, err := os.Open(path)
+// [MaxBytes] says how large it may be.
+func ReadIDX(path string, opts ...ReadOption) (*locus.Tensor, error) {
+	file, err := disk.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("data: %w", err)
 	}
 	defer file.Close()
-	t, err := readIDX(file)
+	info, err := file.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("data: %w", err)
+	}
+	t, err := readIDX(file, info.Size(), readOptions(opts))
 	if err != nil {
 		return nil, fmt.Errorf("data: %s: %w", path, err)
 	}
@@ -42,8 +42,9 @@ func malformed(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrFormat, fmt.Sprintf(format, args...))
 }
 
-func readIDX(r io.Reader) (*locus.Tensor, error) {
-	shape, elem, raw, err := parseIDX(r)
+// readIDX reads from a file of the given size.
+func readIDX(r io.Reader, size int64, opt reading) (*locus.Tensor, error) {
+	shape, elem, raw, err := parseIDX(r, size, opt)
 	if err != nil {
 		return nil, err
 	}
@@ -53,24 +54,23 @@ func readIDX(r io.Reader) (*locus.Tensor, error) {
 	case idxUint8:
 		flat = raw
 	case idxInt32:
-		s := make([]int32, n)
-		err = binary.Read(bytes.NewReader(raw), binary.BigEndian, s)
-		flat = s
+		flat = decode(raw, n, 4, func(b []byte) int32 { return int32(binary.BigEndian.Uint32(b)) })
 	case idxFloat32:
-		s := make([]float32, n)
-		err = binary.Read(bytes.NewReader(raw), binary.BigEndian, s)
-		flat = s
+		flat = decode(raw, n, 4, func(b []byte) float32 { return math.Float32frombits(binary.BigEndian.Uint32(b)) })
 	case idxFloat64:
-		s := make([]float64, n)
-		err = binary.Read(bytes.NewReader(raw), binary.BigEndian, s)
-		flat = s
-	}
-	if err != nil {
-		return nil, err
+		flat = decode(raw, n, 8, func(b []byte) float64 { return math.Float64frombits(binary.BigEndian.Uint64(b)) })
 	}
 	var t *locus.Tensor
 	err = locus.Try(func() { t = locus.CPU().From(flat, n).Reshape(shape...) })
 	return t, err
+}
+
+func decode[T any](raw []byte, n, size int, one func([]byte) T) []T {
+	s := make([]T, n)
+	for i := range s {
+		s[i] = one(raw[i*size:])
+	}
+	return s
 }
 
 // The element types that IDX files have, by their code.
@@ -86,7 +86,7 @@ var idxSizes = map[byte]int{idxUint8: 1, idxInt32: 4, idxFloat32: 4, idxFloat64:
 // parseIDX reads a header (two zero bytes, the type, the number of axes, their
 // sizes, all big-endian) and the elements. Memory grows with what is really
 // there, not with what the header claims.
-func parseIDX(r io.Reader) (shape []int, elem byte, raw []byte, err error) {
+func parseIDX(r io.Reader, fileSize int64, opt reading) (shape []int, elem byte, raw []byte, err error) {
 	fail := func(err error) ([]int, byte, []byte, error) {
 		if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
 			err = malformed("truncated")
@@ -96,13 +96,14 @@ func parseIDX(r io.Reader) (shape []int, elem byte, raw []byte, err error) {
 		return nil, 0, nil, err
 	}
 	buffered := bufio.NewReader(r)
+	packed := false
 	if start, err := buffered.Peek(2); err == nil && start[0] == 0x1f && start[1] == 0x8b {
 		z, err := gzip.NewReader(buffered)
 		if err != nil {
 			return fail(err)
 		}
 		defer z.Close()
-		buffered = bufio.NewReader(z)
+		buffered, packed = bufio.NewReader(z), true
 	}
 	var magic [4]byte
 	if _, err := io.ReadFull(buffered, magic[:]); err != nil {
@@ -115,6 +116,7 @@ func parseIDX(r io.Reader) (shape []int, elem byte, raw []byte, err error) {
 	if int(magic[3]) > locus.MaxRank {
 		return fail(malformed("%d axes; at most %d are supported", magic[3], locus.MaxRank))
 	}
+	most := opt.limit(fileSize, packed)
 	total := int64(size)
 	for range magic[3] {
 		var b [4]byte
@@ -122,23 +124,23 @@ func parseIDX(r io.Reader) (shape []int, elem byte, raw []byte, err error) {
 			return fail(err)
 		}
 		d := binary.BigEndian.Uint32(b[:])
-		if d > 0 && total > maxIDX/int64(d) || d > math.MaxInt32 {
-			return fail(malformed("the header claims more than the limit of %d bytes", int64(maxIDX)))
+		if d > 0 && total > most/int64(d) || d > math.MaxInt32 {
+			return fail(malformed("the header claims more than the limit of %d bytes; if it is right, allow more with data.MaxBytes", most))
 		}
 		total *= max(int64(d), 1)
 		shape = append(shape, int(d))
 	}
 	want := int64(op.Elements(shape) * size)
-	var content bytes.Buffer
-	if n, err := io.Copy(&content, io.LimitReader(buffered, want)); err != nil {
+	content, err := disk.ReadN(buffered, want)
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return fail(malformed("truncated: %d of %d bytes", len(content), want))
+	} else if err != nil {
 		return fail(err)
-	} else if n < want {
-		return fail(malformed("truncated: %d of %d bytes", n, want))
 	}
 	if _, err := buffered.ReadByte(); err == nil {
 		return fail(malformed("more follows the %d bytes that the header claims", want))
 	} else if !errors.Is(err, io.EOF) {
 		return fail(err)
 	}
-	return shape, magic[2], content.Bytes(), nil
+	return shape, magic[2], content, nil
 }

@@ -99,7 +99,7 @@ func FuzzIDX(f *testing.F) {
 	f.Add(idx(idxFloat64, []uint32{1}, make([]byte, 8)))
 	f.Add(gzipped(idx(idxInt32, []uint32{1, 1}, make([]byte, 4))))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		x, err := readIDX(bytes.NewReader(b))
+		x, err := readIDX(bytes.NewReader(b), int64(len(b)), reading{})
 		if err == nil && len(b) > 2 && b[0] == 0 && x.Bytes() > len(b) {
 			t.Errorf("%d bytes from %d", x.Bytes(), len(b))
 		}

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/image/draw"
 
 	"github.com/locusml/locus"
+	"github.com/locusml/locus/internal/disk"
 )
 
 // ImageOptions says what [ImageFolder] makes of its files.
@@ -106,7 +107,7 @@ func (f *imageFolder) Batch(at []int, _ locus.Key) ([]*locus.Tensor, error) {
 // readImage reads a file and brings it to size. Its dimensions are looked at
 // before its pixels are unpacked.
 func readImage(path string, opt ImageOptions) (*image.RGBA, error) {
-	file, err := os.Open(path)
+	file, err := disk.Open(path)
 	if err != nil {
 		return nil, err
 	}

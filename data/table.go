@@ -1,17 +1,18 @@
 package data
 
 import (
+	"bytes"
 	"encoding/csv"
 	"errors"
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/locusml/locus"
+	"github.com/locusml/locus/internal/disk"
 	"github.com/locusml/locus/internal/gate"
 )
 
@@ -20,6 +21,7 @@ import (
 // too unless a column has that name.
 type Table struct {
 	names []string
+	at    map[string]int // where a name is
 	rows  [][]string
 }
 
@@ -28,11 +30,15 @@ type CSVOptions struct {
 	Comma    rune // 0 means a comma
 	Comment  rune // lines that start with it are passed over; 0 means none
 	NoHeader bool // the first line is data; columns are called "0", "1", …
+
+	// MaxBytes is the most memory that the table may take; 0 means 4 GiB. A cell
+	// takes 24 bytes beside its text.
+	MaxBytes int64
 }
 
 // ReadCSV reads a file of comma-separated values.
 func ReadCSV(path string, opt CSVOptions) (*Table, error) {
-	file, err := os.Open(path)
+	file, err := disk.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("data: %w", err)
 	}
@@ -49,10 +55,15 @@ func ParseCSV(r io.Reader, opt CSVOptions) (*Table, error) {
 	if err := gate.Given("the reader", r); err != nil {
 		return nil, fmt.Errorf("data: %w", err)
 	}
-	c := csv.NewReader(r)
-	if opt.Comma != 0 {
-		c.Comma = opt.Comma
+	if opt.Comma == 0 {
+		opt.Comma = ','
 	}
+	if opt.MaxBytes == 0 {
+		opt.MaxBytes = maxRead
+	}
+	c := csv.NewReader(&budget{r, opt.MaxBytes, costOf(opt.Comma),
+		fmt.Errorf("the table takes more than %d bytes of memory; if it is meant to, allow more with CSVOptions.MaxBytes", opt.MaxBytes)})
+	c.Comma = opt.Comma
 	c.Comment = opt.Comment
 	c.TrimLeadingSpace = true
 	rows, err := c.ReadAll()
@@ -63,11 +74,6 @@ func ParseCSV(r io.Reader, opt CSVOptions) (*Table, error) {
 	if len(rows) > 0 && !opt.NoHeader {
 		t.names, t.rows = rows[0], rows[1:]
 		t.names[0] = strings.TrimPrefix(t.names[0], "\ufeff") // a mark that some programs write
-		for i, name := range t.names {
-			if slices.Index(t.names, name) != i {
-				return nil, fmt.Errorf("data: %w", malformed("two columns are called %q; read it with NoHeader", name))
-			}
-		}
 	}
 	if len(t.rows) == 0 {
 		return nil, fmt.Errorf("data: %w", malformed("no rows"))
@@ -77,7 +83,23 @@ func ParseCSV(r io.Reader, opt CSVOptions) (*Table, error) {
 			t.names = append(t.names, strconv.Itoa(i))
 		}
 	}
+	t.at = make(map[string]int, len(t.names))
+	for i, name := range t.names {
+		if _, twice := t.at[name]; twice {
+			return nil, fmt.Errorf("data: %w", malformed("two columns are called %.100q; read it with NoHeader", name))
+		}
+		t.at[name] = i
+	}
 	return t, nil
+}
+
+// costOf returns what text takes as a table: its bytes, and for each cell, which
+// ends in a comma or a line break, a string and its place in the row.
+func costOf(comma rune) func([]byte) int64 {
+	sep := []byte(string(comma))
+	return func(p []byte) int64 {
+		return int64(len(p)) + 24*int64(bytes.Count(p, sep)+bytes.Count(p, []byte{'\n'}))
+	}
 }
 
 // Len is the number of rows.
@@ -103,17 +125,17 @@ func (t *Table) Rows(at []int) (*Table, error) {
 		}
 		rows[i] = t.rows[p]
 	}
-	return &Table{t.names, rows}, nil
+	return &Table{t.names, t.at, rows}, nil
 }
 
 func (t *Table) find(column string) (int, error) {
-	if i := slices.Index(t.names, column); i >= 0 {
+	if i, ok := t.at[column]; ok {
 		return i, nil
 	}
 	if n, err := strconv.Atoi(column); err == nil && n >= 0 && n < len(t.names) {
 		return n, nil
 	}
-	return 0, fmt.Errorf("data: there is no column %q; there are %s: %w", column, strings.Join(t.names, ", "), locus.ErrArgument)
+	return 0, fmt.Errorf("data: there is no column %q; there are %s: %w", column, list(t.names), locus.ErrArgument)
 }
 
 // Column gives the cells of a column.
@@ -191,7 +213,7 @@ func (t *Table) Labels(column string, classes ...string) (*locus.Tensor, []strin
 	for i, cell := range cells {
 		n, ok := number[cell]
 		if !ok {
-			return nil, nil, fmt.Errorf("data: column %q, row %d: %q is none of the classes %s: %w", column, i, cell, strings.Join(classes, ", "), locus.ErrIndex)
+			return nil, nil, fmt.Errorf("data: column %q, row %d: %q is none of the classes %s: %w", column, i, cell, list(classes), locus.ErrIndex)
 		}
 		labels[i] = n
 	}

@@ -2,27 +2,46 @@ package data
 
 import (
 	"fmt"
+	"io"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
 	"github.com/locusml/locus"
+	"github.com/locusml/locus/internal/disk"
 	"github.com/locusml/locus/internal/gate"
 )
 
-// ReadText reads a file of UTF-8 text.
-func ReadText(path string) (string, error) {
-	b, err := os.ReadFile(path)
+// ReadText reads a file of UTF-8 text. [MaxBytes] says how large it may be.
+func ReadText(path string, opts ...ReadOption) (string, error) {
+	file, err := disk.Open(path)
 	if err != nil {
 		return "", fmt.Errorf("data: %w", err)
 	}
-	if !utf8.Valid(b) {
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return "", fmt.Errorf("data: %w", err)
+	}
+	most := readOptions(opts).limit(info.Size(), false)
+	tooLarge := fmt.Errorf("data: %s: %w", path, malformed("it has more than %d bytes; if it is meant to, allow more with data.MaxBytes", most))
+	if info.Size() > most {
+		return "", tooLarge
+	}
+	var b strings.Builder
+	b.Grow(int(info.Size()))
+	n, err := io.Copy(&b, io.LimitReader(file, most+1))
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("data: %w", err)
+	case n > most: // it has grown since
+		return "", tooLarge
+	case !utf8.ValidString(b.String()):
 		return "", fmt.Errorf("data: %s is not UTF-8 text: %w", path, ErrFormat)
 	}
-	return strings.TrimPrefix(string(b), "\ufeff"), nil
+	return strings.TrimPrefix(b.String(), "\ufeff"), nil
 }
 
 // SimplifyText makes a small alphabet of a text: letters become lower case, and

@@ -90,7 +90,9 @@ func Rename(f func(name string) string) LoadOption { return func(l *loading) { l
 //
 // A file that does not fit is a *weights.MatchError that lists every missing,
 // unexpected and mis-shaped name, and then nothing is changed. PyTorch's counts
-// of batches (num_batches_tracked) are passed over.
+// of batches (num_batches_tracked) are passed over. A compressed npz file that
+// unpacks to more than package weights allows can be opened with
+// [weights.MaxUnpacked] and read with [LoadFrom].
 func Load(path string, m any, opts ...LoadOption) error {
 	f, err := weights.Open(path)
 	if err != nil {
@@ -160,7 +162,7 @@ func (l loading) match(f *weights.File, state map[string]Entry) (from map[string
 			continue
 		}
 		if twin, ok := from[name]; ok {
-			return nil, &locus.Error{Kind: locus.ErrArgument, Op: "nn.Load", Msg: fmt.Sprintf("%s and %s of the file are both renamed to %s", twin, in, name)}
+			return nil, &locus.Error{Kind: locus.ErrArgument, Op: "nn.Load", Msg: fmt.Sprintf("%q and %q of the file are both renamed to %q", twin, in, name)}
 		}
 		from[name] = in
 		info, _ := f.Info(in)

@@ -76,7 +76,7 @@ func TestPeakOfStepInAScope(t *testing.T) {
 
 // Without a scope the collector decides when the network's results go. Gradients do not
 // wait for it: Step frees them.
-func TestStepFreesGradients(t *testing.T) {
+func TestStepFreesCollectedGradients(t *testing.T) {
 	d := locus.AddVirtualGPUs(1, 256<<20)[0]
 	net, x, target := digitsNet(d)
 	opt := optim.SGD(nn.Parameters(net), 0.1, optim.SGDOptions{})

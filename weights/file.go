@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"math"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/locusml/locus"
@@ -18,9 +19,23 @@ import (
 // format's rules: truncated, overlapping, oversized, or not such a file at all.
 var ErrFormat = errors.New("malformed weight file")
 
+// ErrUnpacked is in the chain of the error about a compressed file that would
+// unpack to more than is allowed: see [MaxUnpacked].
+var ErrUnpacked = errors.New("too large when unpacked")
+
+// malformed makes an ErrFormat. Texts of a file go into it with %q, and may be
+// as long as the file: a message need not.
 func malformed(format string, args ...any) error {
-	return fmt.Errorf("%w: %s", ErrFormat, fmt.Sprintf(format, args...))
+	const most = 1000
+	msg := fmt.Sprintf(format, args...)
+	if len(msg) > most {
+		msg = strings.ToValidUTF8(msg[:most], "") + "…"
+	}
+	return fmt.Errorf("%w: %s", ErrFormat, msg)
 }
+
+// maxDims is more than any program writes: NumPy's own limit.
+const maxDims = 64
 
 // Format is a kind of file.
 type Format string
@@ -76,14 +91,28 @@ type File struct {
 	closed bool
 }
 
+// OpenOption changes what [Open] and [Read] accept.
+type OpenOption func(*opening)
+
+type opening struct {
+	unpacked int64 // 0 for the rule
+}
+
+// MaxUnpacked is the most bytes that the compressed members of an npz file may
+// unpack to, all of them together. Without it that is 256 MiB or a hundred times
+// the size of the file, whichever is more: a small file that would fill the
+// memory is refused before it does.
+func MaxUnpacked(bytes int64) OpenOption { return func(o *opening) { o.unpacked = bytes } }
+
 // Open opens a safetensors, npy or npz file, told apart by its content, and
-// checks its structure. The tensors themselves are read by [File.Load].
-func Open(path string) (*File, error) {
+// checks its structure. The tensors themselves are read by [File.Load]. What is
+// not a file, such as a folder or a pipe, is an error at once.
+func Open(path string, opts ...OpenOption) (*File, error) {
 	s, err := openSource(path)
 	if err != nil {
 		return nil, fmt.Errorf("weights: %w", err)
 	}
-	f, err := newFile(s, path)
+	f, err := newFile(s, path, opts)
 	if err != nil {
 		s.Close()
 		return nil, fmt.Errorf("weights: %s: %w", path, err)
@@ -92,21 +121,25 @@ func Open(path string) (*File, error) {
 }
 
 // Read is like [Open] for content that is somewhere else than in a file.
-func Read(r io.ReaderAt, size int64) (*File, error) {
+func Read(r io.ReaderAt, size int64, opts ...OpenOption) (*File, error) {
 	if err := gate.Given("the reader", r); err != nil {
 		return nil, fmt.Errorf("weights: %w", err)
 	}
 	if size < 0 {
 		return nil, fmt.Errorf("weights: a size of %d bytes: %w", size, locus.ErrArgument)
 	}
-	f, err := newFile(&plain{r, size, nil}, "")
+	f, err := newFile(&plain{r, size, nil}, "", opts)
 	if err != nil {
 		return nil, fmt.Errorf("weights: %w", err)
 	}
 	return f, nil
 }
 
-func newFile(s source, path string) (*File, error) {
+func newFile(s source, path string, opts []OpenOption) (*File, error) {
+	var o opening
+	for _, opt := range opts {
+		opt(&o)
+	}
 	var magic [8]byte
 	n, err := s.ReadAt(magic[:], 0)
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -114,12 +147,12 @@ func newFile(s source, path string) (*File, error) {
 	}
 	f := &File{path: path, source: s, byName: map[string]*entry{}}
 	switch head := string(magic[:n]); {
-	case hasPrefix(head, npyMagic):
+	case strings.HasPrefix(head, npyMagic):
 		f.format = NPY
 		err = f.parseNPY()
-	case hasPrefix(head, "PK\x03\x04") || hasPrefix(head, "PK\x05\x06"):
+	case strings.HasPrefix(head, "PK\x03\x04") || strings.HasPrefix(head, "PK\x05\x06"):
 		f.format = NPZ
-		err = f.parseNPZ()
+		err = f.parseNPZ(o)
 	default:
 		f.format = Safetensors
 		err = f.parseSafetensors()
@@ -129,8 +162,6 @@ func newFile(s source, path string) (*File, error) {
 	}
 	return f, nil
 }
-
-func hasPrefix(s, prefix string) bool { return len(s) >= len(prefix) && s[:len(prefix)] == prefix }
 
 // add makes an entry known; a name must come once.
 func (f *File) add(e *entry) error {
@@ -144,6 +175,9 @@ func (f *File) add(e *entry) error {
 
 // sizeOf is the number of elements of a shape as a file claims it.
 func sizeOf(shape []uint64) (dims []int, n uint64, err error) {
+	if len(shape) > maxDims {
+		return nil, 0, malformed("%d dimensions; no file has more than %d", len(shape), maxDims)
+	}
 	n = 1
 	dims = make([]int, len(shape))
 	for i, d := range shape {

@@ -16,7 +16,7 @@ import (
 
 	"github.com/locusml/locus"
 	"github.com/locusml/locus/dtype"
-	"github.com/locusml/locus/weights/internal/disk/faulty"
+	"github.com/locusml/locus/internal/disk/faulty"
 )
 
 // Every element type and shape passes through every format, from any device to

@@ -8,6 +8,7 @@ import (
 
 	"github.com/locusml/locus/dtype"
 	"github.com/locusml/locus/internal/gate"
+	"github.com/locusml/locus/internal/printable"
 )
 
 // MatchError says how a file's tensors differ from those that are wanted: all
@@ -60,7 +61,7 @@ func (e *MatchError) Error() string {
 		return "<nil error>"
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "weights: %s does not fit: %d missing, %d unexpected, %d different", e.Path, len(e.Missing), len(e.Unexpected), len(e.Different))
+	fmt.Fprintf(&b, "weights: %s does not fit: %d missing, %d unexpected, %d different", printable.Text(e.Path), len(e.Missing), len(e.Unexpected), len(e.Different))
 	list := func(what string, items []string) {
 		const most = 20
 		if len(items) == 0 {
@@ -71,7 +72,11 @@ func (e *MatchError) Error() string {
 			more = fmt.Sprintf(", and %d more", len(items)-most)
 			items = items[:most]
 		}
-		fmt.Fprintf(&b, "\n  %s: %s%s", what, strings.Join(items, ", "), more)
+		shown := make([]string, len(items))
+		for i, item := range items {
+			shown[i] = printable.Text(item) // names are the file's
+		}
+		fmt.Fprintf(&b, "\n  %s: %s%s", what, strings.Join(shown, ", "), more)
 	}
 	list("missing", e.Missing)
 	list("unexpected", e.Unexpected)

@@ -12,8 +12,8 @@ import (
 
 	"github.com/locusml/locus"
 	"github.com/locusml/locus/dtype"
+	"github.com/locusml/locus/internal/disk"
 	"github.com/locusml/locus/internal/gate"
-	"github.com/locusml/locus/weights/internal/disk"
 )
 
 // An npy file is a magic text, a version, the header's length, the header (a
@@ -135,7 +135,10 @@ func (h *npyHeader) parseDescr(descr string) (size uint64, err error) {
 	if kind == 'O' {
 		return 0, malformed("the array holds Python objects; they are never loaded, since that would run code")
 	}
-	digits, _, _ := strings.Cut(descr[2:], "[") // the unit of dates
+	digits, unit, dated := strings.Cut(descr[2:], "[") // the unit of dates, such as "[ns]" or "[25s]"
+	if dated && (len(unit) > 10 || strings.Trim(strings.TrimSuffix(unit, "]"), "0123456789abcdefghijklmnopqrstuvwxyzDMYWμ") != "") {
+		return 0, bad
+	}
 	if len(digits) > 9 || !strings.ContainsRune("?biufcmMSUV", rune(kind)) {
 		return 0, bad
 	}
@@ -242,7 +245,9 @@ func (p *literal) value() (any, bool) {
 			return nil, false
 		}
 		p.rest = strings.TrimPrefix(p.rest[end:], "L") // Python 2 wrote 3L
-		tuple = append(tuple, n)
+		if tuple = append(tuple, n); len(tuple) > maxDims {
+			return nil, false
+		}
 		if !p.eat(',') {
 			if !p.eat(')') {
 				return nil, false

@@ -6,38 +6,57 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
 	"github.com/locusml/locus"
+	"github.com/locusml/locus/internal/disk"
 	"github.com/locusml/locus/internal/gate"
-	"github.com/locusml/locus/weights/internal/disk"
 )
 
 // An npz file is a zip archive of npy files.
 
-// A compressed member may claim to grow to any size. One that claims to grow
-// large by a factor that real weights do not reach is refused.
-const (
-	bombBytes = 256 << 20
-	bombRatio = 100
-)
-
-func (f *File) parseNPZ() error {
+func (f *File) parseNPZ(o opening) error {
 	size := f.source.Size()
 	z, err := zip.NewReader(f.source, size)
 	if err != nil {
 		return malformed("not a zip archive that can be read: %v", err)
 	}
-	total := uint64(0)
+	if err := checkMembers(z.File, size, o); err != nil {
+		return err
+	}
 	for _, member := range z.File {
+		if err := f.addMember(member); err != nil {
+			return fmt.Errorf("member %.100q: %w", member.Name, err)
+		}
+	}
+	return nil
+}
+
+// checkMembers makes sure of the sizes that the members claim, all of them
+// together: each may be harmless where the whole is not.
+func checkMembers(members []*zip.File, size int64, o opening) error {
+	var packed, unpacked uint64
+	for _, m := range members {
 		// Members that lie over each other would multiply their content.
-		if total += member.CompressedSize64; member.CompressedSize64 > uint64(size) || total > uint64(size) {
+		if packed += m.CompressedSize64; m.CompressedSize64 > uint64(size) || packed > uint64(size) {
 			return malformed("the members of the archive claim more bytes than it has")
 		}
-		if err := f.addMember(member); err != nil {
-			return fmt.Errorf("member %q: %w", member.Name, err)
+		if m.Method != zip.Store {
+			if m.UncompressedSize64 > math.MaxInt64-unpacked {
+				return malformed("the members of the archive claim to unpack to more than can be counted")
+			}
+			unpacked += m.UncompressedSize64
 		}
+	}
+	most := o.unpacked
+	if most == 0 {
+		most = disk.MaxUnpacked(size)
+	}
+	if unpacked > uint64(most) {
+		return fmt.Errorf("%w: %w: its %d bytes claim to grow to %d, the limit is %d; if they are meant to, open it with weights.MaxUnpacked(%[4]d), or save it without compression",
+			ErrFormat, ErrUnpacked, size, unpacked, most)
 	}
 	return nil
 }
@@ -53,8 +72,6 @@ func (f *File) addMember(m *zip.File) error {
 		return malformed("compression method %d is not known", m.Method)
 	case m.Method == zip.Store && m.CompressedSize64 != m.UncompressedSize64:
 		return malformed("%d bytes are stored as %d", m.UncompressedSize64, m.CompressedSize64)
-	case m.UncompressedSize64 > bombBytes && m.UncompressedSize64/bombRatio > m.CompressedSize64:
-		return malformed("%d bytes claim to grow to %d; if they are meant to, save without compression", m.CompressedSize64, m.UncompressedSize64)
 	}
 	r, err := m.Open()
 	if err != nil {
@@ -85,8 +102,8 @@ func readMember(m *zip.File, h *npyHeader) ([]byte, error) {
 	if _, err := io.CopyN(io.Discard, r, h.offset); err != nil {
 		return nil, zipError(err)
 	}
-	b := aligned(int(h.info.Bytes))
-	if _, err := io.ReadFull(r, b); err != nil {
+	b, err := disk.ReadN(r, h.info.Bytes)
+	if err != nil {
 		return nil, zipError(err)
 	}
 	if n, err := r.Read(make([]byte, 1)); n != 0 || !errors.Is(err, io.EOF) {

@@ -15,8 +15,8 @@ import (
 
 	"github.com/locusml/locus"
 	"github.com/locusml/locus/dtype"
+	"github.com/locusml/locus/internal/disk"
 	"github.com/locusml/locus/internal/gate"
-	"github.com/locusml/locus/weights/internal/disk"
 )
 
 // A safetensors file is the header's length (8 bytes, little-endian), the header
@@ -146,7 +146,8 @@ func parseHeaderEntry(d *json.Decoder, name string) (headerEntry, error) {
 			return malformed("tensor %q: the field %q comes twice", name, field)
 		}
 		seen[field] = true
-		var into any = new(json.RawMessage) // fields of later versions of the format
+		var raw json.RawMessage
+		var into any
 		switch field {
 		case "dtype":
 			into = &h.dtype
@@ -155,7 +156,16 @@ func parseHeaderEntry(d *json.Decoder, name string) (headerEntry, error) {
 		case "data_offsets":
 			into = &offsets
 		}
-		if err := d.Decode(into); err != nil {
+		err := d.Decode(&raw)
+		const most = 4096 // bytes: what follows takes many times as much memory
+		switch {
+		case err != nil || into == nil: // of the second kind are fields of later versions of the format
+		case len(raw) > most:
+			err = fmt.Errorf("%d bytes; the limit is %d", len(raw), most)
+		default:
+			err = json.Unmarshal(raw, into)
+		}
+		if err != nil {
 			return malformed("tensor %q: %s: %v", name, field, err)
 		}
 		return nil

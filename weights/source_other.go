@@ -2,10 +2,10 @@
 
 package weights
 
-import "os"
+import "github.com/locusml/locus/internal/disk"
 
 func openSource(path string) (source, error) {
-	file, err := os.Open(path)
+	file, err := disk.Open(path)
 	if err != nil {
 		return nil, err
 	}

@@ -6,11 +6,12 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"runtime"
 	"runtime/debug"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/locusml/locus/internal/disk"
 )
 
 // mapped is a file in memory: pages are read when they are touched and belong to
@@ -18,7 +19,7 @@ import (
 type mapped []byte
 
 func openSource(path string) (source, error) {
-	file, err := os.Open(path)
+	file, err := disk.Open(path)
 	if err != nil {
 		return nil, err
 	}
@@ -28,7 +29,7 @@ func openSource(path string) (source, error) {
 		return nil, err
 	}
 	size := info.Size()
-	if info.Mode().IsRegular() && size > 0 && size <= math.MaxInt {
+	if size > 0 && size <= math.MaxInt {
 		if m, err := unix.Mmap(int(file.Fd()), 0, int(size), unix.PROT_READ, unix.MAP_SHARED); err == nil {
 			file.Close() // the mapping stays
 			return mapped(m), nil

@@ -165,6 +165,12 @@ class Panel {
     this.root.append(top, plot, this.legend);
     this.listen();
     new ResizeObserver(() => this.redraw()).observe(plot);
+    // A canvas that nobody sees takes neither time nor memory, however many there are.
+    this.visible = false;
+    new IntersectionObserver(seen => {
+      this.visible = seen[seen.length - 1].isIntersecting;
+      this.redraw();
+    }, { rootMargin: "300px" }).observe(plot);
   }
 
   logSwitch(axis, text) {
@@ -263,9 +269,14 @@ class Panel {
     requestAnimationFrame(() => { this.asked = false; this.draw(); });
   }
 
-  draw() {
+  draw(always) {
+    if (!this.spec) return;
+    if (!this.visible && !always) {
+      this.drawWords();
+      return;
+    }
     const box = this.canvas.getBoundingClientRect();
-    if (!this.spec || box.width < 60 || box.height < 60) return;
+    if (box.width < 60 || box.height < 60) return;
     const ratio = window.devicePixelRatio || 1;
     const [w, h] = [Math.round(box.width * ratio), Math.round(box.height * ratio)];
     if (this.canvas.width !== w || this.canvas.height !== h) [this.canvas.width, this.canvas.height] = [w, h];
@@ -480,6 +491,7 @@ matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
   colours.clear();
   for (const p of panels.values()) p.redraw();
 });
+addEventListener("beforeprint", () => { for (const p of panels.values()) p.draw(true); });
 
 function setTitle() { document.title = (share ? `${share} · ` : "") + title; }
 
@@ -490,9 +502,9 @@ function onPanels(specs) {
     element("progress").hidden = true;
     share = "";
   }
-  const main = element("panels");
+  const main = element("panels"), names = new Set(specs.map(s => s.name));
   for (const [name, p] of panels) {
-    if (!specs.some(s => s.name === name)) {
+    if (!names.has(name)) {
       p.root.remove();
       panels.delete(name);
     }
@@ -514,8 +526,9 @@ function onPoints(all) {
     if (!series.has(news.id)) series.set(news.id, new Series());
     series.get(news.id).update(news);
   }
+  const ids = new Set(all.map(n => n.id));
   for (const p of panels.values()) {
-    if (p.spec.series.some(s => all.some(n => n.id === s.id))) p.redraw();
+    if (p.spec.series.some(s => ids.has(s.id))) p.redraw();
   }
 }
 

@@ -12,7 +12,8 @@
 // A checkpoint is a folder. It is written under another name, flushed to the
 // disk and then renamed: whatever happens, and whenever, those before it stay
 // whole, and a part of one is never taken for one. Checksums find what a disk
-// lost later.
+// lost later. Other things in the folder are left alone, also if their names
+// begin like those of checkpoints.
 package checkpoint
 
 import (
@@ -31,8 +32,8 @@ import (
 	"time"
 
 	"github.com/locusml/locus"
+	"github.com/locusml/locus/internal/disk"
 	"github.com/locusml/locus/weights"
-	"github.com/locusml/locus/weights/internal/disk"
 )
 
 const (
@@ -96,7 +97,7 @@ func (d *Dir) Save(tensors map[string]*locus.Tensor, state any) (Entry, error) {
 	if err != nil {
 		return Entry{}, fmt.Errorf("checkpoint: saving to %s: %w", d.path, err)
 	}
-	d.prune()
+	d.prune(e.Number)
 	return e, nil
 }
 
@@ -105,15 +106,17 @@ func (d *Dir) save(tensors map[string]*locus.Tensor, state any) (Entry, error) {
 	if err != nil {
 		return Entry{}, fmt.Errorf("the state cannot be written as JSON: %w", err)
 	}
+	disk.Clean(d.fs, d.path) // what an earlier process did not finish
 	number, err := d.nextNumber()
 	if err != nil {
 		return Entry{}, err
 	}
-	final := filepath.Join(d.path, fmt.Sprintf("%s%08d", namePrefix, number))
-	temp := disk.TempName(final)
-	if err := d.fs.Mkdir(temp); err != nil {
+	final := filepath.Join(d.path, nameOf(number))
+	temp, release, err := disk.MakeTemp(final, d.fs.Mkdir)
+	if err != nil {
 		return Entry{}, err
 	}
+	defer release()
 	m := manifest{Version: 1, Number: number, Saved: time.Now().UTC(), State: raw}
 	if err = d.fill(temp, tensors, &m); err == nil {
 		err = d.fs.Rename(temp, final)
@@ -157,7 +160,7 @@ func (d *Dir) fill(folder string, tensors map[string]*locus.Tensor, m *manifest)
 }
 
 func (d *Dir) writeFile(path string, write func(io.Writer) error) error {
-	f, err := d.fs.Create(path)
+	f, err := d.fs.Create(path, nil)
 	if err != nil {
 		return err
 	}
@@ -183,51 +186,74 @@ func (s *summer) Write(p []byte) (int, error) {
 
 func (s *summer) text() string { return fmt.Sprintf("%08x", s.hash.Sum32()) }
 
-// nextNumber clears away what an earlier process did not finish and gives a
-// number above all that are there, whole or not.
+// nextNumber returns a number above those of all whole checkpoints, whose name
+// is free. What only has the name of a checkpoint counts for nothing else: a
+// stray folder with a huge number must not decide where the run's own go.
 func (d *Dir) nextNumber() (int, error) {
 	entries, err := os.ReadDir(d.path)
 	if err != nil {
 		return 0, err
 	}
-	next := 1
+	var numbers []int
 	for _, e := range entries {
-		if disk.IsTemp(e.Name()) {
-			if err := d.fs.RemoveAll(filepath.Join(d.path, e.Name())); err != nil {
-				return 0, err
-			}
-		}
 		if n, ok := numberOf(e.Name()); ok {
-			next = max(next, n+1)
+			numbers = append(numbers, n)
 		}
 	}
-	return next, nil
+	slices.Sort(numbers)
+	next := int64(1) // on every machine more than maxNumber can be counted
+	for _, n := range slices.Backward(numbers) {
+		if _, err := readManifest(filepath.Join(d.path, nameOf(n)), n); err == nil {
+			next = int64(n) + 1
+			break
+		}
+	}
+	for next <= maxNumber && slices.Contains(numbers, int(next)) {
+		next++
+	}
+	if next > maxNumber {
+		return 0, fmt.Errorf("the numbers of checkpoints have run out; move %s away", nameOf(maxNumber))
+	}
+	return int(next), nil
 }
 
-// prune removes the oldest of more than keep whole checkpoints. What cannot be
-// removed now is tried again after the next save.
-func (d *Dir) prune() {
-	whole, _, err := d.List()
-	if err != nil || d.keep == 0 {
+// prune removes the oldest of more than keep whole checkpoints, but never the
+// one that was just saved. What cannot be removed now is tried again after the
+// next save.
+func (d *Dir) prune(saved int) {
+	if d.keep == 0 {
 		return
 	}
-	for len(whole) > d.keep {
+	whole, _, err := d.List()
+	if err != nil {
+		return
+	}
+	for ; len(whole) > d.keep; whole = whole[1:] {
+		if whole[0].Number == saved {
+			continue
+		}
 		// Renamed first: one that is half removed must not look like one.
 		temp := disk.TempName(whole[0].Path)
 		if d.fs.Rename(whole[0].Path, temp) == nil {
 			d.fs.RemoveAll(temp)
 		}
-		whole = whole[1:]
 	}
 }
 
+// maxNumber is the largest number of a checkpoint.
+const maxNumber = 1<<31 - 1
+
+func nameOf(number int) string { return fmt.Sprintf("%s%08d", namePrefix, number) }
+
+// numberOf returns the number of a checkpoint by its name. Only the name that
+// nameOf would give it counts: "checkpoint-7" is someone else's.
 func numberOf(name string) (int, bool) {
 	digits, ok := strings.CutPrefix(name, namePrefix)
 	if !ok {
 		return 0, false
 	}
 	n, err := strconv.Atoi(digits)
-	return n, err == nil && n > 0 && n < 1<<30
+	return n, err == nil && n > 0 && n <= maxNumber && nameOf(n) == name
 }
 
 // Entry is a checkpoint in a list.
@@ -275,12 +301,7 @@ func (d *Dir) List() (whole []Entry, broken []Broken, err error) {
 // readManifest reads a checkpoint's manifest and makes sure that its tensors
 // are there in full length.
 func readManifest(path string, number int) (*manifest, error) {
-	file, err := os.Open(filepath.Join(path, manifestFile))
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	text, err := io.ReadAll(io.LimitReader(file, maxManifest+1))
+	text, err := disk.ReadFile(filepath.Join(path, manifestFile), maxManifest)
 	if err != nil {
 		return nil, err
 	}
@@ -339,7 +360,7 @@ func (d *Dir) Latest() (*Checkpoint, error) {
 
 // Load opens the checkpoint of a given number and compares its checksum.
 func (d *Dir) Load(number int) (*Checkpoint, error) {
-	path := filepath.Join(d.path, fmt.Sprintf("%s%08d", namePrefix, number))
+	path := filepath.Join(d.path, nameOf(number))
 	c, err := load(path, number)
 	if err != nil {
 		return nil, fmt.Errorf("checkpoint: %s: %w", path, err)
@@ -364,7 +385,7 @@ func load(path string, number int) (*Checkpoint, error) {
 }
 
 func verify(file string, m *manifest) error {
-	f, err := os.Open(file)
+	f, err := disk.Open(file)
 	if err != nil {
 		return err
 	}
@@ -390,7 +411,8 @@ func (c *Checkpoint) State(v any) error {
 // Close lets go of the files.
 func (c *Checkpoint) Close() error { return c.Tensors.Close() }
 
-// Remove deletes all checkpoints and what is unfinished; other files stay.
+// Remove deletes all checkpoints and what dead processes did not finish; other
+// files stay.
 func (d *Dir) Remove() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -399,10 +421,11 @@ func (d *Dir) Remove() error {
 		return nil
 	}
 	for _, e := range entries {
-		if _, ok := numberOf(e.Name()); ok || disk.IsTemp(e.Name()) {
+		if _, ok := numberOf(e.Name()); ok {
 			err = errors.Join(err, d.fs.RemoveAll(filepath.Join(d.path, e.Name())))
 		}
 	}
+	disk.Clean(d.fs, d.path)
 	if err != nil {
 		return fmt.Errorf("checkpoint: %w", err)
 	}

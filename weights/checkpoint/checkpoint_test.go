@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"github.com/locusml/locus"
-	"github.com/locusml/locus/weights/internal/disk"
-	"github.com/locusml/locus/weights/internal/disk/faulty"
+	"github.com/locusml/locus/internal/disk"
+	"github.com/locusml/locus/internal/disk/faulty"
 )
 
 type state struct {
@@ -194,6 +194,114 @@ func TestSaveSurvivesEveryFailure(t *testing.T) {
 				break
 			}
 		}
+	}
+}
+
+// Names that only look like those of checkpoints neither stop saves nor hide
+// them, and are not touched.
+func TestStrayNames(t *testing.T) {
+	for _, stray := range []string{
+		"checkpoint-1073741823", "checkpoint-1073741824", "checkpoint-2147483647", "checkpoint-9223372036854775807",
+		"checkpoint-99999999999999999999", "checkpoint-", "checkpoint-0", "checkpoint--1", "checkpoint-1", "checkpoint-00000000",
+		"checkpoint-000000001", "checkpoint-x", "checkpoint-00000002", ".unfinished-business",
+	} {
+		for kind, make := range map[string]func(string) error{
+			"folder": func(p string) error { return os.MkdirAll(filepath.Join(p, "inside"), 0o777) },
+			"file":   func(p string) error { return os.WriteFile(p, []byte("x"), 0o666) },
+			"link":   func(p string) error { return os.Symlink("nowhere", p) },
+		} {
+			d, err := Open(t.TempDir(), 2)
+			if err != nil {
+				t.Fatal(err)
+			}
+			path := filepath.Join(d.Path(), stray)
+			if err := make(path); err != nil {
+				t.Fatal(err)
+			}
+			for step := 1; step <= 4; step++ {
+				e, err := d.Save(tensorsOf(step, 10), state{Step: step})
+				if err != nil {
+					t.Fatalf("%s %s: %v", kind, stray, err)
+				}
+				c, err := d.Latest()
+				if err != nil {
+					t.Fatalf("%s %s: after step %d: %v", kind, stray, step, err)
+				}
+				if requireStep(t, c) != step || c.Number != e.Number || e.Number > 10 {
+					t.Errorf("%s %s: the latest is %d of step %d", kind, stray, c.Number, step)
+				}
+				c.Close()
+			}
+			if whole, _, err := d.List(); err != nil || len(whole) != 2 {
+				t.Errorf("%s %s: kept %v, %v", kind, stray, whole, err)
+			}
+			if _, err := os.Lstat(path); err != nil {
+				t.Errorf("%s %s: %v", kind, stray, err)
+			}
+		}
+	}
+}
+
+// A whole checkpoint with a large number, copied from another run, is followed by
+// larger ones: a new one is never the one that is removed. At the end of the
+// numbers saving fails; nothing vanishes.
+func TestLargeNumbers(t *testing.T) {
+	d, err := Open(t.TempDir(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := d.Save(tensorsOf(1, 10), state{Step: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(e.Path, manifestFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text = []byte(strings.Replace(string(text), `"number": 1`, fmt.Sprintf(`"number": %d`, maxNumber-2), 1))
+	if err := os.WriteFile(filepath.Join(e.Path, manifestFile), text, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(e.Path, filepath.Join(d.Path(), nameOf(maxNumber-2))); err != nil {
+		t.Fatal(err)
+	}
+	for step := 2; step <= 3; step++ {
+		if e, err = d.Save(tensorsOf(step, 10), state{Step: step}); err != nil || e.Number != maxNumber-3+step {
+			t.Fatalf("%+v %v", e, err)
+		}
+	}
+	if _, err := d.Save(tensorsOf(4, 10), state{Step: 4}); err == nil || !strings.Contains(err.Error(), "run out") {
+		t.Error(err)
+	}
+	c, err := d.Latest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if requireStep(t, c) != 3 {
+		t.Error("the last one that was saved is gone")
+	}
+}
+
+// A save that another process is busy with is not cleared away.
+func TestUnfinishedOfTheLivingStays(t *testing.T) {
+	d, err := Open(t.TempDir(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	live, release, err := disk.MakeTemp(filepath.Join(d.Path(), nameOf(1)), disk.OS.Mkdir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer release()
+	if _, err := d.Save(tensorsOf(1, 10), state{Step: 1}); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Remove(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(live); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -53,7 +53,7 @@ func eventually(t *testing.T, what string, f func() bool) {
 }
 
 func TestInterruptKeepsACheckpoint(t *testing.T) {
-	for sig, code := range map[os.Signal]int{os.Interrupt: ExitInterrupted, syscall.SIGTERM: ExitTerminated} {
+	for sig, code := range map[os.Signal]int{os.Interrupt: ExitInterrupted, syscall.SIGTERM: ExitTerminated, syscall.SIGHUP: ExitHungUp} {
 		out := filepath.Join(t.TempDir(), "run")
 		args := []string{"train", "--model", "softmax", "--epochs", "1000000", "--out", out}
 		c, _, errs := child(t, args...)
@@ -74,7 +74,7 @@ func TestInterruptKeepsACheckpoint(t *testing.T) {
 		if !strings.Contains(errs.String(), "--resume") || strings.Count(errs.String(), "\n") != 1 {
 			t.Errorf("%s: %q", sig, errs)
 		}
-		f, err := inspect.Look(folder, false)
+		f, err := inspect.Look(folder, false, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -85,6 +85,60 @@ func TestInterruptKeepsACheckpoint(t *testing.T) {
 		if r.code != 0 || !strings.Contains(r.out, "of "+epochs+")") {
 			t.Errorf("resumed: %+v", r)
 		}
+	}
+}
+
+// A terminal that closes sends its hangup more than once, and some send it right
+// after a request to end: the checkpoint is written all the same.
+func TestHangupTwice(t *testing.T) {
+	for _, first := range []syscall.Signal{syscall.SIGHUP, syscall.SIGTERM} {
+		out := filepath.Join(t.TempDir(), "run")
+		c, _, errs := child(t, "train", "--model", "mlp", "--epochs", "1000000", "--out", out)
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the folder", func() bool { _, err := os.Stat(filepath.Join(out, "checkpoints")); return err == nil })
+		for _, s := range []os.Signal{first, syscall.SIGHUP, syscall.SIGHUP} {
+			c.Process.Signal(s) // the last may come too late
+			time.Sleep(2 * time.Millisecond)
+		}
+		// The system may deliver two that wait in the order of their numbers.
+		if got := exitCode(c.Wait()); got != 128+int(first) && got != ExitHungUp || !strings.Contains(errs.String(), "--resume") {
+			t.Errorf("%s: exit code %d\n%s", first, got, errs)
+		}
+	}
+}
+
+// What nohup has a process ignore it ignores.
+func TestIgnoredHangup(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "run")
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := exec.CommandContext(t.Context(), "sh", "-c", `trap "" HUP; exec "$0" train --model softmax --epochs 1000000 --out `+out, exe)
+	c.Env = append(os.Environ(), "LOCUS_TEST_CHILD=1")
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	checkpoints := func() int {
+		found, _ := filepath.Glob(filepath.Join(out, "checkpoints", "checkpoint-*"))
+		return len(found)
+	}
+	eventually(t, "a checkpoint", func() bool { return checkpoints() > 0 })
+	if err := c.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(filepath.Join(out, "checkpoints", "checkpoint-00000001")); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(100 * time.Millisecond)
+	eventually(t, "another checkpoint", func() bool { return checkpoints() > 0 })
+	if err := c.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if got := exitCode(c.Wait()); got != ExitTerminated {
+		t.Errorf("exit code %d", got)
 	}
 }
 

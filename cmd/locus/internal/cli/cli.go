@@ -17,6 +17,7 @@ import (
 
 	"github.com/locusml/locus"
 	"github.com/locusml/locus/cmd/locus/internal/text"
+	"github.com/locusml/locus/internal/printable"
 )
 
 // The exit codes.
@@ -24,7 +25,8 @@ const (
 	ExitOK          = 0
 	ExitFailure     = 1
 	ExitUsage       = 2
-	ExitInterrupted = 130 // 128 + SIGINT, as shells have it
+	ExitHungUp      = 129 // 128 + SIGHUP, as shells have it
+	ExitInterrupted = 130 // 128 + SIGINT
 	ExitTerminated  = 143 // 128 + SIGTERM
 )
 
@@ -73,15 +75,23 @@ func Main(args []string, s Streams) int {
 	return a.exit(ctx, err)
 }
 
-// withSignals ends the context at the first interrupt; a second one ends the
-// process.
+// withSignals ends the context at the first interrupt, request to end, or hangup
+// of the terminal; a second one ends the process, but for a hangup: a terminal
+// that closes sends more than one, and some send them after a request to end.
+// What the process was started to ignore, as nohup has it ignore hangups, it
+// ignores.
 func withSignals(parent context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	c := make(chan os.Signal, 1)
-	signal.Notify(c, os.Interrupt, syscall.SIGTERM)
+	for _, s := range []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP} {
+		if !signal.Ignored(s) {
+			signal.Notify(c, s)
+		}
+	}
 	go func() {
 		select {
 		case s := <-c:
+			signal.Ignore(syscall.SIGHUP)
 			signal.Stop(c)
 			cancel(errSignal{s})
 		case <-ctx.Done():
@@ -128,8 +138,11 @@ func (a *app) exit(ctx context.Context, err error) int {
 	case err == nil:
 		return ExitOK
 	case errors.As(context.Cause(ctx), &sig) && (errors.Is(err, context.Canceled) || errors.As(err, &sig)):
-		if sig.Signal == syscall.SIGTERM {
+		switch sig.Signal {
+		case syscall.SIGTERM:
 			return ExitTerminated
+		case syscall.SIGHUP:
+			return ExitHungUp
 		}
 		return ExitInterrupted
 	case errors.As(err, &usage):
@@ -146,7 +159,15 @@ func (a *app) complain(err error) {
 	for _, prefix := range []string{"locus: ", "train: ", "data: ", "checkpoint: ", "weights: "} {
 		msg = strings.TrimPrefix(msg, prefix)
 	}
-	a.err.Println(a.err.Style(text.Red, "locus:") + " " + msg)
+	// Errors hold names from files: these must neither reach the terminal as they
+	// are nor begin a line like ours.
+	lines := strings.Split(msg, "\n")
+	for i, l := range lines {
+		if lines[i] = printable.Text(l); i > 0 && !strings.HasPrefix(l, "  ") {
+			lines[i] = "  " + lines[i]
+		}
+	}
+	a.err.Println(a.err.Style(text.Red, "locus:") + " " + strings.Join(lines, "\n"))
 }
 
 // root makes the command.

@@ -14,10 +14,12 @@ import (
 	"github.com/locusml/locus/cmd/locus/internal/inspect"
 	"github.com/locusml/locus/cmd/locus/internal/model"
 	"github.com/locusml/locus/cmd/locus/internal/text"
+	"github.com/locusml/locus/internal/printable"
 )
 
 func (a *app) inspect() *cobra.Command {
 	var asJSON, stats bool
+	var unpacked string
 	c := &cobra.Command{
 		Use:   "inspect PATH...",
 		Short: "Look into files of weights and checkpoints",
@@ -29,9 +31,13 @@ them. Nothing in a file is run, and of a file only the header is read unless
   locus inspect --stats runs/digits-mlp/checkpoints`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
+			most, err := parseUnpacked(unpacked)
+			if err != nil {
+				return err
+			}
 			files := []*inspect.File{}
 			for _, path := range args {
-				f, err := inspect.Look(path, stats)
+				f, err := inspect.Look(path, stats, most)
 				if err != nil {
 					return err
 				}
@@ -50,13 +56,30 @@ them. Nothing in a file is run, and of a file only the header is read unless
 		},
 	}
 	c.Flags().BoolVar(&stats, "stats", false, "read the values and sum them up")
+	unpackedFlag(c, &unpacked)
 	jsonFlag(c, &asJSON)
 	return c
 }
 
+// unpackedFlag lets the user raise the limit for compressed files.
+func unpackedFlag(c *cobra.Command, v *string) {
+	c.Flags().StringVar(v, "max-unpacked", "", "let a compressed npz file unpack to at most `SIZE`, such as 8GiB (256MiB, or 100 times the file)")
+}
+
+func parseUnpacked(s string) (int64, error) {
+	if s == "" {
+		return 0, nil
+	}
+	n, err := locus.ParseBytes(s)
+	if err != nil || n <= 0 {
+		return 0, usagef("--max-unpacked %s: not a size such as 8GiB", s)
+	}
+	return n, nil
+}
+
 func (a *app) showFile(f *inspect.File, stats bool) {
 	o := a.out
-	o.Heading(f.Path)
+	o.Heading(printable.Text(f.Path))
 	o.Printf("%s, %s, %s elements, %s\n", f.Format, text.Many(len(f.Tensors), "tensor"), text.Count(f.Elements), text.Bytes(f.Bytes))
 	if f.Saved != nil {
 		o.Printf("number %d, saved %s\n", f.Number, f.Saved.Local().Format("2006-01-02 15:04:05"))
@@ -65,7 +88,7 @@ func (a *app) showFile(f *inspect.File, stats bool) {
 		o.Printf("other checkpoints here: %s\n", strings.Trim(fmt.Sprint(f.Others), "[]"))
 	}
 	for _, b := range f.Broken {
-		o.Text(o.Mark(text.Yellow) + " not whole: " + b)
+		o.Text(o.Mark(text.Yellow) + " not whole: " + printable.Text(b))
 	}
 	o.Println()
 	t := &text.Table{Head: []string{"name", "type", "shape", "elements", "size"}, Right: map[int]bool{3: true, 4: true}, Shrink: 0}
@@ -77,11 +100,11 @@ func (a *app) showFile(f *inspect.File, stats bool) {
 		}
 	}
 	for _, x := range f.Tensors {
-		name := x.Name
+		name := printable.Text(x.Name)
 		if name == "" {
 			name = "(no name)"
 		}
-		row := []string{name, x.Type, shape(x.Shape)}
+		row := []string{name, printable.Text(x.Type), shape(x.Shape)}
 		switch {
 		case !stats:
 			row = append(row, text.Count(x.Elements), text.Bytes(x.Bytes))
@@ -103,8 +126,8 @@ func (a *app) showFile(f *inspect.File, stats bool) {
 // field by field, the rest as it is.
 func (a *app) showMetadata(f *inspect.File) {
 	o := a.out
-	line := func(k, v string) {
-		o.Printf("%s %s\n", text.Pad(o.Style(text.Dim, k), 16), text.Cut(v, max(20, o.Width-17)))
+	line := func(k, v string) { // both are the file's
+		o.Printf("%s %s\n", text.Pad(o.Style(text.Dim, text.Cut(printable.Text(k), 60)), 16), text.Cut(printable.Text(v), max(20, o.Width-17)))
 	}
 	if card, ok := model.CardOf(f.Metadata); ok {
 		o.Println()
@@ -155,7 +178,7 @@ func shape(s []int) string {
 
 func (a *app) convert() *cobra.Command {
 	var asJSON, force bool
-	var as string
+	var as, unpacked string
 	types := map[string]locus.DType{"": 0, "float64": locus.Float64, "float32": locus.Float32, "float16": locus.Float16, "bfloat16": locus.BFloat16, "bf16": locus.BFloat16}
 	c := &cobra.Command{
 		Use:   "convert FROM TO",
@@ -172,23 +195,27 @@ named.`,
 			if !ok {
 				return usagef("--dtype %s: float64, float32, float16 or bfloat16", as)
 			}
-			r, err := inspect.Convert(args[0], args[1], dtype, force)
+			most, err := parseUnpacked(unpacked)
+			if err != nil {
+				return err
+			}
+			r, err := inspect.Convert(args[0], args[1], dtype, force, most)
 			if err != nil {
 				return err
 			}
 			if asJSON {
 				return a.json(r)
 			}
-			a.out.Printf("%s: %s, %s\n", r.To, text.Many(r.Tensors, "tensor"), text.Bytes(r.Bytes))
+			a.out.Printf("%s: %s, %s\n", printable.Text(r.To), text.Many(r.Tensors, "tensor"), text.Bytes(r.Bytes))
 			if len(r.Dropped) > 0 {
-				slices.Sort(r.Dropped)
-				a.err.Println(a.err.Style(text.Dim, "note: the format holds no metadata; left out: "+strings.Join(r.Dropped, ", ")))
+				a.err.Println(a.err.Style(text.Dim, "note: the format holds no metadata; left out: "+printable.Text(strings.Join(r.Dropped, ", "))))
 			}
 			return nil
 		},
 	}
 	c.Flags().StringVar(&as, "dtype", "", "convert floating-point elements: float64, float32, float16, bfloat16")
 	c.Flags().BoolVar(&force, "force", false, "replace TO if it is there")
+	unpackedFlag(c, &unpacked)
 	jsonFlag(c, &asJSON)
 	complete(c, "dtype", completeWords("float64", "float32", "float16", "bfloat16"))
 	return c

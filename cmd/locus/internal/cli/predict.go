@@ -11,6 +11,7 @@ import (
 	"github.com/locusml/locus/cmd/locus/internal/predict"
 	"github.com/locusml/locus/cmd/locus/internal/text"
 	"github.com/locusml/locus/data"
+	"github.com/locusml/locus/internal/printable"
 	"github.com/locusml/locus/nn"
 )
 
@@ -101,7 +102,7 @@ func (a *app) runPredict(c *cobra.Command, f *predictFlags, path string, picture
 
 func (a *app) showTest(card model.Card, d locus.Device, t *predict.Test) {
 	o := a.out
-	o.Text(fmt.Sprintf("%s on the test set of %s, on %s: %s of %s right (%.1f %%), loss %.4f.", card.Model, card.Data, d,
+	o.Text(fmt.Sprintf("%s on the test set of %s, on %s: %s of %s right (%.1f %%), loss %.4f.", printable.Text(card.Model), printable.Text(card.Data), d,
 		text.Count(t.Right), text.Count(t.Examples), 100*t.Accuracy, t.Loss))
 	o.Println()
 	table := &text.Table{Head: []string{"class", "examples", "right", "", "if not, mostly taken for"}, Right: map[int]bool{1: true, 2: true}, Shrink: -1}
@@ -112,9 +113,9 @@ func (a *app) showTest(card model.Card, d locus.Device, t *predict.Test) {
 		}
 		other := ""
 		if c.Times > 0 {
-			other = fmt.Sprintf("%s (%s)", c.TakenFor, text.Count(c.Times))
+			other = fmt.Sprintf("%s (%s)", printable.Text(c.TakenFor), text.Count(c.Times))
 		}
-		table.Add(c.Name, text.Count(c.Examples), fmt.Sprintf("%.1f %%", 100*part), plainBar(o, part, 20), other)
+		table.Add(printable.Text(c.Name), text.Count(c.Examples), fmt.Sprintf("%.1f %%", 100*part), plainBar(o, part, 20), other)
 	}
 	o.Table(table, 0)
 }
@@ -136,14 +137,14 @@ func (a *app) predictPictures(f *predictFlags, net nn.Module, card model.Card, d
 	}
 	o := a.out
 	for _, p := range list {
-		o.Heading(p.File)
+		o.Heading(printable.Text(p.File))
 		for _, g := range p.Top {
-			o.Printf("  %s  %5.1f %%  %s\n", text.Pad(g.Class, 12), 100*g.Probability, plainBar(o, g.Probability, 20))
+			o.Printf("  %s  %5.1f %%  %s\n", text.Pad(printable.Text(g.Class), 12), 100*g.Probability, plainBar(o, g.Probability, 20))
 		}
 	}
 	for _, p := range list {
 		if p.Light {
-			a.err.Println(a.err.Style(text.Dim, fmt.Sprintf("note: %s is light at its border, and %s has a dark ground; --invert may be what you want", p.File, card.Data)))
+			a.err.Println(a.err.Style(text.Dim, fmt.Sprintf("note: %s is light at its border, and %s has a dark ground; --invert may be what you want", printable.Text(p.File), printable.Text(card.Data))))
 			break
 		}
 	}

@@ -44,7 +44,8 @@ system, from --data-dir, or fetched with --download).
 
 The folder --out gets the weights with their hyperparameters, a report with the
 curves, and the checkpoints. Ctrl-C ends training after the step at hand, keeps
-a checkpoint and exits with code 130; --resume goes on from there.`,
+a checkpoint and exits with code 130; --resume goes on from there. A request to
+end (SIGTERM) and a terminal that closes (SIGHUP) do the same, with 143 and 129.`,
 		Example: `  locus train
   locus train --model lenet --epochs 20 --board
   locus train --data fashion-mnist --download --model lenet --device gpu:0
@@ -267,5 +268,5 @@ func trainJSON(r *job.Result) any {
 		epochs = append(epochs, epoch{e.Number + 1, e.Train, e.Validation, e.LR, e.Time.Seconds(), e.Examples, e.Number == r.Report.BestEpoch})
 	}
 	return map[string]any{"run": r.Card, "epochs": epochs, "parameters": r.Report.Parameters, "devices": r.Report.Devices,
-		"peak_memory": r.Report.PeakMemory, "stopped": r.Report.Stopped, "weights": r.Weights, "report": r.Page, "curves": r.Curves}
+		"seconds": r.Report.Time.Seconds(), "peak_memory": r.Report.PeakMemory, "stopped": r.Report.Stopped, "weights": r.Weights, "report": r.Page, "curves": r.Curves}
 }

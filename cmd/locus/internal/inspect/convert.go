@@ -2,8 +2,10 @@ package inspect
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/locusml/locus"
@@ -22,8 +24,8 @@ type Converted struct {
 
 // Convert writes the tensors of a file in the format that the name of the other
 // asks for. as converts floating-point elements; 0 leaves them. A file that is
-// there is replaced only with force.
-func Convert(from, to string, as locus.DType, force bool) (*Converted, error) {
+// there is replaced only with force. For unpacked see [Look].
+func Convert(from, to string, as locus.DType, force bool, unpacked int64) (*Converted, error) {
 	format, err := formatOf(to)
 	if err != nil {
 		return nil, err
@@ -31,7 +33,7 @@ func Convert(from, to string, as locus.DType, force bool) (*Converted, error) {
 	if _, err := os.Stat(to); err == nil && !force {
 		return nil, fmt.Errorf("%s is there already; --force replaces it", to)
 	}
-	f, err := weights.Open(from)
+	f, err := open(from, unpacked)
 	if err != nil {
 		return nil, err
 	}
@@ -79,9 +81,7 @@ func save(to string, format weights.Format, tensors map[string]*locus.Tensor, f 
 			return fmt.Errorf("an npy file holds one tensor and %s has %d; write an npz file", f.Path(), len(tensors))
 		}
 	}
-	for k := range meta {
-		c.Dropped = append(c.Dropped, k)
-	}
+	c.Dropped = slices.Sorted(maps.Keys(meta))
 	if format == weights.NPZ {
 		return weights.SaveNPZ(to, tensors)
 	}

@@ -3,11 +3,11 @@ package inspect
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
@@ -54,8 +54,9 @@ type File struct {
 }
 
 // Look looks into what is at path: a file, a folder of checkpoints (the newest of
-// which it shows), or one checkpoint.
-func Look(path string, stats bool) (*File, error) {
+// which it shows), or one checkpoint. A compressed file may unpack to at most so
+// many bytes; 0 leaves that to package weights.
+func Look(path string, stats bool, unpacked int64) (*File, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, err
@@ -63,7 +64,7 @@ func Look(path string, stats bool) (*File, error) {
 	if info.IsDir() {
 		return folder(path, stats)
 	}
-	w, err := weights.Open(path)
+	w, err := open(path, unpacked)
 	if err != nil {
 		return nil, err
 	}
@@ -72,13 +73,21 @@ func Look(path string, stats bool) (*File, error) {
 	return f, f.list(w, stats)
 }
 
+// open opens a file of weights.
+func open(path string, unpacked int64) (*weights.File, error) {
+	f, err := weights.Open(path, weights.MaxUnpacked(unpacked))
+	if errors.Is(err, weights.ErrUnpacked) {
+		return nil, fmt.Errorf("%w; here that is --max-unpacked", err)
+	}
+	return f, err
+}
+
 func folder(path string, stats bool) (*File, error) {
 	// One checkpoint is a folder inside the folder that Open wants.
-	number := -1
-	if n, ok := strings.CutPrefix(filepath.Base(path), "checkpoint-"); ok {
-		if i, err := strconv.Atoi(n); err == nil {
-			number, path = i, filepath.Dir(path)
-		}
+	path = filepath.Clean(path)
+	one := ""
+	if _, err := os.Stat(filepath.Join(path, "manifest.json")); err == nil || strings.HasPrefix(filepath.Base(path), "checkpoint-") {
+		one, path = filepath.Base(path), filepath.Dir(path)
 	}
 	dir, err := checkpoint.Open(path, 0)
 	if err != nil {
@@ -92,10 +101,10 @@ func folder(path string, stats bool) (*File, error) {
 		return nil, fmt.Errorf("%s: a folder without checkpoints; name a file of weights or a folder of checkpoints", path)
 	}
 	var c *checkpoint.Checkpoint
-	if number >= 0 {
-		c, err = dir.Load(number)
-	} else {
+	if one == "" {
 		c, err = dir.Latest()
+	} else {
+		c, err = find(dir, one, whole, broken)
 	}
 	if err != nil {
 		return nil, err
@@ -114,6 +123,21 @@ func folder(path string, stats bool) (*File, error) {
 		return nil, err
 	}
 	return f, f.list(c.Tensors, stats)
+}
+
+// find opens the checkpoint of the given name.
+func find(dir *checkpoint.Dir, name string, whole []checkpoint.Entry, broken []checkpoint.Broken) (*checkpoint.Checkpoint, error) {
+	for _, e := range whole {
+		if filepath.Base(e.Path) == name {
+			return dir.Load(e.Number)
+		}
+	}
+	for _, b := range broken {
+		if filepath.Base(b.Path) == name {
+			return nil, fmt.Errorf("%s: not a whole checkpoint: %w", b.Path, b.Err)
+		}
+	}
+	return nil, fmt.Errorf("%s: not a checkpoint", filepath.Join(dir.Path(), name))
 }
 
 // list describes the tensors.

@@ -28,7 +28,7 @@ func file(t *testing.T, meta map[string]string) string {
 }
 
 func TestLookIntoFile(t *testing.T) {
-	f, err := Look(file(t, map[string]string{"a": "b"}), true)
+	f, err := Look(file(t, map[string]string{"a": "b"}), true, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +44,7 @@ func TestLookIntoFile(t *testing.T) {
 			t.Errorf("%+v %+v", x, s)
 		}
 	}
-	if f, err := Look(file(t, nil), false); err != nil || f.Tensors[0].Stats != nil {
+	if f, err := Look(file(t, nil), false, 0); err != nil || f.Tensors[0].Stats != nil {
 		t.Errorf("values were read unasked: %v %+v", err, f)
 	}
 }
@@ -61,35 +61,35 @@ func TestLookIntoCheckpoints(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	f, err := Look(dir, false)
+	f, err := Look(dir, false, 0)
 	if err != nil || f.Number != last.Number || len(f.Others) != 2 || !strings.Contains(string(f.State), "2") || f.Elements != 3 {
 		t.Fatalf("%v %+v", err, f)
 	}
 	whole, _, _ := d.List()
-	if f, err := Look(whole[0].Path, false); err != nil || f.Elements != 1 {
+	if f, err := Look(whole[0].Path, false, 0); err != nil || f.Elements != 1 {
 		t.Errorf("one of them: %v %+v", err, f)
 	}
 	if err := os.WriteFile(filepath.Join(last.Path, "manifest.json"), []byte("{"), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	if f, err := Look(dir, false); err != nil || f.Elements != 2 || len(f.Broken) != 1 {
+	if f, err := Look(dir, false, 0); err != nil || f.Elements != 2 || len(f.Broken) != 1 {
 		t.Errorf("with a broken one: %v %+v", err, f)
 	}
 }
 
 func TestLookErrors(t *testing.T) {
 	dir := t.TempDir()
-	if _, err := Look(filepath.Join(dir, "none"), false); !errors.Is(err, os.ErrNotExist) {
+	if _, err := Look(filepath.Join(dir, "none"), false, 0); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("%v", err)
 	}
-	if _, err := Look(dir, false); err == nil || !strings.Contains(err.Error(), "without checkpoints") {
+	if _, err := Look(dir, false, 0); err == nil || !strings.Contains(err.Error(), "without checkpoints") {
 		t.Errorf("%v", err)
 	}
 	bad := filepath.Join(dir, "bad.npz")
 	if err := os.WriteFile(bad, []byte("PK\x03\x04 broken"), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Look(bad, false); !errors.Is(err, weights.ErrFormat) {
+	if _, err := Look(bad, false, 0); !errors.Is(err, weights.ErrFormat) {
 		t.Errorf("%v", err)
 	}
 }
@@ -98,11 +98,11 @@ func TestConvertThereAndBack(t *testing.T) {
 	from := file(t, map[string]string{"a": "b"})
 	dir := filepath.Dir(from)
 	npz, back := filepath.Join(dir, "m.npz"), filepath.Join(dir, "back.safetensors")
-	c, err := Convert(from, npz, 0, false)
+	c, err := Convert(from, npz, 0, false, 0)
 	if err != nil || c.Tensors != 3 || len(c.Dropped) != 1 || c.Bytes == 0 {
 		t.Fatalf("%v %+v", err, c)
 	}
-	if _, err := Convert(npz, back, locus.BFloat16, false); err != nil {
+	if _, err := Convert(npz, back, locus.BFloat16, false, 0); err != nil {
 		t.Fatal(err)
 	}
 	f, err := weights.Open(back)
@@ -129,13 +129,13 @@ func TestConvertNPY(t *testing.T) {
 		t.Fatal(err)
 	}
 	named := filepath.Join(dir, "named.safetensors")
-	if _, err := Convert(one, named, 0, false); err != nil {
+	if _, err := Convert(one, named, 0, false, 0); err != nil {
 		t.Fatal(err)
 	}
-	if f, err := Look(named, false); err != nil || f.Tensors[0].Name != "one" {
+	if f, err := Look(named, false, 0); err != nil || f.Tensors[0].Name != "one" {
 		t.Errorf("%v %+v", err, f)
 	}
-	if _, err := Convert(named, filepath.Join(dir, "again.npy"), 0, false); err != nil {
+	if _, err := Convert(named, filepath.Join(dir, "again.npy"), 0, false, 0); err != nil {
 		t.Error(err)
 	}
 }
@@ -150,11 +150,11 @@ func TestConvertErrors(t *testing.T) {
 		{filepath.Join(dir, "none"), filepath.Join(dir, "x.npz"), "none"},
 		{from, filepath.Join(dir, "no", "folder.npz"), "folder"},
 	} {
-		if _, err := Convert(c.from, c.to, 0, false); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := Convert(c.from, c.to, 0, false, 0); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s to %s: %v", c.from, c.to, err)
 		}
 	}
-	if _, err := Convert(from, from, 0, true); err != nil {
+	if _, err := Convert(from, from, 0, true, 0); err != nil {
 		t.Errorf("with force: %v", err)
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/locusml/locus"
 	"github.com/locusml/locus/board"
@@ -194,7 +193,8 @@ func (c *Config) axes() error {
 
 // keep writes the weights and the report.
 func (c *Config) keep(r *Result, net nn.Module) error {
-	r.Card.Result = map[string]any{"epochs": len(r.Report.Epochs), "steps": r.Report.Steps, "seconds": r.Report.Time.Round(time.Millisecond).Seconds()}
+	// Nothing that differs between equal runs: equal weights make equal files.
+	r.Card.Result = map[string]any{"epochs": len(r.Report.Epochs), "steps": r.Report.Steps}
 	r.Final = r.Report.Last()
 	if r.Chosen = c.Patience > 0; r.Chosen {
 		r.Final = best(r.Report)

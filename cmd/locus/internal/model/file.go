@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -11,6 +12,8 @@ import (
 	"strings"
 
 	"github.com/locusml/locus"
+	"github.com/locusml/locus/internal/disk"
+	"github.com/locusml/locus/internal/printable"
 	"github.com/locusml/locus/nn"
 	"github.com/locusml/locus/weights"
 	"github.com/locusml/locus/weights/checkpoint"
@@ -30,6 +33,9 @@ type Card struct {
 // cardKey is the entry of a file's metadata that holds its card.
 const cardKey = "locus"
 
+// maxCard bounds what is read of a card.
+const maxCard = 16 << 20
+
 // CardFile stands beside the checkpoints of a run, which do not hold it.
 const CardFile = "run.json"
 
@@ -43,13 +49,16 @@ func Save(path string, net nn.Module, card Card) error {
 	return weights.Save(path, nn.TreeOf(net), meta)
 }
 
-// WriteCard writes a card alone.
+// WriteCard writes a card alone, whole or not at all.
 func WriteCard(path string, card Card) error {
 	text, err := json.MarshalIndent(card, "", "  ")
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(path, append(text, '\n'), 0o666)
+	return disk.WriteFile(disk.OS, path, func(w io.Writer) error {
+		_, err := w.Write(append(text, '\n'))
+		return err
+	})
 }
 
 // ErrNoCard is in the chain of [Load]'s error for a file that does not say which
@@ -135,7 +144,7 @@ func openCheckpoint(path string) (*weights.File, string, Card, error) {
 		return nil, "", card, err
 	}
 	for _, folder := range []string{path, filepath.Dir(filepath.Clean(path))} {
-		text, err := os.ReadFile(filepath.Join(folder, CardFile))
+		text, err := disk.ReadFile(filepath.Join(folder, CardFile), maxCard)
 		if err != nil {
 			continue
 		}
@@ -162,7 +171,7 @@ func OtherMetadata(meta map[string]string) map[string]string {
 
 func some(names []string) string {
 	if len(names) > 3 {
-		return strings.Join(names[:3], ", ") + fmt.Sprintf(" and %d more", len(names)-3)
+		return printable.Text(strings.Join(names[:3], ", ")) + fmt.Sprintf(" and %d more", len(names)-3)
 	}
-	return strings.Join(names, ", ")
+	return printable.Text(strings.Join(names, ", "))
 }

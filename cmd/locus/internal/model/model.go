@@ -31,7 +31,9 @@ func Build(name string, input []int, classes int, seed uint64) (net *nn.Sequenti
 	if !slices.Contains(Names, name) {
 		return nil, fmt.Errorf("there is no model %q; there are %s", name, strings.Join(Names, ", "))
 	}
-	if len(input) != 3 || slices.Min(input) < 1 || classes < 1 {
+	// Shapes come from files: one that claims too much must not fill the memory.
+	const most = 1 << 22
+	if len(input) != 3 || slices.Min(input) < 1 || slices.Max(input) > most || input[0]*input[1] > most || input[0]*input[1]*input[2] > most || classes < 1 || classes > 1<<17 {
 		return nil, fmt.Errorf("cannot make a network for inputs of shape %v and %d classes", input, classes)
 	}
 	err = locus.Try(func() {

@@ -7,10 +7,9 @@ import (
 	_ "embed"
 	"html/template"
 	"io"
-	"os"
-	"path/filepath"
 
 	"github.com/locusml/locus/board"
+	"github.com/locusml/locus/internal/disk"
 )
 
 // Page is a report.
@@ -57,7 +56,7 @@ func Figure(b *board.Board) (template.HTML, error) {
 func (p *Page) Write(w io.Writer) error { return tmpl.Execute(w, p) }
 
 // Save writes the page to a file, whole or not at all.
-func (p *Page) Save(path string) (err error) {
+func (p *Page) Save(path string) error {
 	var b bytes.Buffer
 	if err := p.Write(&b); err != nil {
 		return err
@@ -66,25 +65,9 @@ func (p *Page) Save(path string) (err error) {
 }
 
 // SaveFile writes a file, whole or not at all.
-func SaveFile(path string, content []byte) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), ".locus-*")
-	if err != nil {
+func SaveFile(path string, content []byte) error {
+	return disk.WriteFile(disk.OS, path, func(w io.Writer) error {
+		_, err := w.Write(content)
 		return err
-	}
-	defer func() {
-		if err != nil {
-			os.Remove(f.Name())
-		}
-	}()
-	_, err = f.Write(content)
-	if e := f.Chmod(0o644); err == nil {
-		err = e
-	}
-	if e := f.Close(); err == nil {
-		err = e
-	}
-	if err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
+	})
 }

@@ -8,12 +8,12 @@ import (
 	_ "image/gif"  // formats that image.Decode knows
 	_ "image/jpeg" //
 	_ "image/png"  //
-	"os"
 	"sort"
 
 	"golang.org/x/image/draw"
 
 	"github.com/locusml/locus"
+	"github.com/locusml/locus/internal/disk"
 	"github.com/locusml/locus/nn"
 )
 
@@ -75,7 +75,7 @@ func best(p []float32, classes []string, n int) []Guess {
 // read gives a picture as numbers from 0 to 1, channel by channel, in the size
 // that the network knows.
 func read(file string, input []int, invert bool) ([]float32, error) {
-	f, err := os.Open(file)
+	f, err := disk.Open(file)
 	if err != nil {
 		return nil, err
 	}
@@ -84,8 +84,8 @@ func read(file string, input []int, invert bool) ([]float32, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: not a PNG, JPEG or GIF picture: %w", file, err)
 	}
-	if size.Width*size.Height > maxPixels {
-		return nil, fmt.Errorf("%s: %d×%d pixels are too many; at most %d", file, size.Width, size.Height, maxPixels)
+	if size.Width < 1 || size.Height < 1 || size.Width > maxPixels/size.Height {
+		return nil, fmt.Errorf("%s: %d×%d pixels; at least one and at most %d are read", file, size.Width, size.Height, maxPixels)
 	}
 	if _, err := f.Seek(0, 0); err != nil {
 		return nil, err

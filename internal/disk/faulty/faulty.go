@@ -4,9 +4,10 @@ package faulty
 
 import (
 	"errors"
+	"os"
 	"sync"
 
-	"github.com/locusml/locus/weights/internal/disk"
+	"github.com/locusml/locus/internal/disk"
 )
 
 // ErrInjected is the failure that FS injects unless it has another.
@@ -54,11 +55,11 @@ func (f *FS) step() error {
 	return nil
 }
 
-func (f *FS) Create(path string) (disk.File, error) {
+func (f *FS) Create(path string, like os.FileInfo) (disk.File, error) {
 	if err := f.step(); err != nil {
 		return nil, err
 	}
-	file, err := disk.OS.Create(path)
+	file, err := disk.OS.Create(path, like)
 	if err != nil {
 		return nil, err
 	}
