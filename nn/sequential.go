@@ -63,7 +63,7 @@ func (s *SequentialLayer) Add(layers ...Module) *SequentialLayer {
 func holds(m Module, s *SequentialLayer) bool {
 	switch l := m.(type) {
 	case *SequentialLayer:
-		return l == s || slices.ContainsFunc(l.Layers, func(m Module) bool { return holds(m, s) })
+		return l == s || l != nil && slices.ContainsFunc(l.Layers, func(m Module) bool { return holds(m, s) })
 	case *ResidualLayer:
 		return l != nil && (holds(l.Body, s) || holds(l.Shortcut, s))
 	}
