@@ -35,6 +35,8 @@ func TestSillyLayers(t *testing.T) {
 		"Sequential with nil":       {locus.ErrArgument, func() { nn.Sequential(nn.ReLU(), nil) }},
 		"Sequential with typed nil": {locus.ErrArgument, func() { nn.Sequential((*nn.LinearLayer)(nil)) }},
 		"Sequential filled by hand": {locus.ErrArgument, func() { (&nn.SequentialLayer{Layers: []nn.Module{nil}}).Forward(x) }},
+		"a nil one, deep inside":    {locus.ErrArgument, func() { nn.Sequential(&nn.ResidualLayer{Body: (*nn.SequentialLayer)(nil)}).Forward(x) }},
+		"a network in itself":       {locus.ErrArgument, func() { s := nn.Sequential(); s.Add(nn.Residual(nn.Sequential(s), nil)) }},
 		"At":                        {locus.ErrIndex, func() { nn.Sequential(nn.ReLU()).At(-2) }},
 		"At, too far":               {locus.ErrIndex, func() { nn.Sequential().At(0) }},
 		"Residual of nil":           {locus.ErrArgument, func() { nn.Residual(nil, nil) }},

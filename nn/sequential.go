@@ -1,6 +1,7 @@
 package nn
 
 import (
+	"slices"
 	"strconv"
 
 	"github.com/locusml/locus"
@@ -50,9 +51,23 @@ func (s *SequentialLayer) Add(layers ...Module) *SequentialLayer {
 	made("nn.Sequential", s != nil)
 	for i, l := range layers {
 		present("nn.Sequential", "layer "+strconv.Itoa(len(s.Layers)+i), l)
+		if holds(l, s) {
+			fail(locus.ErrArgument, "nn.Sequential", "a network cannot be a layer of itself", "")
+		}
 	}
 	s.Layers = append(s.Layers, layers...)
 	return s
+}
+
+// holds reports whether s is m or below it.
+func holds(m Module, s *SequentialLayer) bool {
+	switch l := m.(type) {
+	case *SequentialLayer:
+		return l == s || l != nil && slices.ContainsFunc(l.Layers, func(m Module) bool { return holds(m, s) })
+	case *ResidualLayer:
+		return l != nil && (holds(l.Body, s) || holds(l.Shortcut, s))
+	}
+	return false
 }
 
 // At gives layer i; negative positions count from the end.

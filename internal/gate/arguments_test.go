@@ -31,15 +31,17 @@ func (a argument) String() string { return a.text }
 // maker draws arguments of any type: sensible ones, so that calls get past the
 // first check, and garbage. Callbacks draw too, from other goroutines.
 type maker struct {
-	mu      sync.Mutex
-	rng     *rand.Rand
-	tensors []argument
-	pool    map[reflect.Type][]argument // what earlier calls returned
-	order   []reflect.Type              // of the pool, as first seen: a map has no order
+	mu        sync.Mutex
+	rng       *rand.Rand
+	tensors   []argument
+	templates map[string][]any
+	pool      map[reflect.Type][]argument // what earlier calls returned
+	order     []reflect.Type              // of the pool, as first seen: a map has no order
 }
 
 func newMaker(seed int64) *maker {
 	m := &maker{rng: rand.New(rand.NewSource(seed)), pool: map[reflect.Type][]argument{}}
+	m.templates = templates()
 	gpus := locus.AddVirtualGPUs(2, 64<<20)
 	m.makeTensors(append([]locus.Device{locus.CPU(), locus.CPU(), locus.CPU()}, gpus...))
 	for _, v := range []any{locus.CPU(), locus.GPU(99), gpus[0], gpus[1], locus.NewKey(1), locus.All(),

@@ -252,8 +252,16 @@ func (m *maker) draw(c callee) (fn reflect.Value, args []argument, text string) 
 	defer m.mu.Unlock()
 	name := c.name
 	fn = c.fn
+	template, like := m.templates[c.name]
+	like = like && m.chance(0.7)
 	if c.recv != nil {
-		r := m.receiver(c.recv)
+		var r argument
+		if like {
+			r, template = argument{reflect.ValueOf(template[0]), "as in the template"}, template[1:]
+		}
+		if !like || m.chance(0.1) {
+			r = m.receiver(c.recv)
+		}
 		if !r.v.IsValid() || r.v.Kind() == reflect.Interface && r.v.IsNil() {
 			return reflect.Value{}, nil, ""
 		}
@@ -269,6 +277,10 @@ func (m *maker) draw(c callee) (fn reflect.Value, args []argument, text string) 
 	}
 	t := fn.Type()
 	for i := range t.NumIn() {
+		if like && m.chance(0.65) {
+			args = append(args, m.vary(argument{reflect.ValueOf(template[i]), "as in the template"}))
+			continue
+		}
 		if t.IsVariadic() && i == t.NumIn()-1 {
 			args = append(args, m.list(t.In(i), pick(m, []int{0, 0, 1, 1, 1, 2, 3, 4}), 0))
 		} else {
@@ -280,6 +292,29 @@ func (m *maker) draw(c callee) (fn reflect.Value, args []argument, text string) 
 		texts = append(texts, a.text)
 	}
 	return fn, args, c.name + "(" + strings.Join(texts, ", ") + ") as " + name
+}
+
+// vary changes one field of a struct of options, or one element of a list, or nothing.
+func (m *maker) vary(a argument) argument {
+	t := a.v.Type()
+	switch {
+	case m.chance(0.5):
+	case t.Kind() == reflect.Struct && t.NumField() > 0:
+		v := reflect.New(t).Elem()
+		v.Set(a.v)
+		if i := m.rng.Intn(t.NumField()); t.Field(i).IsExported() {
+			b := m.value(t.Field(i).Type, 1)
+			v.Field(i).Set(b.v)
+			return argument{v, a.text + " with " + t.Field(i).Name + ": " + b.text}
+		}
+	case t.Kind() == reflect.Slice && a.v.Len() > 0:
+		v := reflect.MakeSlice(t, a.v.Len(), a.v.Len())
+		reflect.Copy(v, a.v)
+		i, b := m.rng.Intn(v.Len()), m.value(t.Elem(), 1)
+		v.Index(i).Set(b.v)
+		return argument{v, fmt.Sprintf("%s with [%d]: %s", a.text, i, b.text)}
+	}
+	return a
 }
 
 // receiver draws one: mostly something that a call has returned, else a zero value or nil.
@@ -314,10 +349,13 @@ func call(fn reflect.Value, args []argument) []reflect.Value {
 			}
 		}
 	}
+	var out []reflect.Value
 	if t.IsVariadic() {
-		return fn.CallSlice(in)
+		out = fn.CallSlice(in)
+	} else {
+		out = fn.Call(in)
 	}
-	return fn.Call(in)
+	return append([]reflect.Value{}, out...) // not nil
 }
 
 // catch runs f and gives what it panicked with, unless that is a *locus.Error.
