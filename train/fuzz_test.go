@@ -462,7 +462,7 @@ func leaks(t testing.TB, what any, f func()) {
 
 // check runs the run, twice, and checks what must hold of any.
 func (r *randomRun) check(t testing.TB) (result string) {
-	dir := t.TempDir()
+	dir := memoryDir(t)
 	var first, second outcome
 	inTime(t, 2*time.Minute, func() {
 		first = r.fit(t, filepath.Join(dir, "a"), 0, train.AfterStep(replicasEqual))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
 	"path/filepath"
 	"slices"
 	"sync/atomic"
@@ -125,13 +126,13 @@ type byHand struct {
 	mean, variance *locus.Tensor      // of BatchNorm
 	drop           []*nn.DropoutLayer // one for each device
 
-	scale, good    float64 // of float16
+	scale          float64 // of float16
 	taken, skipped int
 	train          []map[string]float64 // by epoch
 	validation     []map[string]float64
 }
 
-// names are those that the network gives the tensors of byHand.
+// tensors gives all tensors under the names that the network has for them.
 func (h *byHand) tensors() map[string]*locus.Tensor {
 	last := "net.2."
 	if h.c.layer != "plain" {
@@ -311,13 +312,13 @@ func (h *byHand) run(t testing.TB, set data.Dataset) {
 			total[name] /= float64(set.Len())
 		}
 		h.train = append(h.train, total)
-		h.validation = append(h.validation, h.validate(t, set))
+		h.validation = append(h.validation, h.validate(set))
 	}
 }
 
 // validate measures the network as it is used: running statistics, no dropout, the
 // precision of the parameters.
-func (h *byHand) validate(t testing.TB, set data.Dataset) map[string]float64 {
+func (h *byHand) validate(set data.Dataset) map[string]float64 {
 	x, target := set.(*data.TensorDataset).Tensors()[0], set.(*data.TensorDataset).Tensors()[1]
 	p := nn.Values(nn.Parameters(&h.P))
 	y := locus.Linear(x, p[0], p[1])
@@ -337,9 +338,9 @@ func severalMetrics(y, target *locus.Tensor) map[string]*locus.Tensor {
 	return map[string]*locus.Tensor{"accuracy": train.Accuracy(y, target), "size": y.Detach().Abs().Mean()}
 }
 
-// trainer trains the cell's network with more options; onBatch is told when the first
+// train trains the cell's network with more options; onBatch is told when the first
 // device computes its part of a batch.
-func (c cell) train(t testing.TB, set data.Dataset, ctx context.Context, onBatch func(), more ...train.Option) (*train.Supervised, *train.Report, error) {
+func (c cell) train(ctx context.Context, set data.Dataset, onBatch func(), more ...train.Option) (*train.Supervised, *train.Report, error) {
 	first := gpus[0]
 	m := &train.Supervised{Net: network(c.layer), Optimizer: matrixOptimizer,
 		LossFunc: func(y, target *locus.Tensor) *locus.Tensor {
@@ -435,6 +436,17 @@ func closeMetrics(t testing.TB, what string, got, want map[string]float64, sever
 	}
 }
 
+// memoryDir is a folder for checkpoints, in main memory where the system offers that:
+// most of the time would go into waiting for the disk.
+func memoryDir(t testing.TB) string {
+	dir, err := os.MkdirTemp("/dev/shm", "locus")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
 func TestMatrix(t *testing.T) {
 	halves, overflowed := 0, 0 // cells in float16, and those where a step is left out
 	at, every := 0, 1
@@ -490,7 +502,7 @@ func TestMatrix(t *testing.T) {
 }
 
 func (c cell) straight(t *testing.T, set data.Dataset, h *byHand, want map[string][]float32) map[string][]float32 {
-	m, r, err := c.train(t, set, context.Background(), nil, train.AfterStep(replicasEqual))
+	m, r, err := c.train(context.Background(), set, nil, train.AfterStep(replicasEqual))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -513,11 +525,11 @@ func (c cell) straight(t *testing.T, set data.Dataset, h *byHand, want map[strin
 // resumed interrupts the run twice, where with Accumulate(3) gradients wait for a
 // step: after the second batch, and after the first of the next epoch.
 func (c cell) resumed(t *testing.T, set data.Dataset, h *byHand, want, straight map[string][]float32) {
-	checkpoints := train.Checkpoints(filepath.Join(t.TempDir(), "run"), 2)
+	checkpoints := train.Checkpoints(filepath.Join(memoryDir(t), "run"), 2)
 	for epoch, after := range []int64{2, 1} {
 		ctx, cancel := context.WithCancel(context.Background())
 		var at, seen atomic.Int64 // the epoch, and the batches seen in the one to interrupt
-		_, _, err := c.train(t, set, ctx, func() {
+		_, _, err := c.train(ctx, set, func() {
 			if at.Load() == int64(epoch) && seen.Add(1) == after {
 				cancel()
 			}
@@ -530,7 +542,7 @@ func (c cell) resumed(t *testing.T, set data.Dataset, h *byHand, want, straight 
 			t.Fatalf("interrupted after %d batches of epoch %d: %v", after, epoch, err)
 		}
 	}
-	m, r, err := c.train(t, set, context.Background(), nil, checkpoints, train.Resume(), train.AfterStep(replicasEqual))
+	m, r, err := c.train(context.Background(), set, nil, checkpoints, train.Resume(), train.AfterStep(replicasEqual))
 	if err != nil {
 		t.Fatal(err)
 	}

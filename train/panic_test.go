@@ -181,7 +181,7 @@ func (m misdeed) commit(t testing.TB) (wrong []string) {
 		model := s.model()
 		s.armed.Store(true)
 		text := misdeeds[m.how].text
-		switch err, end := fitAnyhow(trainer, model, d); {
+		switch end, err := fitAnyhow(trainer, model, d); {
 		case end == "returned" && err == nil:
 			bad("Fit returned no error")
 		case end == "returned":
@@ -196,7 +196,7 @@ func (m misdeed) commit(t testing.TB) (wrong []string) {
 			bad("the test's fault: nothing was done")
 		}
 		// The same trainer and the same model, once more.
-		err, end := fitAnyhow(trainer, model, d)
+		end, err := fitAnyhow(trainer, model, d)
 		if end != "returned" || err != nil {
 			bad("the trainer cannot be used again: Fit %s, %v", end, err)
 			return
@@ -224,7 +224,7 @@ func (m misdeed) commit(t testing.TB) (wrong []string) {
 }
 
 // fitAnyhow calls Fit where it can do no harm, and says how that ended.
-func fitAnyhow(trainer *train.Trainer, model train.Model, d train.Data) (err error, end string) {
+func fitAnyhow(trainer *train.Trainer, model train.Model, d train.Data) (end string, err error) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -238,7 +238,7 @@ func fitAnyhow(trainer *train.Trainer, model train.Model, d train.Data) (err err
 		end = "returned"
 	}()
 	<-done
-	return err, end
+	return end, err
 }
 
 const misdeedVariable = "LOCUS_TEST_MISDEEDS_FROM"
@@ -284,7 +284,7 @@ func TestMisbehavingUserCode(t *testing.T) {
 		if ended == len(cases)-1 {
 			break
 		}
-		if began == ended { // it died in between
+		if began <= ended { // it died in between
 			t.Fatalf("the other process ended behind %s:\n%s", cases[max(ended, 0)].name(), output)
 		}
 		wrong[began] = append(wrong[began], "the process died:\n"+output)
