@@ -86,7 +86,7 @@ func (t *Tensor) HardTanh(lo, hi float64) *Tensor {
 }
 
 func (t *Tensor) hardTanh(lo, hi float64) *Tensor {
-	d := t.Detach()
+	d := t.detach()
 	clamped := d.Clamp(lo, hi)
 	if t.node == nil {
 		return clamped
@@ -130,7 +130,7 @@ func (t *Tensor) SoftShrink(by float64) *Tensor {
 	if !(by >= 0) {
 		failf("SoftShrink", ErrArgument, []*Tensor{t}, "by is %v; it must not be negative", by)
 	}
-	return t.Sub(t.Detach().Clamp(-by, by)).hide(t, by)
+	return t.Sub(t.detach().Clamp(-by, by)).hide(t, by)
 }
 
 // HardShrink gives x where |x| > limit, else 0.
@@ -144,7 +144,7 @@ func (t *Tensor) HardShrink(limit float64) *Tensor {
 
 // hide gives t where |x| is not within limit, else 0, without a gradient.
 func (t *Tensor) hide(x *Tensor, limit float64) *Tensor {
-	return x.Detach().Abs().Le(limit).Where(0, t)
+	return x.detach().Abs().Le(limit).Where(0, t)
 }
 
 // Threshold gives x where it is above threshold, else value.

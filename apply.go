@@ -90,7 +90,12 @@ func applyOn(p *place, def *op.Def, attrs op.Attrs, in []*Tensor) *Tensor {
 			out.Free()
 			in[i].failFreed(def.Name)
 		}
+		if !out.holdNew(saved) {
+			letGo(in)
+			out.failClosed(def.Name)
+		}
 		err = p.backend.Run(&l.call)
+		out.letGoNew(saved)
 		letGo(in)
 	}
 	l.release()
@@ -125,6 +130,39 @@ func letGo(in []*Tensor) {
 			t.block.LetGo()
 		}
 	}
+}
+
+// holdNew holds the memory of a result, and of what is saved with it, while it is
+// computed: another goroutine may close its scope. Nobody else knows of a result in
+// no scope. It reports false, and holds nothing, if that has happened.
+func (t *Tensor) holdNew(saved *Tensor) bool {
+	if t.scope.Load() == nil {
+		return true
+	}
+	if !t.block.TryHold() {
+		return false
+	}
+	if saved != nil && saved.scope.Load() != nil && !saved.block.TryHold() {
+		t.block.LetGo()
+		return false
+	}
+	return true
+}
+
+func (t *Tensor) letGoNew(saved *Tensor) {
+	if t.scope.Load() == nil {
+		return
+	}
+	t.block.LetGo()
+	if saved != nil && saved.scope.Load() != nil {
+		saved.block.LetGo()
+	}
+}
+
+// failClosed is the error of an op whose scope was closed while it ran.
+func (t *Tensor) failClosed(name string) {
+	fail(name, &op.Problem{Kind: ErrFreed, Msg: "the scope of the operands was closed by another goroutine while the op ran",
+		Fix: "close a scope when nothing computes in it any more"}, t)
 }
 
 // checkOperands makes sure that there is something to work on, that nothing

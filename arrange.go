@@ -13,11 +13,11 @@ func (t *Tensor) Roll(by, axis int) *Tensor {
 	a := t.axis("Roll", axis)
 	n := t.shape[a]
 	if n == 0 {
-		return t
+		return t.alias()
 	}
 	by = (by%n + n) % n
 	if by == 0 {
-		return t
+		return t.alias()
 	}
 	return Concat(a, t.Narrow(a, n-by, n), t.Narrow(a, 0, n-by))
 }
@@ -93,7 +93,7 @@ func Meshgrid(axes ...*Tensor) []*Tensor {
 	for i, t := range axes {
 		own := slices.Repeat([]int{1}, len(axes))
 		own[i] = shape[i]
-		grid[i] = t.reshape(own).expand(slices.Clone(shape))
+		grid[i] = t.borrow(t.reshape(own).expand(slices.Clone(shape)))
 	}
 	return grid
 }

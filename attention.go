@@ -125,7 +125,7 @@ func attentionWeights(p op.Attention, in []*Tensor) *Tensor {
 		return scores
 	}
 	// A row that sees nothing has no largest score; its weights are 0, not NaN.
-	top := scores.Detach().MaxKeep(-1)
+	top := scores.detach().MaxKeep(-1)
 	top = top.Eq(math.Inf(-1)).Where(0, top)
 	e := scores.Sub(top).Exp()
 	sum := e.SumKeep(-1)

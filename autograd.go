@@ -67,6 +67,14 @@ func tracked(in []*Tensor) bool {
 // through it.
 func (t *Tensor) Detach() *Tensor {
 	t.made("Detach")
+	v := t.alias()
+	v.node = nil
+	return v
+}
+
+// detach is Detach that returns t itself where there is nothing to do.
+func (t *Tensor) detach() *Tensor {
+	t.made("Detach")
 	if t.node == nil {
 		return t
 	}
@@ -149,7 +157,7 @@ func (t *Tensor) SetGrad(g *Tensor) {
 	t.ZeroGrad()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.grad, l.lent = g.Detach(), true
+	l.grad, l.lent = g.detach(), true
 }
 
 // ZeroGrad forgets the collected gradient, and frees it unless the program asked
@@ -488,7 +496,7 @@ func (e *engine) spare(ts []*Tensor) {
 // add adds to the gradient of a node's result.
 func (e *engine) add(n *node, g *Tensor) {
 	if !e.create {
-		g = g.Detach()
+		g = g.detach()
 	}
 	old := e.grads[n]
 	if old == nil {
@@ -524,12 +532,12 @@ func (n *node) seen(useful map[*node]bool, history bool) *node {
 			d.skip |= 1 << i
 		}
 		if !history {
-			t = t.Detach()
+			t = t.detach()
 		}
 		d.inputs[i] = t
 	}
 	if n.out != nil && !history {
-		d.out = n.out.Detach()
+		d.out = n.out.detach()
 	}
 	return d
 }

@@ -210,7 +210,7 @@ func (t *Tensor) zerosView(shape []int) *Tensor { return t.fullOf(0, nil).expand
 func (t *Tensor) fullOf(v float64, shape []int) *Tensor {
 	f := t.place.device.As(t.dtype).Full(v, slices.Clone(shape)...)
 	if s := t.Scope(); s != nil {
-		s.Adopt(f)
+		s.adopt(f)
 	}
 	return f
 }

@@ -27,7 +27,7 @@ func DropoutChannels(x *Tensor, p float64, key Key) *Tensor {
 func (t *Tensor) drop(name string, p float64, key Key, shape []int) *Tensor {
 	kept := t.keepMask(name, p, key, shape)
 	if kept == nil {
-		return t
+		return t.alias()
 	}
 	scale := 1.0
 	if p < 1 {
@@ -55,7 +55,7 @@ func AlphaDropout(x *Tensor, p float64, key Key) *Tensor {
 	x.wantFloat("AlphaDropout")
 	kept := x.keepMask("AlphaDropout", p, key, x.shape)
 	if kept == nil {
-		return x
+		return x.alias()
 	}
 	if p == 1 {
 		return kept.Where(x, 0)
@@ -80,7 +80,7 @@ func Embedding(weight, indices *Tensor, padding ...int) *Tensor {
 	defer naming("Embedding", in)
 	rows := weight.take(0, indices)
 	if len(padding) == 1 && rows.node != nil {
-		rows = indices.Eq(padding[0]).Unsqueeze(-1).Where(rows.Detach(), rows)
+		rows = indices.Eq(padding[0]).Unsqueeze(-1).Where(rows.detach(), rows)
 	}
 	return rows
 }

@@ -181,7 +181,7 @@ func Where(cond *Tensor, x, y any) *Tensor { return cond.Where(x, y) }
 func (t *Tensor) Clamp(lo, hi any) *Tensor {
 	t.check("Clamp")
 	in := []*Tensor{t, operandOf("Clamp", t, lo), operandOf("Clamp", t, hi)}
-	x, l, h := t.Detach(), in[1].Detach(), in[2].Detach()
+	x, l, h := t.detach(), in[1].detach(), in[2].detach()
 	raised := apply(op.Maximum, nil, x, l)
 	y := apply(op.Minimum, nil, raised, h)
 	raised.Free()

@@ -32,7 +32,7 @@ func ValueAndGrad(f func(args ...*Tensor) *Tensor) func(args ...*Tensor) (value 
 		}
 		grads := gradFrom([]*Tensor{y}, []*Tensor{y.OnesLike()}, leaves, leaves, opts)
 		if !history {
-			y = y.Detach()
+			y = y.detach()
 		}
 		return y, grads
 	}
@@ -47,7 +47,7 @@ func recorded(name string, f func(args ...*Tensor) *Tensor, args []*Tensor) (y *
 	leaves = make([]*Tensor, len(args))
 	for i, a := range args {
 		if !history {
-			a = a.Detach()
+			a = a.detach()
 		}
 		leaves[i] = a.separate()
 	}
@@ -76,7 +76,7 @@ func VJP(f func(args ...*Tensor) *Tensor, args ...*Tensor) (value *Tensor, vjp f
 	y, leaves, history := recorded("VJP", f, args)
 	value = y
 	if !history {
-		value = y.Detach()
+		value = y.detach()
 	}
 	return value, func(v *Tensor) []*Tensor {
 		v.check("VJP")
@@ -110,14 +110,14 @@ func JVP(f func(args ...*Tensor) *Tensor, args, tangents []*Tensor) (value, chan
 	}
 	withGrad(func() { change = along(y, leaves, tangents, history || tracked(tangents)) })
 	if !history {
-		y = y.Detach()
+		y = y.detach()
 	}
 	return y, change
 }
 
 // along returns the change of y with args along tangents.
 func along(y *Tensor, args, tangents []*Tensor, history bool) *Tensor {
-	v := y.Detach().ZerosLike().RequireGrad()
+	v := y.detach().ZerosLike().RequireGrad()
 	rows := gradFrom([]*Tensor{y}, []*Tensor{v}, args, args, []GradOption{CreateGraph})
 	var dot *Tensor
 	for i, r := range rows {
@@ -189,7 +189,7 @@ func Checkpoint(f func(args ...*Tensor) *Tensor, args ...*Tensor) *Tensor {
 	NoGrad(func() { y = f(args...) })
 	y.check("Checkpoint")
 	if y.node != nil { // f gave an argument back
-		y = y.Detach()
+		y = y.detach()
 	}
 	if !y.dtype.IsFloat() {
 		return y
@@ -264,7 +264,7 @@ func Custom(name string, forward func(args ...*Tensor) *Tensor, backward func(ar
 	if !tracked(args) || !y.dtype.IsFloat() {
 		return y
 	}
-	y = y.Detach().alias()
+	y = y.detach().alias()
 	y.node = &node{name: name, inputs: args, out: y, custom: true, back: func(n *node, g *Tensor) []*Tensor {
 		grads := backward(n.inputs, n.out, g)
 		if len(grads) != len(args) {

@@ -79,7 +79,7 @@ func init() {
 		op.Atanh:      func(g, x, _ *Tensor) *Tensor { return g.Div(oneMinusSquare(x)) },
 		op.Sigmoid:    func(g, _, y *Tensor) *Tensor { return apply(op.SigmoidGrad, nil, g, y) },
 		op.Softplus:   func(g, x, _ *Tensor) *Tensor { return g.Mul(x.Sigmoid()) },
-		op.Relu:       func(g, _, y *Tensor) *Tensor { return apply(op.ReluGrad, nil, g, y.Detach()) },
+		op.Relu:       func(g, _, y *Tensor) *Tensor { return apply(op.ReluGrad, nil, g, y.detach()) },
 		op.Gelu:       func(g, x, _ *Tensor) *Tensor { return apply(op.GeluGrad, nil, g, x) },
 		op.GeluTanh:   func(g, x, _ *Tensor) *Tensor { return apply(op.GeluTanhGrad, nil, g, x) },
 		op.Silu:       func(g, x, _ *Tensor) *Tensor { return apply(op.SiluGrad, nil, g, x) },

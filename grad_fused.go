@@ -64,18 +64,18 @@ func init() {
 		return []*Tensor{apply(op.AvgPool, p, g)}
 	}
 	gradients[op.MaxPool] = func(n *node, g *Tensor) []*Tensor {
-		return []*Tensor{apply(op.MaxPoolGrad, n.attrs, g, n.inputs[0].Detach())}
+		return []*Tensor{apply(op.MaxPoolGrad, n.attrs, g, n.inputs[0].detach())}
 	}
 	gradients[op.MaxPoolGrad] = func(n *node, g *Tensor) []*Tensor {
-		x := n.inputs[1].Detach()
+		x := n.inputs[1].detach()
 		return []*Tensor{poolGather(g, apply(op.MaxPoolIndices, n.attrs, x)), nil}
 	}
 	compositions[op.MaxPool] = func(a op.Attrs, in []*Tensor) *Tensor {
-		return poolGather(in[0], apply(op.MaxPoolIndices, a, in[0].Detach()))
+		return poolGather(in[0], apply(op.MaxPoolIndices, a, in[0].detach()))
 	}
 	compositions[op.MaxPoolGrad] = func(a op.Attrs, in []*Tensor) *Tensor {
 		g, x := in[0], in[1]
-		index := apply(op.MaxPoolIndices, a, x.Detach())
+		index := apply(op.MaxPoolIndices, a, x.detach())
 		flat := g.fullOf(0, []int{x.shape[0], x.shape[1], x.shape[2] * x.shape[3]})
 		plane := []int{g.shape[0], g.shape[1], g.shape[2] * g.shape[3]}
 		return flat.ScatterAdd(2, index.reshape(plane), g.reshape(plane)).reshape(x.shape)
@@ -83,7 +83,7 @@ func init() {
 
 	axisOf := func(a op.Attrs) int { return a.(op.Axis).Axis }
 	compositions[op.Softmax] = func(a op.Attrs, in []*Tensor) *Tensor {
-		e := in[0].Sub(in[0].Detach().MaxKeep(axisOf(a))).Exp()
+		e := in[0].Sub(in[0].detach().MaxKeep(axisOf(a))).Exp()
 		return e.Div(e.SumKeep(axisOf(a)))
 	}
 	gradients[op.Softmax] = func(n *node, g *Tensor) []*Tensor {

@@ -62,7 +62,7 @@ func (t *Tensor) freeUnlessRecorded(grads []*Tensor) {
 func throughActivation(n *node, act op.ID, g *Tensor) (*Tensor, bool) {
 	switch act {
 	case op.Relu:
-		return apply(op.ReluGrad, nil, g, n.out.Detach()), true
+		return apply(op.ReluGrad, nil, g, n.out.detach()), true
 	case op.Sigmoid:
 		return apply(op.SigmoidGrad, nil, g, n.out), true
 	case op.Tanh:

@@ -207,7 +207,7 @@ func WithSlice[T Element](t *Tensor, f func(s []T)) {
 		f(ToSlice[T](t))
 		return
 	}
-	c := t.Detach()
+	c := t.detach()
 	if !c.place.host {
 		c = c.Pin()
 		defer c.Free()
@@ -267,7 +267,7 @@ func (t *Tensor) Int() int64 {
 	if t.Len() != 1 {
 		failf("Int", ErrShape, []*Tensor{t}, "the tensor has %d elements; Int wants one", t.Len())
 	}
-	return ToSlice[int64](t.Detach().Cast(Int64).Reshape(1))[0]
+	return ToSlice[int64](t.detach().Cast(Int64).Reshape(1))[0]
 }
 
 // decode reads one element.

@@ -161,7 +161,7 @@ func Interpolate(x *Tensor, size Pair, mode InterpolateMode) *Tensor {
 			x = x.resample(2+i, to[i], mode)
 		}
 	}
-	return x
+	return in[0].borrow(x)
 }
 
 // resample changes the size of one axis.

@@ -139,7 +139,7 @@ func (t *Tensor) CumSum(axis int) *Tensor {
 // their order; NaN counts as largest.
 func (t *Tensor) ArgSort(axis int, descending bool) *Tensor {
 	t.check("argsort")
-	return apply(op.ArgSort, op.Axis{Axis: t.axis("argsort", axis), Reverse: descending}, t.Detach())
+	return apply(op.ArgSort, op.Axis{Axis: t.axis("argsort", axis), Reverse: descending}, t.detach())
 }
 
 // Sort gives an axis in order, and the positions the elements came from.

@@ -50,6 +50,10 @@ func (t *Tensor) moved(out *Tensor) {
 func move(dst, src *Tensor) {
 	src.hold("To")
 	defer src.letGo()
+	if !dst.holdNew(nil) {
+		dst.failClosed("To")
+	}
+	defer dst.letGoNew(nil)
 	n := src.Bytes()
 	from, to := src.place, dst.place
 	kind := DeviceToDevice
@@ -82,7 +86,7 @@ func move(dst, src *Tensor) {
 // movePeer copies between two GPUs, through the host if there is no direct way.
 func movePeer(dst, src *Tensor, n int) error {
 	if src.offset != 0 {
-		src = apply(op.Copy, nil, src.Detach())
+		src = apply(op.Copy, nil, src.detach())
 		defer src.Free() // the device that copies holds it
 	}
 	ok, err := dst.place.backend.CopyFrom(dst.block, src.place.backend, src.block, n)

@@ -129,7 +129,7 @@ func BatchNorm(x, weight, bias *Tensor, eps float64) (y, mean, variance *Tensor)
 		failf("BatchNorm", ErrShape, in, "a channel has %d elements; a variance needs at least 2", count)
 	}
 	y = affine(apply(op.Normalized, op.Normalize{Axes: op.AxesOf(axes...), Eps: eps}, x), weight, bias)
-	d := x.Detach()
+	d := x.detach()
 	center := d.MeanKeep(axes...)
 	variance = d.Sub(center).Square().Sum(axes...).Mul(1 / float64(count-1))
 	return y, center.reshape(x.shape[1:2]).owned(), variance

@@ -168,7 +168,7 @@ func (t *Tensor) arange(n int) *Tensor { return t.beside(t.place.device.Arange(f
 // beside puts a tensor that was just made into t's scope.
 func (t *Tensor) beside(made *Tensor) *Tensor {
 	if s := t.Scope(); s != nil {
-		s.Adopt(made)
+		s.adopt(made) // if the scope closes at this moment, the collector frees it
 	}
 	return made
 }

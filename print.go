@@ -42,7 +42,7 @@ func (t *Tensor) format() string {
 	if t.Len() == 0 {
 		return strings.Repeat("[", max(1, len(t.shape))) + strings.Repeat("]", max(1, len(t.shape)))
 	}
-	shown, cut := t.Detach(), make([]bool, len(t.shape))
+	shown, cut := t.detach(), make([]bool, len(t.shape))
 	if t.Len() > printLimit {
 		for i, n := range t.shape {
 			if n > 2*printEdge {

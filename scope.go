@@ -58,15 +58,23 @@ func (s *Scope) Use(x *Tensor) *Tensor {
 func (s *Scope) Adopt(x *Tensor) *Tensor {
 	s.made("Scope.Adopt")
 	x.check("Scope.Adopt")
+	if !s.adopt(x) {
+		failf("Scope.Adopt", ErrArgument, nil, "the scope is closed")
+	}
+	return x
+}
+
+// adopt reports false, and leaves x to the collector, if s is closed.
+func (s *Scope) adopt(x *Tensor) bool {
 	if !x.block.Leave() {
 		x.block.Unmanage()
 	}
 	if !s.group.Add(x.block) {
 		x.block.Manage()
-		failf("Scope.Adopt", ErrArgument, nil, "the scope is closed")
+		return false
 	}
 	x.scope.Store(s)
-	return x
+	return true
 }
 
 // Keep takes tensors out of whatever scope holds their memory, s or another one:

@@ -127,7 +127,7 @@ func (t *Tensor) slice(start, length, step []int) *Tensor {
 		whole = whole && length[i] == t.shape[i] && step[i] == 1
 	}
 	if whole {
-		return t
+		return t.alias()
 	}
 	attrs := op.Slice{Start: op.DimsOf(start), Len: op.DimsOf(length), Step: op.DimsOf(step)}
 	return t.viewed(op.Sliced, attrs, length, strides, offset)

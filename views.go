@@ -16,6 +16,15 @@ func (t *Tensor) alias() *Tensor {
 	return v
 }
 
+// borrow returns v, what a view method made of t, as a view also where there was
+// nothing to do: to free it must not free t.
+func (t *Tensor) borrow(v *Tensor) *Tensor {
+	if v == t {
+		return t.alias()
+	}
+	return v
+}
+
 // laid gives another view of t's memory.
 func (t *Tensor) laid(shape, strides []int, offset int) *Tensor {
 	return t.laidAs(new(Tensor), shape, strides, offset)
@@ -45,7 +54,7 @@ func (t *Tensor) Reshape(shape ...int) *Tensor {
 	if err != nil {
 		fail("Reshape", err, t)
 	}
-	return t.reshape(to)
+	return t.borrow(t.reshape(to))
 }
 
 func (t *Tensor) reshape(to []int) *Tensor {
@@ -114,7 +123,7 @@ func (t *Tensor) Flatten() *Tensor { return t.Reshape(-1) }
 func (t *Tensor) FlattenFrom(axis int) *Tensor {
 	t.check("FlattenFrom")
 	a := t.axis("FlattenFrom", axis)
-	return t.reshape(append(slices.Clone(t.shape[:a]), op.Elements(t.shape[a:])))
+	return t.borrow(t.reshape(append(slices.Clone(t.shape[:a]), op.Elements(t.shape[a:]))))
 }
 
 // Permute puts the axes in another order: axis i of the result is axis axes[i].
@@ -182,7 +191,7 @@ func (t *Tensor) Expand(shape ...int) *Tensor {
 	if err := op.CheckShape(to); err != nil {
 		fail("Expand", err, t)
 	}
-	return t.expand(to)
+	return t.borrow(t.expand(to))
 }
 
 func (t *Tensor) expand(to []int) *Tensor {
@@ -214,7 +223,7 @@ func (t *Tensor) Squeeze(axes ...int) *Tensor {
 			to = append(to, n)
 		}
 	}
-	return t.reshape(to)
+	return t.borrow(t.reshape(to))
 }
 
 // Unsqueeze puts an axis of size 1 in front of the given one; -1 puts it last.

@@ -14,8 +14,9 @@ import (
 // The largest known IDX file has 0.6 GB.
 const maxRead = 4 << 30
 
-// ReadOption changes how [ReadIDX] and [ReadText] read a file.
-type ReadOption func(*reading)
+// ReadOption changes how [ReadIDX] and [ReadText] read a file. The zero value
+// changes nothing.
+type ReadOption struct{ set func(*reading) }
 
 type reading struct {
 	most int64 // bytes; 0 for the rule
@@ -25,7 +26,7 @@ type reading struct {
 // what it unpacks to. Without it that is 4 GiB, and of a compressed file at most
 // 256 MiB or a hundred times its size, whichever is more: a small file that
 // would fill the memory is refused before it does.
-func MaxBytes(n int64) ReadOption { return func(r *reading) { r.most = n } }
+func MaxBytes(n int64) ReadOption { return ReadOption{func(r *reading) { r.most = n }} }
 
 // limit returns the most bytes that may be read of a file of the given size.
 func (r reading) limit(size int64, packed bool) int64 {
@@ -40,7 +41,9 @@ func (r reading) limit(size int64, packed bool) int64 {
 
 func readOptions(opts []ReadOption) (r reading) {
 	for _, o := range opts {
-		o(&r)
+		if o.set != nil {
+			o.set(&r)
+		}
 	}
 	return r
 }

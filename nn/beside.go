@@ -6,7 +6,7 @@ import "github.com/locusml/locus"
 // than what is computed from x.
 func beside(x, made *locus.Tensor) *locus.Tensor {
 	if s := x.Scope(); s != nil {
-		s.Adopt(made)
+		_ = locus.Try(func() { s.Adopt(made) }) // if the scope closes at this moment, the collector frees it
 	}
 	return made
 }

@@ -116,7 +116,9 @@ func (b *Buffer) peek() *locus.Tensor {
 // replace puts t in place without checks, with b.mu held or before anybody has b,
 // and frees the value that an update has made. made: t is nobody else's.
 func (b *Buffer) replace(t *locus.Tensor, made bool) {
-	t = kept(t).Detach()
+	if t = kept(t); t.RequiresGrad() {
+		t = t.Detach()
+	}
 	old := b.value.Swap(&bufferValue{t: t, made: made})
 	if old != nil && old.made && !old.given.Load() && !old.t.SharesMemory(t) {
 		old.t.Free() // at once: the collector would let garbage pile up, a little in every step

@@ -56,6 +56,7 @@ type run struct {
 	data    Data
 	devices []locus.Device
 	model   Model
+	sound   bool // the model can be walked
 	report  *Report
 
 	train, validation *data.Loader
@@ -127,6 +128,7 @@ func (r *run) prepareModel() error {
 	if err := nn.Check(r.model); err != nil { // rather than train less than was meant
 		return err
 	}
+	r.sound = true
 	nn.To(r.model, r.devices[0])
 	if err := r.warmUp(); err != nil {
 		return err
@@ -387,5 +389,7 @@ func (r *run) close() {
 	for _, p := range r.replicas {
 		p.meter.reset()
 	}
-	nn.Eval(r.model)
+	if r.sound {
+		nn.Eval(r.model)
+	}
 }

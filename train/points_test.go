@@ -157,7 +157,7 @@ func TestModelsWithoutParameters(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		if !strings.Contains(err.Error(), "parameter") {
+		if !strings.Contains(err.Error(), "param") {
 			t.Errorf("%s: the error does not speak of parameters: %v", name, err)
 		}
 	}

@@ -91,8 +91,8 @@ type File struct {
 	closed bool
 }
 
-// OpenOption changes what [Open] and [Read] accept.
-type OpenOption func(*opening)
+// OpenOption changes what [Open] and [Read] accept. The zero value changes nothing.
+type OpenOption struct{ set func(*opening) }
 
 type opening struct {
 	unpacked int64 // 0 for the rule
@@ -102,7 +102,9 @@ type opening struct {
 // unpack to, all of them together. Without it that is 256 MiB or a hundred times
 // the size of the file, whichever is more: a small file that would fill the
 // memory is refused before it does.
-func MaxUnpacked(bytes int64) OpenOption { return func(o *opening) { o.unpacked = bytes } }
+func MaxUnpacked(bytes int64) OpenOption {
+	return OpenOption{func(o *opening) { o.unpacked = bytes }}
+}
 
 // Open opens a safetensors, npy or npz file, told apart by its content, and
 // checks its structure. The tensors themselves are read by [File.Load]. What is
@@ -138,7 +140,9 @@ func Read(r io.ReaderAt, size int64, opts ...OpenOption) (*File, error) {
 func newFile(s source, path string, opts []OpenOption) (*File, error) {
 	var o opening
 	for _, opt := range opts {
-		opt(&o)
+		if opt.set != nil {
+			opt.set(&o)
+		}
 	}
 	var magic [8]byte
 	n, err := s.ReadAt(magic[:], 0)
