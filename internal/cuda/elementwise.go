@@ -70,7 +70,7 @@ func init() {
 }
 
 func (d *Device) runElementwise(c *backend.Call) error {
-	t := c.In[len(c.In)-1].DType // where's first operand is the condition
+	t := c.KernelType()
 	k := d.table[c.Op][t]
 	if k == nil || c.Op == op.CastTo {
 		var err error
