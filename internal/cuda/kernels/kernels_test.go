@@ -72,3 +72,21 @@ func TestActivationsAreThoseOfTheOpTable(t *testing.T) {
 		t.Errorf("Act in product.cuh is %v; op.Activations is %v", got, want)
 	}
 }
+
+// heavy.go, which the Go side goes by, lists the kernels with the width HEAVY.
+func TestHeavyIsInStepWithTheSources(t *testing.T) {
+	names, err := HeavyIn(os.DirFS("."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(names) == 0 || !slices.Equal(names, Heavy) {
+		t.Errorf("the .cu files have the width HEAVY in %v, heavy.go lists %v: run go generate ./internal/cuda", names, Heavy)
+	}
+	text, err := os.ReadFile("heavy.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(text) != HeavyFile(names) {
+		t.Error("heavy.go is not what gen writes: run go generate ./internal/cuda")
+	}
+}

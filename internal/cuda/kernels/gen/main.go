@@ -60,6 +60,13 @@ func run(dir, lib, lib12, ptxas string) error {
 	if err != nil || len(files) == 0 {
 		return fmt.Errorf("no .cu files in %s (%v)", dir, err)
 	}
+	heavy, err := kernels.HeavyIn(os.DirFS(dir))
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "heavy.go"), []byte(kernels.HeavyFile(heavy)), 0o644); err != nil {
+		return err
+	}
 	var errs []error
 	for _, f := range files {
 		name := strings.TrimSuffix(filepath.Base(f), ".cu")
