@@ -66,14 +66,7 @@ func applyOn(p *place, def *op.Def, attrs op.Attrs, in []*Tensor) *Tensor {
 	if err != nil {
 		fail(def.Name, err, in...)
 	}
-	kernelType := spec.DType
-	if len(in) > 0 {
-		kernelType = in[0].dtype
-		if def.Family == op.TernaryFamily {
-			kernelType = in[1].dtype
-		}
-	}
-	if !p.backend.Supports(def.ID, kernelType) {
+	if !p.backend.Supports(def.ID, def.KernelType(specs, spec)) {
 		return compose(p, def, attrs, slices.Clone(in)) // a copy, so that in can stay on the stack
 	}
 	out := allocate(p, def.Name, spec, scopeOf(in), in)

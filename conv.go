@@ -66,9 +66,9 @@ func conv(name string, x, weight, bias *Tensor, o ConvOptions, dims int, activat
 	}
 	operands := given(2, x, weight, bias)
 	if act.needsOperand() && tracked(operands) {
-		return restore(apply(activationOps[act], nil, apply(op.ConvAct, op.ConvEpilogue{Conv: c}, operands...)))
+		return restore(apply(act.op(), nil, apply(op.ConvAct, op.ConvEpilogue{Conv: c}, operands...)))
 	}
-	return restore(apply(op.ConvAct, op.ConvEpilogue{Conv: c, Act: activationOps[act]}, operands...))
+	return restore(apply(op.ConvAct, op.ConvEpilogue{Conv: c, Act: act.op()}, operands...))
 }
 
 // ConvTransposeOptions are the options of transposed convolutions. They describe

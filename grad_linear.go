@@ -56,17 +56,24 @@ func (t *Tensor) freeUnlessRecorded(grads []*Tensor) {
 	t.Free()
 }
 
-// throughActivation gives the gradient of what n's activation was applied to. It reports
-// false where that takes more than the result, which the functions of package
+// gradientsFromResult are the gradients of the activations that need no more than
+// the result.
+var gradientsFromResult map[op.ID]func(g, out *Tensor) *Tensor
+
+func init() {
+	gradientsFromResult = map[op.ID]func(g, out *Tensor) *Tensor{
+		op.Relu:    func(g, out *Tensor) *Tensor { return apply(op.ReluGrad, nil, g, out.detach()) },
+		op.Sigmoid: func(g, out *Tensor) *Tensor { return apply(op.SigmoidGrad, nil, g, out) },
+		op.Tanh:    func(g, out *Tensor) *Tensor { return apply(op.TanhGrad, nil, g, out) },
+	}
+}
+
+// throughActivation returns the gradient of what n's activation was applied to. It
+// reports false where that takes more than the result, which the functions of package
 // locus do not record as one op.
 func throughActivation(n *node, act op.ID, g *Tensor) (*Tensor, bool) {
-	switch act {
-	case op.Relu:
-		return apply(op.ReluGrad, nil, g, n.out.detach()), true
-	case op.Sigmoid:
-		return apply(op.SigmoidGrad, nil, g, n.out), true
-	case op.Tanh:
-		return apply(op.TanhGrad, nil, g, n.out), true
+	if gradient := gradientsFromResult[act]; gradient != nil {
+		return gradient(g, n.out), true
 	}
 	return g, act == op.Invalid
 }

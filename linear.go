@@ -5,8 +5,8 @@ import "github.com/locusml/locus/internal/op"
 // Activation is a function that [Linear] and convolutions can end with.
 type Activation uint8
 
-// The activations. None of them but GeluActivation, GeluTanhActivation and
-// SiluActivation needs anything but the result for its gradient.
+// The activations, in the order of op.Activations. None of them but GeluActivation,
+// GeluTanhActivation and SiluActivation needs anything but the result for its gradient.
 const (
 	NoActivation       Activation = iota
 	ReluActivation                // [Tensor.Relu]
@@ -17,24 +17,32 @@ const (
 	TanhActivation                // [Tensor.Tanh]
 )
 
-// activationOps are the primitives that activations are.
-var activationOps = [...]op.ID{op.Invalid, op.Relu, op.Gelu, op.GeluTanh, op.Silu, op.Sigmoid, op.Tanh}
+// known reports whether a is one of the constants.
+func (a Activation) known() bool { return int(a) <= len(op.Activations) }
 
-// String gives the name of the activation's op: "relu".
+// op returns the primitive that a is, op.Invalid for NoActivation.
+func (a Activation) op() op.ID {
+	if a == NoActivation {
+		return op.Invalid
+	}
+	return op.Activations[a-1]
+}
+
+// String returns the name of the activation's op: "relu".
 func (a Activation) String() string {
 	switch {
-	case int(a) >= len(activationOps):
+	case !a.known():
 		return op.EnumName("Activation", int(a))
 	case a == NoActivation:
 		return "none"
 	}
-	return activationOps[a].String()
+	return a.op().String()
 }
 
 // needsOperand reports whether the gradient is computed from the operand, which
 // then has to be kept.
 func (a Activation) needsOperand() bool {
-	return a == GeluActivation || a == GeluTanhActivation || a == SiluActivation
+	return a != NoActivation && gradientsFromResult[a.op()] == nil
 }
 
 // Linear gives x·weightᵀ + bias: x (…, in), weight (out, in) as in PyTorch, bias
@@ -47,9 +55,9 @@ func Linear(x, weight, bias *Tensor, activation ...Activation) *Tensor {
 	act := oneActivation(name, in, activation)
 	defer naming(name, in)
 	if act.needsOperand() && tracked(in) {
-		return apply(activationOps[act], nil, linear(in, op.Invalid))
+		return apply(act.op(), nil, linear(in, op.Invalid))
 	}
-	return linear(in, activationOps[act])
+	return linear(in, act.op())
 }
 
 // oneActivation is the activation that a call ends with.
@@ -60,7 +68,7 @@ func oneActivation(name string, in []*Tensor, given []Activation) Activation {
 	if len(given) > 1 {
 		failf(name, ErrArgument, in, "takes one activation, got %d", len(given))
 	}
-	if int(given[0]) >= len(activationOps) {
+	if !given[0].known() {
 		failf(name, ErrArgument, in, "there is no %s; the activations are the constants of type locus.Activation", given[0])
 	}
 	return given[0]

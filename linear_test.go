@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/locusml/locus"
+	"github.com/locusml/locus/internal/op"
 )
 
 // What a linear map ends with must not depend on whether a gradient is recorded,
@@ -13,6 +14,9 @@ func TestLinearActivations(t *testing.T) {
 		locus.NoActivation: func(x *locus.Tensor) *locus.Tensor { return x }, locus.ReluActivation: (*locus.Tensor).Relu,
 		locus.GeluActivation: (*locus.Tensor).Gelu, locus.GeluTanhActivation: (*locus.Tensor).GeluTanh, locus.SiluActivation: (*locus.Tensor).Silu,
 		locus.SigmoidActivation: (*locus.Tensor).Sigmoid, locus.TanhActivation: (*locus.Tensor).Tanh}
+	if len(functions) != len(op.Activations)+1 {
+		t.Errorf("%d activations are tried; op.Activations has %d", len(functions)-1, len(op.Activations))
+	}
 	key := locus.NewKey(7)
 	x, w, b := locus.CPU().Key(key).Randn(3, 70, 33), locus.CPU().Key(key.Fold(1)).Randn(40, 33), locus.CPU().Key(key.Fold(2)).Randn(40)
 	for a, f := range functions {

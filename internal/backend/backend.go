@@ -50,9 +50,8 @@ type Device interface {
 
 	Info() Info
 
-	// Supports reports whether Run has a kernel for the op on operands of type
-	// d: of the first operand, for Where of the second, and for creation ops of the
-	// result. A false answer for an op outside the fused family makes using it an
+	// Supports reports whether Run has a kernel for the op whose KernelType (see
+	// op.Def) is d. A false answer for an op outside the fused family makes using it an
 	// ErrUnsupported.
 	Supports(id op.ID, d dtype.DType) bool
 
@@ -160,6 +159,15 @@ type Call struct {
 	// op. It is contiguous as a result is, and so it comes back as an operand of the
 	// gradient. Without a block nothing is saved.
 	Save View
+}
+
+// KernelType returns the element type that selects the kernel: see KernelType of
+// op.Def, which sees specs where a device sees views.
+func (c *Call) KernelType() dtype.DType {
+	if len(c.In) == 0 {
+		return c.Out.DType
+	}
+	return c.In[op.Get(c.Op).Leading()].DType
 }
 
 // AsyncError is a failure of queued work.

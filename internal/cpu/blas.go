@@ -9,6 +9,7 @@ import (
 	"github.com/locusml/locus/internal/cpu/blas"
 	"github.com/locusml/locus/internal/cpu/gemm"
 	"github.com/locusml/locus/internal/cpu/vec"
+	"github.com/locusml/locus/internal/dynlib"
 )
 
 // library is the BLAS in use, or nil.
@@ -21,7 +22,7 @@ func BLAS() *blas.Library { return library.Load() }
 // [blas.Open] for what name may be. "off" gives the products back to Locus'
 // own kernels. An error changes nothing.
 func UseBLAS(name string) error {
-	if off(name) {
+	if dynlib.IsOff(name) {
 		gemm.Use(nil)
 		library.Store(nil)
 		return nil
@@ -34,8 +35,6 @@ func UseBLAS(name string) error {
 	library.Store(l)
 	return nil
 }
-
-func off(name string) bool { return strings.EqualFold(name, "off") || name == "0" }
 
 // LOCUS_BLAS asks for a library as UseBLAS does. It is read at the start, so
 // that every product of a program is computed by the same code.

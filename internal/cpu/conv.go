@@ -79,20 +79,20 @@ func conv2D[T float](c *backend.Call, dst []T, in [3][]T) {
 // convAct: operands x, weight and perhaps a bias.
 func convAct[T float](c *backend.Call, dst []T, in [3][]T) {
 	a := c.Attrs.(op.ConvEpilogue)
-	forward(newConvolution(a.Conv, c.In[0].Shape, c.In[1].Shape, c.Out.Shape), dst, in[0], in[1], finish[T]{in[2], activations[a.Act]})
+	forward(newConvolution(a.Conv, c.In[0].Shape, c.In[1].Shape, c.Out.Shape), dst, in[0], in[1], finish[T]{in[2], a.Act})
 }
 
 // finish is what a convolution ends with, applied to what was just computed
 // while it is in the cache.
 type finish[T float] struct {
 	bias []T // one for each channel, or nil
-	act  gemm.Activation
+	act  op.ID
 }
 
 // rows finishes elements [lo, hi) of each of the planes of p elements at x, those
 // of channels c0, c0+1, ….
 func (f finish[T]) rows(x []T, p, lo, hi, c0, channels int) {
-	if f.bias == nil && f.act == gemm.None {
+	if f.bias == nil && f.act == op.Invalid {
 		return
 	}
 	for c := range channels {
@@ -127,7 +127,7 @@ func forward[T float](v *convolution, dst, x, weight []T, f finish[T]) {
 
 // whole finishes a result after all of it was computed.
 func (f finish[T]) whole(v *convolution, dst []T) {
-	if f.bias == nil && f.act == gemm.None {
+	if f.bias == nil && f.act == op.Invalid {
 		return
 	}
 	pool.For(v.n*v.o, max(1, grainDear/max(1, v.p)), func(lo, hi int) {

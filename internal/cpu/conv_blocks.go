@@ -58,12 +58,12 @@ func (v *convolution) fillsBlocks() bool {
 // convBlocks computes op.Conv2D and op.ConvAct.
 func convBlocks(c *backend.Call) bool {
 	var a op.Conv
-	var act gemm.Activation
+	var act op.ID
 	switch x := c.Attrs.(type) {
 	case op.Conv:
 		a = x
 	case op.ConvEpilogue:
-		a, act = x.Conv, activations[x.Act]
+		a, act = x.Conv, x.Act
 	}
 	v := newConvolution(a, c.In[0].Shape, c.In[1].Shape, c.Out.Shape)
 	if !v.fillsBlocks() {

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/locusml/locus/internal/cpu/gemm"
 	"github.com/locusml/locus/internal/cpu/pool"
 	"github.com/locusml/locus/internal/op"
 )
@@ -98,7 +97,7 @@ func checkConvolution(t *testing.T, what string, v *convolution, x, weight, grad
 	for i := range bias {
 		bias[i] = float32(i%5) - 2
 	}
-	forward(v, ended, x, weight, finish[float32]{bias, gemm.ReLU})
+	forward(v, ended, x, weight, finish[float32]{bias, op.Relu})
 	finite := weight
 	weight = slices.Clone(weight)
 	weight[1%v.k] = x[v.w-1]

@@ -88,10 +88,7 @@ func (*Device) Supports(id op.ID, d dtype.DType) bool {
 
 // Run runs the op's kernel on the calling goroutine.
 func (*Device) Run(c *backend.Call) error {
-	d := c.Out.DType
-	if len(c.In) > 0 {
-		d = c.In[0].DType
-	}
+	d := c.KernelType()
 	if k := table[c.Op][d]; k != nil {
 		return k(c)
 	}

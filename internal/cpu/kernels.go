@@ -11,12 +11,12 @@ type kernel = func(*backend.Call) error
 
 const numDTypes = dtype.Float64 + 1
 
-// table has the kernels by op and by the element type of operand 0 (for
-// creation ops, of the result). The files named for the families fill it in.
+// table has the kernels by op and by the element type that selects them: KernelType
+// of op.Def. The files named for the families fill it in.
 var table [op.NumOps][numDTypes]kernel
 
-// Kernel gives the kernel for operands of type d (for creation ops: that makes
-// type d). It runs on the calling goroutine and those of the thread pool, and
+// Kernel returns the op's kernel for the element type d: see KernelType of op.Def.
+// It runs on the calling goroutine and those of the thread pool, and
 // needs only that the call's memory is the host's. The error it returns is a
 // failure that depends on the data.
 func Kernel(id op.ID, d dtype.DType) (func(*backend.Call) error, bool) {

@@ -14,10 +14,6 @@ func init() {
 	register(op.Linear, dtype.BFloat16, linearHalf[dtype.BF16](gemm.BF16))
 }
 
-// activations are what products can end with.
-var activations = map[op.ID]gemm.Activation{op.Relu: gemm.ReLU, op.Gelu: gemm.GELU, op.GeluTanh: gemm.GELUTanh,
-	op.Silu: gemm.SiLU, op.Sigmoid: gemm.Sigmoid, op.Tanh: gemm.Tanh}
-
 // gemmOf is a product of matrices of E that sums in T.
 type gemmOf[E any, T gemm.Float] func(m, n, k int, a, b gemm.Mat[E], c []E, ldc int, ep *gemm.Epilogue[T])
 
@@ -64,13 +60,13 @@ type linearCall[T any] struct {
 	m, n, k int
 	x, w    gemm.Mat[T]
 	bias    []T // nil without
-	act     gemm.Activation
+	act     op.ID
 	copies  [3]*scratch
 }
 
 func newLinear[T any](c *backend.Call) *linearCall[T] {
 	x, w := &c.In[0], &c.In[1]
-	l := &linearCall[T]{n: w.Shape[0], k: w.Shape[1], act: activations[c.Attrs.(op.Epilogue).Act]}
+	l := &linearCall[T]{n: w.Shape[0], k: w.Shape[1], act: c.Attrs.(op.Epilogue).Act}
 	l.m = op.Elements(x.Shape[:len(x.Shape)-1])
 	if l.k > 0 {
 		step, ok := x.RowStep()

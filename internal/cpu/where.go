@@ -10,8 +10,6 @@ import (
 )
 
 func init() {
-	// Operand 0 is always bool, so the result decides. It is registered for every
-	// type, so that Supports can be asked by the operands' type, too.
 	for _, d := range dtype.All {
 		register(op.Where, d, where)
 	}

@@ -31,20 +31,20 @@ func loadBLAS(drv *driver) (*blasLibrary, error) {
 	o := &blasOnce
 	o.Do(func() {
 		major := drv.version / 1000
-		if o.err = libBLAS.off(); o.err != nil {
+		if o.err = libBLAS.Off(); o.err != nil {
 			return
 		}
 		// cuBLAS would look for it by itself, but only on the system's paths.
-		_, _, _ = libBLASLt.open(major)
-		h, path, err := libBLAS.open(major)
+		_, _ = libBLASLt.open(major)
+		h, err := libBLAS.open(major)
 		if err != nil {
 			o.err = err
 			return
 		}
-		b := &blasLibrary{path: path}
-		if o.err = symbols(h, path, map[string]*uintptr{"cublasCreate_v2": &b.create, "cublasSetStream_v2": &b.setStream,
+		b := &blasLibrary{}
+		if o.err = h.Symbols(map[string]*uintptr{"cublasCreate_v2": &b.create, "cublasSetStream_v2": &b.setStream,
 			"cublasGemmEx": &b.gemm, "cublasGemmStridedBatchedEx": &b.gemmBatched}, nil); o.err == nil {
-			o.lib = b
+			b.path, o.lib = h.Path(), b
 		}
 	})
 	return o.lib, o.err
@@ -87,7 +87,7 @@ func (noMemory) Is(target error) bool { return target == op.ErrOutOfMemory }
 // memory, which they report by many numbers, so that is made first; then our own kernels
 // serve, as they do for a library that is too old for the card.
 func notStarted(l library) error {
-	return noMemory{errors.New(l.name + " does not start")}
+	return noMemory{errors.New(l.Name + " does not start")}
 }
 
 // cublas gives the device's handle, or nil without cuBLAS. Between begin and end.
@@ -127,7 +127,7 @@ func (d *Device) startBLAS(lib *blasLibrary) (*blas, error) {
 	d.c.fn, d.c.a[0], d.c.a[1] = lib.setStream, b.handle, d.stream
 	b.unavailable = int32(d.c.do()) != 0
 	if !b.unavailable {
-		nowInUse(libBLAS.name)
+		nowInUse(libBLAS.Name)
 	}
 	return b, nil
 }

@@ -32,23 +32,23 @@ var ltOnce struct {
 func loadBLASLt(drv *driver) (*ltLibrary, error) {
 	o := &ltOnce
 	o.Do(func() {
-		if o.err = libBLAS.off(); o.err != nil {
+		if o.err = libBLAS.Off(); o.err != nil {
 			return
 		}
-		h, path, err := libBLASLt.open(drv.version / 1000)
+		h, err := libBLASLt.open(drv.version / 1000)
 		if err != nil {
 			o.err = err
 			return
 		}
-		l := &ltLibrary{path: path}
-		if o.err = symbols(h, path, map[string]*uintptr{
+		l := &ltLibrary{}
+		if o.err = h.Symbols(map[string]*uintptr{
 			"cublasLtCreate": &l.create, "cublasLtMatmul": &l.matmul, "cublasLtMatmulAlgoGetHeuristic": &l.heuristic,
 			"cublasLtMatmulDescCreate": &l.newDesc, "cublasLtMatmulDescSetAttribute": &l.setDesc, "cublasLtMatmulDescDestroy": &l.freeDesc,
 			"cublasLtMatrixLayoutCreate": &l.newLayout, "cublasLtMatrixLayoutDestroy": &l.freeLayout,
 			"cublasLtMatmulPreferenceCreate": &l.newPreference, "cublasLtMatmulPreferenceSetAttribute": &l.setPreference,
 			"cublasLtMatmulPreferenceDestroy": &l.forgo,
 		}, nil); o.err == nil {
-			o.lib = l
+			l.path, o.lib = h.Path(), l
 		}
 	})
 	return o.lib, o.err
@@ -155,7 +155,7 @@ func (d *Device) newLt() (*lt, error) {
 		return l, nil
 	}
 	l.handle = l.out
-	nowInUse(libBLASLt.name)
+	nowInUse(libBLASLt.Name)
 	return l, nil
 }
 

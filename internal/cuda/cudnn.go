@@ -45,7 +45,7 @@ func (l *dnnLibrary) hasGraphs(since uintptr) bool {
 // used: we may find it where cuDNN does not look.
 func (l *dnnLibrary) loadCompiler(drv *driver) {
 	l.compiler.Do(func() {
-		_, _, _ = libNVRTC.open(drv.version / 1000) // cuDNN says no if it finds none
+		_, _ = libNVRTC.open(drv.version / 1000) // cuDNN says no if it finds none
 	})
 }
 
@@ -59,13 +59,13 @@ var dnnOnce struct {
 func loadDNN(drv *driver) (*dnnLibrary, error) {
 	o := &dnnOnce
 	o.Do(func() {
-		h, path, err := libDNN.open(drv.version / 1000)
+		h, err := libDNN.open(drv.version / 1000)
 		if err != nil {
 			o.err = err
 			return
 		}
-		l := &dnnLibrary{path: path}
-		if o.err = symbols(h, path, map[string]*uintptr{
+		l := &dnnLibrary{}
+		if o.err = h.Symbols(map[string]*uintptr{
 			"cudnnCreate": &l.create, "cudnnSetStream": &l.setStream,
 			"cudnnCreateTensorDescriptor": &l.newTensor, "cudnnSetTensor4dDescriptorEx": &l.setTensor,
 			"cudnnCreateFilterDescriptor": &l.newFilter, "cudnnSetFilter4dDescriptor": &l.setFilter,
@@ -76,8 +76,8 @@ func loadDNN(drv *driver) (*dnnLibrary, error) {
 			"cudnnGetConvolutionBackwardDataAlgorithm_v7":   &l.adviseData,
 			"cudnnGetConvolutionBackwardFilterAlgorithm_v7": &l.adviseFilter,
 		}, l.backend()); o.err == nil {
-			o.lib = l
-			if version, err := purego.Dlsym(h, "cudnnGetVersion"); err == nil {
+			l.path, o.lib = h.Path(), l
+			if version := h.Symbol("cudnnGetVersion"); version != 0 {
 				l.version, _, _ = purego.SyscallN(version)
 			}
 		}
@@ -199,7 +199,7 @@ func (d *Device) newDNN() (*dnn, error) {
 		n.unavailable = true
 		return n, nil
 	}
-	nowInUse(libDNN.name)
+	nowInUse(libDNN.Name)
 	return n, nil
 }
 

@@ -275,13 +275,7 @@ var blocking = os.Getenv("LOCUS_CUDA_BLOCKING") == "1"
 // Supports reports whether there is a kernel.
 func (d *Device) Supports(id op.ID, t dtype.DType) bool {
 	def := op.Get(id)
-	if def.Family == op.ViewFamily || runners[id] == nil {
-		return false
-	}
-	if id == op.Where { // the first operand is the condition
-		return def.Accepts(1).Has(t)
-	}
-	return def.Accepts(0).Has(t)
+	return def.Family != op.ViewFamily && runners[id] != nil && def.KernelTypes().Has(t)
 }
 
 // runners maps each op to what queues it. Each file of a family fills its part.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/locusml/locus/dtype"
 	"github.com/locusml/locus/internal/backend"
+	"github.com/locusml/locus/internal/dynlib"
 	"github.com/locusml/locus/internal/memory"
 	"github.com/locusml/locus/internal/op"
 	"github.com/locusml/locus/internal/op/sample"
@@ -97,15 +98,15 @@ func TestDeviceNodes(t *testing.T) {
 }
 
 func TestLibraryErrors(t *testing.T) {
-	l := library{"a library", "LOCUS_TEST_LIBRARY", []string{"libdoesnotexist.so.13", "libdoesnotexist.so.12"}, []string{"x/lib"}}
-	if _, _, err := l.open(12); err == nil || !strings.Contains(err.Error(), "libdoesnotexist.so.13") || !strings.Contains(err.Error(), "libdoesnotexist.so.12") {
+	l := nvidia("a library", "LOCUS_TEST_LIBRARY", []string{"libdoesnotexist.so.13", "libdoesnotexist.so.12"}, []string{"x/lib"})
+	if _, err := l.open(12); err == nil || !strings.Contains(err.Error(), "libdoesnotexist.so.13") || !strings.Contains(err.Error(), "libdoesnotexist.so.12") {
 		t.Errorf("not every path that was tried is named: %v", err)
 	}
-	if c := l.candidates(12); c[0] != "libdoesnotexist.so.12" {
+	if c := l.at(12).Candidates(); c[0] != "libdoesnotexist.so.12" {
 		t.Errorf("the driver's version is not first: %v", c)
 	}
 	t.Setenv("LOCUS_TEST_LIBRARY", "off")
-	if _, _, err := l.open(12); !errors.Is(err, errSwitchedOff) {
+	if _, err := l.open(12); !errors.Is(err, dynlib.ErrOff) {
 		t.Errorf("off gave %v", err)
 	}
 	file := filepath.Join(t.TempDir(), "not-a-library.so")
@@ -113,7 +114,7 @@ func TestLibraryErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("LOCUS_TEST_LIBRARY", file)
-	if _, _, err := l.open(12); err == nil || !strings.Contains(err.Error(), file) {
+	if _, err := l.open(12); err == nil || !strings.Contains(err.Error(), file) {
 		t.Errorf("an invalid file gave %v", err)
 	}
 	// Folders of virtual environments are searched, stubs never.
@@ -128,7 +129,7 @@ func TestLibraryErrors(t *testing.T) {
 	}
 	t.Setenv("VIRTUAL_ENV", venv)
 	t.Setenv("CUDA_HOME", filepath.Join(venv, "stubs"))
-	found := strings.Join(l.candidates(12), "\n")
+	found := strings.Join(l.at(12).Candidates(), "\n")
 	if !strings.Contains(found, "site-packages/nvidia/x/lib/libdoesnotexist.so.12") || strings.Contains(found, "/stubs/") {
 		t.Errorf("candidates:\n%s", found)
 	}

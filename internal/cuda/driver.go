@@ -5,8 +5,6 @@ package cuda
 import (
 	"fmt"
 	"unsafe"
-
-	"github.com/ebitengine/purego"
 )
 
 // driver is libcuda.so.1. Functions that only set things up are Go functions;
@@ -77,24 +75,18 @@ func (d *driver) hot() map[string]*uintptr {
 
 // loadDriver opens libcuda and starts it.
 func loadDriver() (*driver, error) {
-	h, path, err := libCUDA.open(0)
+	h, err := libCUDA.open(0)
 	if err != nil {
 		return nil, err
 	}
-	d := &driver{path: path}
-	required := d.hot()
-	setUp := d.setUp()
-	addresses := make(map[string]*uintptr, len(setUp))
-	for name := range setUp {
-		addresses[name] = new(uintptr)
-		required[name] = addresses[name]
-	}
-	if err := symbols(h, path, required, nil); err != nil {
+	d := &driver{}
+	if err := h.Symbols(d.hot(), nil); err != nil {
 		return nil, err
 	}
-	for name, f := range setUp {
-		purego.RegisterFunc(f, *addresses[name])
+	if err := h.Functions(d.setUp()); err != nil {
+		return nil, err
 	}
+	d.path = h.Path()
 	return d, nil
 }
 

@@ -5,6 +5,7 @@ package cuda
 import (
 	"github.com/locusml/locus/dtype"
 	"github.com/locusml/locus/internal/backend"
+	"github.com/locusml/locus/internal/cuda/kernels"
 	"github.com/locusml/locus/internal/op"
 )
 
@@ -32,19 +33,24 @@ const (
 
 const blockThreads = 256
 
-// heavy are the ops whose kernels make fewer elements a thread: those with the
-// width HEAVY in the .cu files.
+// heavy are the ops whose kernels make fewer elements per thread. The kernels' sources
+// say which.
 var heavy = func() (h [op.NumOps]bool) {
-	for _, id := range []op.ID{op.Expm1, op.Log1p, op.Sin, op.Cos, op.Tan, op.Asin, op.Acos, op.Atan, op.Sinh, op.Cosh,
-		op.Asinh, op.Acosh, op.Atanh, op.Softplus, op.Erf, op.Pow, op.FloorDiv, op.Mod, op.Atan2, op.GeluGrad, op.GeluTanhGrad} {
-		h[id] = true
+	for _, name := range kernels.Heavy {
+		def, ok := op.ByName(name)
+		if !ok {
+			panic("cuda: kernels.Heavy names " + name + ", which is no op")
+		}
+		h[def.ID] = true
 	}
 	return h
 }()
 
+// lanes is LANES of kernels/locus.cuh.
 func lanes(t dtype.DType) int { return min(8, 16/t.Size()) }
 
-// width is the number of elements a thread of the op's kernel makes.
+// width is the number of elements that a thread of the op's kernel makes: WIDE or
+// HEAVY of kernels/elementwise.cuh.
 func width(id op.ID, t, out dtype.DType) int {
 	switch {
 	case id == op.CastTo:
@@ -70,7 +76,7 @@ func init() {
 }
 
 func (d *Device) runElementwise(c *backend.Call) error {
-	t := c.In[len(c.In)-1].DType // where's first operand is the condition
+	t := c.KernelType()
 	k := d.table[c.Op][t]
 	if k == nil || c.Op == op.CastTo {
 		var err error

@@ -17,8 +17,13 @@ type productParams struct {
 	splits, wideA, wideB, act       int32
 }
 
-// activations are Act of kernels/product.cuh.
-var activations = [op.NumOps]int32{op.Relu: 1, op.Gelu: 2, op.GeluTanh: 3, op.Silu: 4, op.Sigmoid: 5, op.Tanh: 6}
+// activations are the numbers of op.Activations: Act of kernels/product.cuh.
+var activations = func() (n [op.NumOps]int32) {
+	for i, act := range op.Activations {
+		n[act] = int32(i + 1)
+	}
+	return n
+}()
 
 func (g *product) params() productParams {
 	return productParams{a: g.a.addr, b: g.b.addr, bias: g.bias, c: g.c, m: int64(g.m), n: int64(g.n), k: int64(g.k),

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-
-	"github.com/ebitengine/purego"
 )
 
 // nvml is the library behind nvidia-smi.
@@ -23,22 +21,19 @@ type nvml struct {
 }
 
 var loadNVML = sync.OnceValues(func() (*nvml, error) {
-	h, path, err := libNVML.open(0)
+	h, err := libNVML.open(0)
 	if err != nil {
 		return nil, err
 	}
-	n := &nvml{path: path}
-	for name, f := range map[string]any{
+	n := &nvml{}
+	if err := h.Functions(map[string]any{
 		"nvmlInit_v2": &n.init, "nvmlErrorString": &n.errorString, "nvmlDeviceGetHandleByPciBusId_v2": &n.byPCI,
 		"nvmlDeviceGetUtilizationRates": &n.utilization, "nvmlDeviceGetTemperature": &n.temperature,
 		"nvmlDeviceGetPowerUsage": &n.power, "nvmlDeviceGetMemoryInfo": &n.memory,
-	} {
-		var p uintptr
-		if err := symbols(h, path, map[string]*uintptr{name: &p}, nil); err != nil {
-			return nil, err
-		}
-		purego.RegisterFunc(f, p)
+	}); err != nil {
+		return nil, err
 	}
+	n.path = h.Path()
 	return n, n.check("nvmlInit", n.init())
 })
 
@@ -106,16 +101,16 @@ func nowInUse(name string) {
 func libraries(drv *driver) []Library {
 	var l []Library
 	if b, err := loadBLAS(drv); err == nil {
-		l = append(l, Library{libBLAS.name, b.path, "batches of matrix products"})
+		l = append(l, Library{libBLAS.Name, b.path, "batches of matrix products"})
 	}
 	if b, err := loadBLASLt(drv); err == nil {
-		l = append(l, Library{libBLASLt.name, b.path, "single matrix products, with bias and activation"})
+		l = append(l, Library{libBLASLt.Name, b.path, "single matrix products, with bias and activation"})
 	}
 	if n, err := loadDNN(drv); err == nil {
-		l = append(l, Library{libDNN.name, n.path, "convolutions, long attention"})
+		l = append(l, Library{libDNN.Name, n.path, "convolutions, long attention"})
 	}
 	if n, err := loadNVML(); err == nil {
-		l = append(l, Library{libNVML.name, n.path, "utilisation, temperature and power"})
+		l = append(l, Library{libNVML.Name, n.path, "utilisation, temperature and power"})
 	}
 	return l
 }

@@ -83,7 +83,7 @@ func (d *Device) reduce(id op.ID, x *backend.View, axes op.AxisSet, out uintptr)
 			p.splitInto(ceil(target, outs), blockThreads*v*4, length)
 		}
 	case length >= 64:
-		v := min(4, lanes(t)) // TILE_LANES of kernels/reduce.cu
+		v := tileLanes(t)
 		if p.wide = p.canLoadWide(&p.kept, &p.red, v, t.Size()); p.wide == 0 {
 			v = 1
 		}
@@ -114,6 +114,9 @@ func (d *Device) reduce(id op.ID, x *backend.View, axes op.AxisSet, out uintptr)
 	}
 	return d.launch(k, blocks, int(paramsOf[reduceParams](d, k).splits), 1, threads, 0)
 }
+
+// tileLanes is TILE_LANES of kernels/reduce.cu.
+func tileLanes(t dtype.DType) int { return min(4, lanes(t)) }
 
 // maxCounters is how many results may be shared by several blocks each: fewer
 // than would fill any card without sharing.

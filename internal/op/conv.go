@@ -24,7 +24,7 @@ func init() {
 			switch {
 			case !ok:
 				return Spec{}, attrError("conv2d_act", a)
-			case c.Act != Invalid && !slices.Contains(Activations, c.Act):
+			case !CanEnd(c.Act):
 				return Spec{}, Problemf(ErrArgument, "cannot end with %s", c.Act)
 			case len(in) != 2 && len(in) != 3:
 				return Spec{}, Problemf(ErrArgument, "takes x, weight and perhaps a bias, got %d operands", len(in))

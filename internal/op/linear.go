@@ -6,8 +6,14 @@ import (
 	"github.com/locusml/locus/dtype"
 )
 
-// Activations are what Linear and ConvAct can end with.
+// Activations are the ops that Linear and ConvAct can end with. It is the only list
+// of them: an activation's number, which the public constants and the kernels of
+// devices use, is its place here, from 1; 0 is none.
 var Activations = []ID{Relu, Gelu, GeluTanh, Silu, Sigmoid, Tanh}
+
+// CanEnd reports whether a product can end with act: with one of Activations or,
+// if it is Invalid, without.
+func CanEnd(act ID) bool { return act == Invalid || slices.Contains(Activations, act) }
 
 func init() {
 	define(Def{ID: Linear, Name: "linear", Family: FusedFamily, Arity: -1, DTypes: []dtype.Set{dtype.Floats},
@@ -17,7 +23,7 @@ func init() {
 			if !ok {
 				return Spec{}, attrError("linear", a)
 			}
-			if ep.Act != Invalid && !slices.Contains(Activations, ep.Act) {
+			if !CanEnd(ep.Act) {
 				return Spec{}, Problemf(ErrArgument, "cannot end with %s", ep.Act)
 			}
 			return LinearSpec(in)

@@ -83,6 +83,27 @@ func (d *Def) Broadcasts() bool {
 	return d.Family == BinaryFamily || d.Family == CompareFamily || d.Family == TernaryFamily
 }
 
+// Leading returns the operand whose element type selects the kernel: the first, or
+// for Where the second, because the first is the condition. Creation ops have no
+// operands; their result's type selects.
+func (d *Def) Leading() int {
+	if d.Family == TernaryFamily {
+		return 1
+	}
+	return 0
+}
+
+// KernelType returns the element type that selects the kernel of a call.
+func (d *Def) KernelType(in []Spec, out Spec) dtype.DType {
+	if len(in) == 0 {
+		return out.DType
+	}
+	return in[d.Leading()].DType
+}
+
+// KernelTypes returns the element types that KernelType can be.
+func (d *Def) KernelTypes() dtype.Set { return d.Accepts(d.Leading()) }
+
 // Accepts gives the element types that operand i may have.
 func (d *Def) Accepts(i int) dtype.Set {
 	if len(d.DTypes) == 0 {

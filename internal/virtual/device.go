@@ -114,10 +114,7 @@ func (*Device) Supports(id op.ID, t dtype.DType) bool {
 
 // Run queues the op's kernel.
 func (d *Device) Run(c *backend.Call) error {
-	t := c.Out.DType
-	if len(c.In) > 0 {
-		t = c.In[0].DType
-	}
+	t := c.KernelType()
 	k, ok := cpu.Kernel(c.Op, t)
 	if !ok {
 		return op.Problemf(op.ErrUnsupported, "virtual GPU %d has no kernel for %s of %s", d.index, c.Op, t)

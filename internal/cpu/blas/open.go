@@ -3,7 +3,6 @@
 package blas
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -14,6 +13,8 @@ import (
 	"unsafe"
 
 	"github.com/ebitengine/purego"
+
+	"github.com/locusml/locus/internal/dynlib"
 )
 
 // Open loads a library: "openblas" or "mkl" from the usual places, "" the first
@@ -22,30 +23,31 @@ import (
 // closed: their code may have threads running.
 func Open(name string) (*Library, error) {
 	candidates := []string{name}
+	openBLAS, mkl := kinds(runtime.GOOS)
 	switch {
 	case strings.EqualFold(name, "openblas"):
-		candidates = places(openBLAS)
+		candidates = openBLAS.Candidates()
 	case strings.EqualFold(name, "mkl"):
-		candidates = places(mkl)
+		candidates = mkl.Candidates()
 	case name == "":
-		candidates = append(places(openBLAS), places(mkl)...)
+		candidates = append(openBLAS.Candidates(), mkl.Candidates()...)
 	case strings.ContainsRune(name, filepath.Separator):
 		if _, err := os.Stat(name); err != nil {
 			return nil, fmt.Errorf("there is no BLAS library: %w; give the path of libopenblas.so or libmkl_rt.so, or one of the names openblas and mkl", err)
 		}
 	}
-	var errs []error
-	for _, path := range candidates {
-		l, err := load(path)
-		if err == nil {
-			return l, nil
-		}
-		errs = append(errs, err)
+	var l *Library
+	_, err := dynlib.First(candidates, false, func(h *dynlib.Handle) (err error) {
+		l, err = use(h)
+		return err
+	})
+	switch {
+	case err == nil:
+		return l, nil
+	case len(candidates) == 1:
+		return nil, fmt.Errorf("%w; give the path of libopenblas.so or libmkl_rt.so, or one of the names openblas and mkl", err)
 	}
-	if len(candidates) == 1 {
-		return nil, fmt.Errorf("%w; give the path of libopenblas.so or libmkl_rt.so, or one of the names openblas and mkl", errs[0])
-	}
-	return nil, fmt.Errorf("no BLAS library was found; install one (%s) or give the path of the file; tried, in this order:\n%w", howToInstall(), errors.Join(errs...))
+	return nil, fmt.Errorf("no BLAS library was found; install one (%s) or give the path of the file; tried, in this order:\n%w", howToInstall(), err)
 }
 
 func howToInstall() string {
@@ -55,29 +57,24 @@ func howToInstall() string {
 	return "Debian and Ubuntu: apt install libopenblas0-pthread; Fedora: dnf install openblas-threads; pip install scipy-openblas32 or mkl"
 }
 
-// load opens a file, finds its functions, tells it to leave threads to Locus,
-// and tries it.
-func load(path string) (*Library, error) {
-	h, err := purego.Dlopen(path, purego.RTLD_NOW|purego.RTLD_LOCAL)
-	if err != nil {
-		return nil, errors.New(strings.TrimSpace(err.Error()))
-	}
+// use finds a library's functions, tells it to leave threads to Locus, and tries it.
+func use(h *dynlib.Handle) (*Library, error) {
 	f := functions(h)
 	if f == nil {
-		return nil, fmt.Errorf("%s is no BLAS library with a C interface: it has no function cblas_sgemm under any of its usual names", path)
+		return nil, fmt.Errorf("%s is no BLAS library with a C interface: it has no function cblas_sgemm under any of its usual names", h.Path())
 	}
-	l := &Library{Name: "BLAS", Path: fileOf(f.sgemm, path)}
+	l := &Library{Name: "BLAS", Path: h.Path()}
 	around := f.prepare(l)
 	l.sgemm, l.dgemm = product[float32](f.sgemm, f.wide, around), product[float64](f.dgemm, f.wide, around)
 	if err := l.try(); err != nil {
-		return nil, fmt.Errorf("%s cannot be used: %w", path, err)
+		return nil, fmt.Errorf("%s cannot be used: %w", h.Path(), err)
 	}
 	return l, nil
 }
 
 // found is what a library offers.
 type found struct {
-	handle         uintptr
+	handle         *dynlib.Handle
 	prefix, suffix string // around the names of its functions
 	wide           bool   // integers have 64 bits
 	sgemm, dgemm   uintptr
@@ -86,12 +83,11 @@ type found struct {
 // functions finds the products under the names that are in use: plain ones;
 // with a suffix where integers have 64 bits (64_ by convention, _64 in MKL); and
 // with a prefix in the wheels of NumPy and SciPy.
-func functions(h uintptr) *found {
+func functions(h *dynlib.Handle) *found {
 	for _, prefix := range []string{"", "scipy_"} {
 		for _, suffix := range []string{"", "64_", "_64"} {
-			s, err32 := purego.Dlsym(h, prefix+"cblas_sgemm"+suffix)
-			d, err64 := purego.Dlsym(h, prefix+"cblas_dgemm"+suffix)
-			if err32 == nil && err64 == nil {
+			s, d := h.Symbol(prefix+"cblas_sgemm"+suffix), h.Symbol(prefix+"cblas_dgemm"+suffix)
+			if s != 0 && d != 0 {
 				return &found{handle: h, prefix: prefix, suffix: suffix, wide: suffix != "", sgemm: s, dgemm: d}
 			}
 		}
@@ -101,12 +97,10 @@ func functions(h uintptr) *found {
 
 // symbol is the address of a function, 0 if there is none.
 func (f *found) symbol(name string) uintptr {
-	for _, n := range []string{f.prefix + name + f.suffix, name} {
-		if p, err := purego.Dlsym(f.handle, n); err == nil {
-			return p
-		}
+	if p := f.handle.Symbol(f.prefix + name + f.suffix); p != 0 {
+		return p
 	}
-	return 0
+	return f.handle.Symbol(name)
 }
 
 // call calls a function of one optional integer argument, if there is one of

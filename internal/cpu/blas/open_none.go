@@ -2,9 +2,13 @@
 
 package blas
 
-import "errors"
+import (
+	"fmt"
+
+	"github.com/locusml/locus/internal/dynlib"
+)
 
 // Open reports that this build loads no libraries.
 func Open(string) (*Library, error) {
-	return nil, errors.New("no BLAS library can be used: this program was built without the loading of libraries (it needs Linux or macOS on amd64 or arm64, and no build tag nocuda); Locus' own products need nothing")
+	return nil, fmt.Errorf("no BLAS library can be used: %w; Locus' own products need nothing", dynlib.ErrBuild)
 }

@@ -58,11 +58,12 @@ func TestPlaces(t *testing.T) {
 	}
 	t.Setenv("VIRTUAL_ENV", venv)
 	t.Setenv("CONDA_PREFIX", "")
-	got := places(openBLAS)
-	if !slices.Equal(got[:len(openBLAS.names)], openBLAS.names) || !slices.Contains(got, file) {
+	openBLAS, mkl := kinds(runtime.GOOS)
+	got := openBLAS.Candidates()
+	if !slices.Equal(got[:len(openBLAS.Names)], openBLAS.Names) || !slices.Contains(got, file) {
 		t.Errorf("tried are %q", got)
 	}
-	if slices.Contains(places(mkl), file) {
+	if slices.Contains(mkl.Candidates(), file) {
 		t.Error("OpenBLAS was taken for MKL")
 	}
 }

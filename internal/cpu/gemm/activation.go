@@ -4,39 +4,43 @@ import (
 	"math"
 
 	"github.com/locusml/locus/internal/cpu/vec"
+	"github.com/locusml/locus/internal/op"
 )
 
-// Activate applies act to each element of row, for results that did not pass an
-// Epilogue.
-func Activate[T Float](act Activation, row []T) {
-	if act != ReLU {
-		activateRow(act, row)
+// activations are the functions of op.Activations.
+var activations = [op.NumOps]struct {
+	f32 func(dst, x []float32)
+	f64 func(dst, x []float64)
+}{
+	op.Relu:     {vec.ReluF32, vec.ReluF64},
+	op.Gelu:     {vec.GeluF32, each(func(x float64) float64 { return 0.5 * x * math.Erfc(-x/math.Sqrt2) })},
+	op.GeluTanh: {vec.GeluTanhF32, each(geluTanh)},
+	op.Silu:     {vec.SiluF32, each(func(x float64) float64 { return x / (1 + math.Exp(-x)) })},
+	op.Sigmoid:  {vec.SigmoidF32, each(func(x float64) float64 { return 1 / (1 + math.Exp(-x)) })},
+	op.Tanh:     {vec.TanhF32, each(math.Tanh)},
+}
+
+func geluTanh(x float64) float64 {
+	return 0.5 * x * (1 + math.Tanh(math.Sqrt(2/math.Pi)*(x+0.044715*x*x*x)))
+}
+
+func each(f func(float64) float64) func(dst, x []float64) {
+	return func(dst, x []float64) {
+		for i, v := range x {
+			dst[i] = f(v)
+		}
+	}
+}
+
+// Activate applies act, one of op.Activations or none, to each element of row.
+func Activate[T Float](act op.ID, row []T) {
+	if act == op.Invalid {
 		return
 	}
 	switch r := any(row).(type) {
 	case []float32:
-		vec.ReluF32(r, r)
+		activations[act].f32(r, r)
 	case []float64:
-		vec.ReluF64(r, r)
+		activations[act].f64(r, r)
 	}
-}
-
-func activate64(act Activation, x float64) float64 {
-	switch act {
-	case ReLU:
-		if x < 0 {
-			return 0
-		}
-	case GELU:
-		return 0.5 * x * math.Erfc(-x/math.Sqrt2)
-	case GELUTanh:
-		return 0.5 * x * (1 + math.Tanh(math.Sqrt(2/math.Pi)*(x+0.044715*x*x*x)))
-	case SiLU:
-		return x / (1 + math.Exp(-x))
-	case Sigmoid:
-		return 1 / (1 + math.Exp(-x))
-	case Tanh:
-		return math.Tanh(x)
-	}
-	return x
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/locusml/locus/internal/cpu/pool"
+	"github.com/locusml/locus/internal/op"
 )
 
 // testBlocks multiplies with blocks so small that there are several each way.
@@ -18,7 +19,7 @@ func testBlocks[T Float](t *testing.T) {
 			m, n, k := s[0], s[1], s[2]
 			what := fmt.Sprintf("%s %d×%d×%d", ks.name, m, n, k)
 			a, b := matrix[T](r, m, k, r.IntN(5)), matrix[T](r, k, n, r.IntN(5))
-			ep := Epilogue[T]{Alpha: 1, Beta: 0.5, Bias: vector[T](r, n), RowBias: vector[T](r, m), Act: Sigmoid}
+			ep := Epilogue[T]{Alpha: 1, Beta: 0.5, Bias: vector[T](r, n), RowBias: vector[T](r, m), Act: op.Sigmoid}
 			old := vector[T](r, m*n)
 			want, scale := reference(m, n, k, a, b, old, n, ep)
 			var first []T

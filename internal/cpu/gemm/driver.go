@@ -5,7 +5,7 @@ import (
 	"sync"
 	"unsafe"
 
-	"github.com/locusml/locus/internal/cpu/vec"
+	"github.com/locusml/locus/internal/op"
 )
 
 // problem is one product with everything a worker needs to know.
@@ -227,7 +227,7 @@ func (p *problem[T]) empty() {
 			if p.ep.RowBias != nil {
 				v += p.ep.RowBias[i]
 			}
-			if p.ep.Act == ReLU && v < 0 {
+			if p.ep.Act == op.Relu && v < 0 {
 				v = 0
 			}
 			row[j] = v
@@ -238,33 +238,11 @@ func (p *problem[T]) empty() {
 
 // activate applies the activations that are not part of the kernels.
 func (p *problem[T]) activate(i0, i1, j0, j1 int) {
-	if p.ep.Act == None || p.ep.Act == ReLU {
+	if p.ep.Act == op.Invalid || p.ep.Act == op.Relu {
 		return
 	}
 	for i := i0; i < i1; i++ {
-		activateRow(p.ep.Act, p.c[i*p.ldc+j0:i*p.ldc+j1])
-	}
-}
-
-func activateRow[T Float](act Activation, row []T) {
-	switch r := any(row).(type) {
-	case []float32:
-		switch act {
-		case GELU:
-			vec.GeluF32(r, r)
-		case GELUTanh:
-			vec.GeluTanhF32(r, r)
-		case SiLU:
-			vec.SiluF32(r, r)
-		case Sigmoid:
-			vec.SigmoidF32(r, r)
-		case Tanh:
-			vec.TanhF32(r, r)
-		}
-	case []float64:
-		for i, x := range r {
-			r[i] = activate64(act, x)
-		}
+		Activate(p.ep.Act, p.c[i*p.ldc+j0:i*p.ldc+j1])
 	}
 }
 
@@ -290,7 +268,7 @@ func (p *problem[T]) begin(t *tile, pc, kc int) {
 		t.flags |= flagBeta
 		t.beta = toBits(p.ep.Beta)
 	}
-	if pc+kc == p.k && p.ep.Act == ReLU {
+	if pc+kc == p.k && p.ep.Act == op.Relu {
 		t.flags |= flagReLU
 	}
 	t.ldc = p.ldc * int(unsafe.Sizeof(T(0)))

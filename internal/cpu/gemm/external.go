@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	"github.com/locusml/locus/internal/cpu/vec"
+	"github.com/locusml/locus/internal/op"
 )
 
 // External multiplies row-major matrices in place of the kernels here:
@@ -125,7 +126,7 @@ func even(n, parts int) int { return min(n, ((n+parts-1)/parts+15)&^15) }
 
 // finish adds biases and applies the activation.
 func (p *problem[T]) finish(i0, i1, j0, j1 int) {
-	if p.ep.Bias == nil && p.ep.RowBias == nil && p.ep.Act == None {
+	if p.ep.Bias == nil && p.ep.RowBias == nil && p.ep.Act == op.Invalid {
 		return
 	}
 	for i := i0; i < i1; i++ {
@@ -139,7 +140,7 @@ func (p *problem[T]) finish(i0, i1, j0, j1 int) {
 				row[j] += v
 			}
 		}
-		if p.ep.Act == ReLU {
+		if p.ep.Act == op.Relu {
 			for j, v := range row {
 				if v < 0 {
 					row[j] = 0

@@ -57,7 +57,7 @@ func testAnyProduct[T Float](t *testing.T, ks *kernels[T]) {
 	}
 	for range rounds {
 		m, n, k := 1+r.IntN(100), 1+r.IntN(100), 1+r.IntN(60)
-		ep := Epilogue[T]{Alpha: T(r.IntN(3)), Beta: T(r.IntN(3)), Act: Activation(r.IntN(int(Tanh) + 1))}
+		ep := Epilogue[T]{Alpha: T(r.IntN(3)), Beta: T(r.IntN(3)), Act: anyActivation(r)}
 		if r.IntN(2) == 0 {
 			ep.Bias = vector[T](r, n)
 		}

@@ -10,6 +10,8 @@
 // any number of threads. Zeros are never skipped: NaN and Inf propagate.
 package gemm
 
+import "github.com/locusml/locus/internal/op"
+
 import "github.com/locusml/locus/internal/cpu/pool"
 
 // Float is an element type with native kernels.
@@ -28,27 +30,14 @@ func RowMajor[T any](data []T, ld int) Mat[T] { return Mat[T]{data, ld, 1} }
 // T is the transpose of a matrix: the same data with the strides swapped.
 func (m Mat[T]) T() Mat[T] { return Mat[T]{m.Data, m.ColStride, m.RowStride} }
 
-// Activation is applied to each element of C last.
-type Activation uint8
-
-const (
-	None Activation = iota
-	ReLU
-	GELU     // exact, with erf
-	GELUTanh // the tanh approximation
-	SiLU
-	Sigmoid
-	Tanh
-)
-
 // Epilogue says what happens to the product on its way into C. The nil and the
 // zero Epilogue store it as it is.
 type Epilogue[T Float] struct {
-	Alpha   T   // scales the product; 0 means 1
-	Beta    T   // scales the old C; with 0 the old C is never read
-	Bias    []T // one value per column of C, or nil
-	RowBias []T // one value per row of C, or nil
-	Act     Activation
+	Alpha   T     // scales the product; 0 means 1
+	Beta    T     // scales the old C; with 0 the old C is never read
+	Bias    []T   // one value per column of C, or nil
+	RowBias []T   // one value per row of C, or nil
+	Act     op.ID // one of op.Activations, applied to each element of C last, or op.Invalid
 }
 
 // F32 computes the m×n matrix C from A (m×k) and B (k×n). Row i of C begins at

@@ -10,6 +10,7 @@ import (
 
 	"github.com/locusml/locus/internal/cpu/pool"
 	"github.com/locusml/locus/internal/cpu/vec"
+	"github.com/locusml/locus/internal/op"
 )
 
 // levels lists the kernel sets this machine can run.
@@ -249,7 +250,7 @@ func testShapes[T Float](t *testing.T) {
 				if r.IntN(2) == 0 {
 					ep.RowBias = vector[T](r, m)
 				}
-				ep.Act = Activation(r.IntN(int(Tanh) + 1))
+				ep.Act = anyActivation(r)
 				testOne(t, ks, r, m, n, k, r.IntN(5), r.IntN(5), ep, r.IntN(3))
 			}
 			for la := range 5 {
@@ -258,7 +259,7 @@ func testShapes[T Float](t *testing.T) {
 						continue
 					}
 					// Deeper than kc, and too large for the direct path.
-					testOne(t, ks, r, 111, 101, 390, la, lb, Epilogue[T]{Beta: 0.5, Act: ReLU, Bias: vector[T](r, 101), RowBias: vector[T](r, 111)}, 1)
+					testOne(t, ks, r, 111, 101, 390, la, lb, Epilogue[T]{Beta: 0.5, Act: op.Relu, Bias: vector[T](r, 101), RowBias: vector[T](r, 111)}, 1)
 				}
 			}
 			// Thin ones, and matrix times vector, in every layout.
@@ -266,7 +267,7 @@ func testShapes[T Float](t *testing.T) {
 				for la := range 5 {
 					for lb := range 5 {
 						m, n, k := s[0], s[1], 30+r.IntN(40)
-						ep := Epilogue[T]{Alpha: 2, Act: Activation(r.IntN(int(Tanh) + 1)), Bias: vector[T](r, n), RowBias: vector[T](r, m)}
+						ep := Epilogue[T]{Alpha: 2, Act: anyActivation(r), Bias: vector[T](r, n), RowBias: vector[T](r, m)}
 						testOne(t, ks, r, m, n, k, la, lb, ep, r.IntN(2))
 					}
 				}
@@ -280,8 +281,8 @@ func testShapes[T Float](t *testing.T) {
 			}
 			// Parts along k.
 			testOne(t, ks, r, 3, 700, 600, 0, 0, Epilogue[T]{}, 0)
-			testOne(t, ks, r, 1, 900, 650, 0, 0, Epilogue[T]{Bias: vector[T](r, 900), Act: Tanh}, 0)
-			testOne(t, ks, r, 7, 513, 1030, 1, 2, Epilogue[T]{Alpha: 2, Beta: 0.5, RowBias: vector[T](r, 7), Act: ReLU}, 1)
+			testOne(t, ks, r, 1, 900, 650, 0, 0, Epilogue[T]{Bias: vector[T](r, 900), Act: op.Tanh}, 0)
+			testOne(t, ks, r, 7, 513, 1030, 1, 2, Epilogue[T]{Alpha: 2, Beta: 0.5, RowBias: vector[T](r, 7), Act: op.Relu}, 1)
 			testOne(t, ks, r, 1000, 4, 800, 1, 0, Epilogue[T]{Bias: vector[T](r, 4)}, 1)
 		})
 	}

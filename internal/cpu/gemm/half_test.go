@@ -115,7 +115,7 @@ func TestBF16(t *testing.T) {
 					if thinned() && la != lb {
 						continue
 					}
-					ep := Epilogue[float32]{Alpha: 0.5, Beta: -2, Bias: vector[float32](r, 133), RowBias: vector[float32](r, 97), Act: Activation(r.IntN(int(Tanh) + 1))}
+					ep := Epilogue[float32]{Alpha: 0.5, Beta: -2, Bias: vector[float32](r, 133), RowBias: vector[float32](r, 97), Act: anyActivation(r)}
 					one(97, 133, 150, la, lb, ep)
 					one(97, 64, 131, la, lb, Epilogue[float32]{Beta: 1})
 				}
@@ -309,7 +309,7 @@ func TestRounded(t *testing.T) {
 			m, n, k := s[0], s[1], s[2]
 			a, _ := halves(matrix[float32](r, m, k, r.IntN(5)), vec.F32ToBF16, vec.BF16ToF32)
 			b, _ := halves(matrix[float32](r, k, n, r.IntN(5)), vec.F32ToBF16, vec.BF16ToF32)
-			ep := &Epilogue[float32]{Alpha: 0.5, Bias: vector[float32](r, n), RowBias: vector[float32](r, m), Act: Activation(r.IntN(int(Tanh) + 1))}
+			ep := &Epilogue[float32]{Alpha: 0.5, Bias: vector[float32](r, n), RowBias: vector[float32](r, m), Act: anyActivation(r)}
 			sums, want := make([]float32, m*n), make([]uint16, m*n)
 			run(ks, m, n, k, halfSource(a, bfloat16), halfSource(b, bfloat16), sums, n, ep, 1)
 			vec.F32ToBF16(want, sums)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/locusml/locus/internal/cpu/pool"
+	"github.com/locusml/locus/internal/op"
 )
 
 // TestNaNAndInfPropagate puts one NaN or Inf into A or B with zeros opposite.
@@ -27,7 +28,7 @@ func TestNaNAndInfPropagate(t *testing.T) {
 				}
 				a.Data[i*k+p] = 0
 				b.Data[p*n+j] = bad
-				run(ks, m, n, k, nativeSource(a), nativeSource(b), c, n, &Epilogue[float32]{Act: ReLU}, pool.Threads())
+				run(ks, m, n, k, nativeSource(a), nativeSource(b), c, n, &Epilogue[float32]{Act: op.Relu}, pool.Threads())
 				for q, v := range c {
 					if (q%n == j) != (v != v) {
 						t.Fatalf("%s %v: bad B: C[%d,%d] = %v", ks.name, s, q/n, q%n, v)
@@ -46,7 +47,7 @@ func TestEmptyK(t *testing.T) {
 			t.Fatalf("C = %v", c)
 		}
 	}
-	F32(2, 2, 0, Mat[float32]{}, Mat[float32]{}, c, 2, &Epilogue[float32]{Bias: []float32{1, -2}, Act: ReLU})
+	F32(2, 2, 0, Mat[float32]{}, Mat[float32]{}, c, 2, &Epilogue[float32]{Bias: []float32{1, -2}, Act: op.Relu})
 	if c[0] != 1 || c[1] != 0 || c[2] != 1 || c[3] != 0 {
 		t.Fatalf("C = %v", c)
 	}
@@ -82,7 +83,7 @@ func FuzzF32(f *testing.F) {
 	f.Fuzz(func(t *testing.T, m16, n16, k16 uint16, la, lb, flags uint8, seed uint64) {
 		m, n, k := int(m16%200), int(n16%200), int(k16%400)
 		r := rand.New(rand.NewPCG(seed, 1))
-		ep := Epilogue[float32]{Act: Activation(flags >> 4 % 7)}
+		ep := Epilogue[float32]{Act: ends()[flags>>4%7]}
 		if flags&1 != 0 {
 			ep.Beta = -0.5
 		}

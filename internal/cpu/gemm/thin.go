@@ -1,5 +1,7 @@
 package gemm
 
+import "github.com/locusml/locus/internal/op"
+
 import "unsafe"
 
 // dots is the argument of a dot kernel. The assembly knows the offsets;
@@ -74,9 +76,9 @@ func (p *problem[T]) dotted() {
 		s.release()
 	})
 	// Activations by rows; columns of one element would be slow.
-	if p.ep.Act != None && p.ep.Act != ReLU {
+	if p.ep.Act != op.Invalid && p.ep.Act != op.Relu {
 		if p.n == 1 && p.ldc == 1 {
-			activateRow(p.ep.Act, p.c[:p.m])
+			Activate(p.ep.Act, p.c[:p.m])
 		} else {
 			p.activate(0, p.m, 0, p.n)
 		}
@@ -97,7 +99,7 @@ func (s source[T]) alongK(dst []T, lines, k int) source[T] {
 
 // putRow stores adjacent sums with the epilogue but for the activation's slow ones.
 func (p *problem[T]) putRow(i, j int, sums []T) {
-	if p.ep.Alpha == 1 && p.ep.Beta == 0 && p.ep.Bias == nil && p.ep.RowBias == nil && p.ep.Act != ReLU {
+	if p.ep.Alpha == 1 && p.ep.Beta == 0 && p.ep.Bias == nil && p.ep.RowBias == nil && p.ep.Act != op.Relu {
 		copy(p.c[i*p.ldc+j:], sums)
 		return
 	}
@@ -119,7 +121,7 @@ func (p *problem[T]) put(i, j int, v T) {
 	if p.ep.RowBias != nil {
 		v += p.ep.RowBias[i]
 	}
-	if p.ep.Act == ReLU && v < 0 {
+	if p.ep.Act == op.Relu && v < 0 {
 		v = 0
 	}
 	*c = v

@@ -3,9 +3,12 @@ package kernels
 import (
 	"io/fs"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/locusml/locus/internal/op"
 )
 
 // The PTX is what the sources in the folder compile to.
@@ -44,5 +47,46 @@ func TestPTXIsInStepWithItsSources(t *testing.T) {
 		if !slices.Contains(sources, n+".cu") {
 			t.Errorf("%s.ptx.gz has no source", n)
 		}
+	}
+}
+
+// Kernels number the activations as op.Activations does, and have each.
+func TestActivationsAreThoseOfTheOpTable(t *testing.T) {
+	src, err := os.ReadFile("product.cuh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"NO_ACT"}
+	for _, id := range op.Activations {
+		name := id.String()
+		want = append(want, strings.ToUpper(name))
+		if !regexp.MustCompile(`case ` + strings.ToUpper(name) + `: return (m_)?` + name + `\(x\);`).Match(src) {
+			t.Errorf("activate in product.cuh has no case for %s", name)
+		}
+	}
+	enum := regexp.MustCompile(`enum Act \{(.*)\}`).FindSubmatch(src)
+	if enum == nil {
+		t.Fatal("product.cuh has no enum Act")
+	}
+	if got := strings.Split(strings.TrimSpace(string(enum[1])), ", "); !slices.Equal(got, want) {
+		t.Errorf("Act in product.cuh is %v; op.Activations is %v", got, want)
+	}
+}
+
+// heavy.go, which the Go side goes by, lists the kernels with the width HEAVY.
+func TestHeavyIsInStepWithTheSources(t *testing.T) {
+	names, err := HeavyIn(os.DirFS("."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(names) == 0 || !slices.Equal(names, Heavy) {
+		t.Errorf("the .cu files have the width HEAVY in %v, heavy.go lists %v: run go generate ./internal/cuda", names, Heavy)
+	}
+	text, err := os.ReadFile("heavy.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(text) != HeavyFile(names) {
+		t.Error("heavy.go is not what gen writes: run go generate ./internal/cuda")
 	}
 }

@@ -89,18 +89,9 @@ func (s Sample) Tensors() []Tensor {
 	return ts
 }
 
-// Leading is the operand whose element type names the kernel: the first, but
-// for Where, whose first operand is the condition, the second.
-func Leading(id op.ID) int {
-	if id == op.Where {
-		return 1
-	}
-	return 0
-}
-
 // DTypes lists the element types of the op's values: those of its leading
 // operand, and for creation ops those that it makes.
-func DTypes(id op.ID) []dtype.DType { return op.Get(id).Accepts(Leading(id)).List() }
+func DTypes(id op.ID) []dtype.DType { return op.Get(id).KernelTypes().List() }
 
 // Of gives the samples of an op whose values have type d.
 func Of(id op.ID, d dtype.DType) []Sample {

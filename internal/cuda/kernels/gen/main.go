@@ -4,14 +4,25 @@
 //
 //	go generate ./internal/cuda
 //
-// It needs no GPU and no CUDA toolkit, only NVRTC, the compiler as a library. It
-// is found by -nvrtc or LOCUS_NVRTC, or under its soname. Version 11.8 is the one
-// to use (pip download nvidia-cuda-nvrtc-cu11), because the PTX of later ones
-// does not load on older drivers. Files named …_sm90 need one of version 12
-// (-nvrtc12 or LOCUS_NVRTC12; nvidia-cuda-nvrtc-cu12). With -ptxas (or ptxas on the PATH) every file is
-// assembled for the cards it must run on.
+// It needs no GPU and no CUDA toolkit, only NVRTC, the compiler as a library: two
+// versions of it, and exactly those, because the same sources must make the same PTX
+// everywhere.
 //
-// The first line of each file holds a hash of its sources, which a test compares.
+//	pip download --no-deps nvidia-cuda-nvrtc-cu11==11.8.89   -nvrtc or LOCUS_NVRTC
+//	pip download --no-deps nvidia-cuda-nvrtc-cu12==12.9.86   -nvrtc12 or LOCUS_NVRTC12
+//
+// The first compiles all files but those named …_sm90: the PTX of later versions does
+// not load on older drivers. The second compiles those. Without the flags and variables
+// they are looked for by their sonames and in Python's folders. Another version is
+// refused unless -another-nvrtc is given; after the pinned versions change, -force
+// compiles everything anew.
+//
+// With -ptxas (or ptxas on the PATH; it is part of nvidia-cuda-nvcc-cu12) every file is
+// assembled for the cards that it must run on, and a kernel that spills more than a few
+// registers is an error. Without ptxas nothing is checked, which gen says.
+//
+// It also writes heavy.go, which tells the Go side the widths of kernels. The first
+// line of each PTX file holds a hash of its sources, which a test compares.
 package main
 
 import (
@@ -25,31 +36,51 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"time"
-	"unsafe"
-
-	"github.com/ebitengine/purego"
 
 	"github.com/locusml/locus/internal/cuda/kernels"
+	"github.com/locusml/locus/internal/dynlib"
 )
 
 var force bool
+
+// The versions of NVRTC.
+const (
+	nvrtc11 = "11.8.89"
+	nvrtc12 = "12.9.86" // for what only Hopper runs
+)
 
 func main() {
 	dir := flag.String("dir", "kernels", "the folder with the .cu files")
 	lib := flag.String("nvrtc", os.Getenv("LOCUS_NVRTC"), "the NVRTC library")
 	lib12 := flag.String("nvrtc12", os.Getenv("LOCUS_NVRTC12"), "the NVRTC library of CUDA 12, for the files named …_sm90")
 	ptxas := flag.String("ptxas", "ptxas", "the PTX assembler, to check the result with; empty: no check")
+	another := flag.Bool("another-nvrtc", false, "take NVRTC of any version: the PTX is then not that of others")
 	flag.BoolVar(&force, "force", false, "compile files that are in step with their sources too")
 	flag.Parse()
-	if err := run(*dir, *lib, *lib12, *ptxas); err != nil {
+	if err := run(*dir, *ptxas, func(name string) *nvrtc { return compilerOf(name, *lib, *lib12, *another) }); err != nil {
 		fmt.Fprintln(os.Stderr, "gen:", err)
 		os.Exit(1)
 	}
 }
 
-func run(dir, lib, lib12, ptxas string) error {
+// compilerOf returns the compiler of the file name.cu; lib and lib12 are the files to
+// load, or empty.
+func compilerOf(name, lib, lib12 string, another bool) *nvrtc {
+	version, wheel, soname := nvrtc11, "cu11", "libnvrtc.so.11.2"
+	if strings.HasSuffix(name, "_sm90") {
+		lib, version, wheel, soname = lib12, nvrtc12, "cu12", "libnvrtc.so.12"
+	}
+	n := &nvrtc{want: version, another: another}
+	n.find = dynlib.Library{Name: "NVRTC " + version, Names: []string{soname}, Folders: dynlib.Wheels("nvidia/cuda_nvrtc/lib"),
+		Remedy: "pip download --no-deps nvidia-cuda-nvrtc-" + wheel + "==" + version + ", and name its library with a flag: see -help"}
+	if lib != "" {
+		n.find.Names, n.find.Folders = []string{lib}, nil
+	}
+	return n
+}
+
+func run(dir, ptxas string, compiler func(name string) *nvrtc) error {
 	if ptxas != "" {
 		if _, err := exec.LookPath(ptxas); err != nil {
 			fmt.Fprintln(os.Stderr, "gen: no ptxas, so the PTX is not checked:", err)
@@ -60,14 +91,22 @@ func run(dir, lib, lib12, ptxas string) error {
 	if err != nil || len(files) == 0 {
 		return fmt.Errorf("no .cu files in %s (%v)", dir, err)
 	}
+	heavy, err := kernels.HeavyIn(os.DirFS(dir))
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "heavy.go"), []byte(kernels.HeavyFile(heavy)), 0o644); err != nil {
+		return err
+	}
 	var errs []error
+	compilers := map[string]*nvrtc{} // by version
 	for _, f := range files {
 		name := strings.TrimSuffix(filepath.Base(f), ".cu")
-		with := &nvrtc{lib: lib, soname: "libnvrtc.so.11.2"}
-		if strings.HasSuffix(name, "_sm90") {
-			with = &nvrtc{lib: lib12, soname: "libnvrtc.so.12"}
+		with := compiler(name)
+		if compilers[with.want] == nil {
+			compilers[with.want] = with
 		}
-		errs = append(errs, compile(with, dir, name, ptxas))
+		errs = append(errs, compile(compilers[with.want], dir, name, ptxas))
 	}
 	return errors.Join(errs...)
 }
@@ -93,13 +132,7 @@ func compile(n *nvrtc, dir, name, ptxas string) error {
 	if err != nil {
 		return fmt.Errorf("%s.cu: %w", name, err)
 	}
-	// The compiler writes its own version of the language; the kernels need no
-	// more than this one, as ptxas confirms.
-	ptx = regexp.MustCompile(`(?m)^\.version .*$`).ReplaceAllString(ptx, ".version "+t.Version)
-	ptx = regexp.MustCompile(`(?m)^\s*//.*\n`).ReplaceAllString(ptx, "")
-	ptx = regexp.MustCompile(`(?m)^\s*\.pragma "used_bytes_mask.*\n`).ReplaceAllString(ptx, "") // a hint that older versions do not know
-	ptx = regexp.MustCompile(`\n{2,}`).ReplaceAllString(ptx, "\n")
-	ptx = kernels.HashLine(hash) + "\n" + strings.TrimLeft(ptx, "\n")
+	ptx = kernels.HashLine(hash) + "\n" + normalize(ptx, t.Version)
 	if ptxas != "" {
 		if err := check(ptxas, name, ptx, t.Check); err != nil {
 			return err
@@ -123,93 +156,18 @@ func compile(n *nvrtc, dir, name, ptxas string) error {
 	return nil
 }
 
-// check assembles the PTX and fails where a kernel spills registers.
-func check(ptxas, name, ptx string, archs []string) error {
-	f, err := os.CreateTemp("", name+"*.ptx")
-	if err != nil {
-		return err
+// normalize leaves of the compiler's text what depends on the source alone.
+func normalize(ptx, version string) string {
+	for _, r := range []struct{ pattern, by string }{
+		// The compiler writes its own version of the language; the kernels need no more
+		// than this one, as ptxas confirms.
+		{`(?m)^\.version .*$`, ".version " + version},
+		{`(?m)^\s*//.*\n`, ""},
+		{`(?m)[ \t]*// callseq .*$`, ""},              // counted through all files of one run
+		{`(?m)^\s*\.pragma "used_bytes_mask.*\n`, ""}, // a hint that older versions do not know
+		{`\n{2,}`, "\n"},
+	} {
+		ptx = regexp.MustCompile(r.pattern).ReplaceAllString(ptx, r.by)
 	}
-	defer os.Remove(f.Name())
-	if _, err := f.WriteString(ptx); err != nil {
-		return err
-	}
-	f.Close()
-	errs := make([]error, len(archs))
-	var wg sync.WaitGroup
-	for i, arch := range archs {
-		wg.Go(func() {
-			out, err := exec.Command(ptxas, "-v", "-arch=sm_"+arch, "-o", "/dev/null", f.Name()).CombinedOutput()
-			if err != nil {
-				errs[i] = fmt.Errorf("%s for sm_%s: %w\n%s", name, arch, err, tail(string(out)))
-				return
-			}
-			entry := ""
-			for line := range strings.Lines(string(out)) {
-				if strings.Contains(line, "Compiling entry function") {
-					entry = line
-				}
-				if strings.Contains(line, "spill stores") && !strings.Contains(line, " 0 bytes spill stores") {
-					fmt.Printf("  sm_%s spills: %s  %s", arch, entry, line)
-				}
-			}
-		})
-	}
-	wg.Wait()
-	return errors.Join(errs...)
-}
-
-func tail(s string) string {
-	if len(s) > 4000 {
-		return s[:4000]
-	}
-	return s
-}
-
-type nvrtc struct {
-	lib, soname      string
-	create           func(p *uintptr, src, name string, n int32, headers, includes unsafe.Pointer) int32
-	compileProgram   func(p uintptr, n int32, opts **byte) int32
-	ptxSize, logSize func(p uintptr, n *uintptr) int32
-	ptx, log         func(p uintptr, b *byte) int32
-}
-
-func (n *nvrtc) open() error {
-	if n.lib == "" {
-		n.lib = n.soname
-	}
-	h, err := purego.Dlopen(n.lib, purego.RTLD_NOW|purego.RTLD_LOCAL)
-	if err != nil {
-		return fmt.Errorf("NVRTC was not found (pip download nvidia-cuda-nvrtc-cu11 and -cu12, and set LOCUS_NVRTC and LOCUS_NVRTC12 to their libraries): %w", err)
-	}
-	for f, name := range map[any]string{&n.create: "nvrtcCreateProgram", &n.compileProgram: "nvrtcCompileProgram",
-		&n.ptxSize: "nvrtcGetPTXSize", &n.ptx: "nvrtcGetPTX", &n.logSize: "nvrtcGetProgramLogSize", &n.log: "nvrtcGetProgramLog"} {
-		purego.RegisterLibFunc(f, h, name)
-	}
-	return nil
-}
-
-func (n *nvrtc) compile(name, src string, opts ...string) (string, error) {
-	var p uintptr
-	if rc := n.create(&p, src, name+".cu", 0, nil, nil); rc != 0 {
-		return "", fmt.Errorf("nvrtcCreateProgram: %d", rc)
-	}
-	args := make([]*byte, len(opts))
-	for i, o := range opts {
-		args[i] = &append([]byte(o), 0)[0]
-	}
-	rc := n.compileProgram(p, int32(len(opts)), &args[0])
-	var size uintptr
-	n.logSize(p, &size)
-	log := make([]byte, size+1)
-	n.log(p, &log[0])
-	if text := strings.TrimRight(string(log), "\x00\n"); text != "" {
-		fmt.Fprintln(os.Stderr, tail(text))
-	}
-	if rc != 0 {
-		return "", fmt.Errorf("nvrtc error %d", rc)
-	}
-	n.ptxSize(p, &size)
-	out := make([]byte, size)
-	n.ptx(p, &out[0])
-	return string(out[:size-1]), nil
+	return strings.TrimLeft(ptx, "\n")
 }
