@@ -23,7 +23,8 @@ func (l *launch) release() {
 	for i := range l.call.In {
 		l.call.In[i].Block = nil
 	}
-	l.call.Out.Block, l.call.Save.Block, l.call.Attrs, l.call.In = nil, nil, nil, nil
+	clear(l.call.More)
+	l.call.Out.Block, l.call.Attrs, l.call.In, l.call.More = nil, nil, nil, l.call.More[:0]
 	launches.Put(l)
 }
 
@@ -35,15 +36,26 @@ var launches = sync.Pool{New: func() any { return &launch{in: make([]backend.Vie
 func apply(id op.ID, attrs op.Attrs, in ...*Tensor) *Tensor {
 	def := op.Get(id)
 	p := checkOperands(def.Name, in)
-	return applyOn(p, def, attrs, in)
+	out, _ := applyOn(p, def, attrs, in)
+	return out
+}
+
+// applyAll runs a primitive with several results and returns all of them. Those
+// behind the first have no history unless the op has Parts.
+func applyAll(id op.ID, attrs op.Attrs, in ...*Tensor) []*Tensor {
+	def := op.Get(id)
+	p := checkOperands(def.Name, in)
+	out, more := applyOn(p, def, attrs, in)
+	return append([]*Tensor{out}, more...)
 }
 
 // create runs a primitive without operands.
 func create(p *place, id op.ID, attrs op.Attrs) *Tensor {
-	return applyOn(p, op.Get(id), attrs, nil)
+	out, _ := applyOn(p, op.Get(id), attrs, nil)
+	return out
 }
 
-func applyOn(p *place, def *op.Def, attrs op.Attrs, in []*Tensor) *Tensor {
+func applyOn(p *place, def *op.Def, attrs op.Attrs, in []*Tensor) (out *Tensor, more []*Tensor) {
 	l := launches.Get().(*launch)
 	if len(in) > len(l.in) {
 		l.in, l.specs = make([]backend.View, len(in)), make([]op.Spec, len(in))
@@ -66,43 +78,57 @@ func applyOn(p *place, def *op.Def, attrs op.Attrs, in []*Tensor) *Tensor {
 	if err != nil {
 		fail(def.Name, err, in...)
 	}
-	if !p.backend.Supports(def.ID, def.KernelType(specs, spec)) {
+	track := spec.DType.IsFloat() && tracked(in) // bools and whole numbers pass no gradient
+	if track && def.Parts || !p.backend.Supports(def.ID, def.KernelType(specs, spec)) {
 		return compose(p, def, attrs, slices.Clone(in)) // a copy, so that in can stay on the stack
 	}
-	out := allocate(p, def.Name, spec, scopeOf(in), in)
+	scope := scopeOf(in)
+	out = allocate(p, def.Name, spec, scope, in)
 	l.call.Op, l.call.Attrs, l.call.In = def.ID, attrs, views
 	out.viewAs(&l.call.Out)
-	var saved *Tensor
-	track := spec.DType.IsFloat() && tracked(in) // bools and whole numbers pass no gradient
-	if track && def.Saves != nil {
-		saved = allocate(p, def.Name, def.Saves(specs), scopeOf(in), nil)
-		saved.viewAs(&l.call.Save)
+	if def.More != nil && (track || !def.Saves) {
+		for _, s := range def.More(attrs, specs) {
+			t := allocate(p, def.Name, s, scope, nil)
+			more, l.call.More = append(more, t), append(l.call.More, t.view())
+		}
 	}
 	if out.Len() > 0 {
-		if i := hold(in); i >= 0 {
-			out.Free()
-			in[i].failFreed(def.Name)
-		}
-		if !out.holdNew(saved) {
-			letGo(in)
-			out.failClosed(def.Name)
-		}
-		err = p.backend.Run(&l.call)
-		out.letGoNew(saved)
-		letGo(in)
+		err = run(p, def, l, in, out, more)
 	}
 	l.release()
 	if err != nil {
 		out.Free()
-		if saved != nil {
-			saved.Free()
+		for _, t := range more {
+			t.Free()
 		}
 		failOn(p, def.Name, err, in)
 	}
 	if track {
-		out.node = &node{def: def, attrs: attrs, inputs: slices.Clone(in), out: out, saved: saved}
+		out.node = &node{def: def, attrs: attrs, inputs: slices.Clone(in), out: out, saved: more}
 	}
-	return out
+	return out, more
+}
+
+// run runs a kernel, and holds on to the memory that it uses meanwhile.
+func run(p *place, def *op.Def, l *launch, in []*Tensor, out *Tensor, more []*Tensor) error {
+	if i := hold(in); i >= 0 {
+		out.Free()
+		in[i].failFreed(def.Name)
+	}
+	defer letGo(in)
+	// Another goroutine may close the results' scope. Nobody else knows of results in
+	// no scope.
+	if out.scope.Load() != nil {
+		if !out.block.TryHold() {
+			out.failClosed(def.Name)
+		}
+		defer out.block.LetGo()
+		if i := hold(more); i >= 0 {
+			out.failClosed(def.Name)
+		}
+		defer letGo(more)
+	}
+	return p.backend.Run(&l.call)
 }
 
 // hold keeps the operands' memory from being reused until letGo. If one of them
@@ -122,33 +148,6 @@ func letGo(in []*Tensor) {
 		if t.block != nil {
 			t.block.LetGo()
 		}
-	}
-}
-
-// holdNew holds the memory of a result, and of what is saved with it, while it is
-// computed: another goroutine may close its scope. Nobody else knows of a result in
-// no scope. It reports false, and holds nothing, if that has happened.
-func (t *Tensor) holdNew(saved *Tensor) bool {
-	if t.scope.Load() == nil {
-		return true
-	}
-	if !t.block.TryHold() {
-		return false
-	}
-	if saved != nil && saved.scope.Load() != nil && !saved.block.TryHold() {
-		t.block.LetGo()
-		return false
-	}
-	return true
-}
-
-func (t *Tensor) letGoNew(saved *Tensor) {
-	if t.scope.Load() == nil {
-		return
-	}
-	t.block.LetGo()
-	if saved != nil && saved.scope.Load() != nil {
-		saved.block.LetGo()
 	}
 }
 

@@ -109,7 +109,7 @@ func TestAttentionSaves(t *testing.T) {
 			}
 			leaf := k.RequireGrad()
 			y := Attention(q, leaf, v, o)
-			saved := y.node.saved
+			saved := y.node.saved[0]
 			if want := map[bool]DType{true: Float64, false: Float32}[dt == Float64]; saved.DType() != want {
 				t.Errorf("%s: %s saves %s, want %s", d, dt, saved.DType(), want)
 			}

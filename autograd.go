@@ -17,11 +17,11 @@ type node struct {
 	attrs  op.Attrs
 	inputs []*Tensor
 	out    *Tensor
-	saved  *Tensor  // what the op saved beside them: see Saves of package op
-	back   gradient // where it is not the rule of def
-	custom bool     // back is the program's: it may keep what it gets, and return what is not its own
-	leaf   *leaf    // where the gradient is collected; leaves have no inputs
-	skip   uint64   // bit i: no gradient is wanted for input i
+	saved  []*Tensor // its further results: see More of package op
+	back   gradient  // where it is not the rule of def
+	custom bool      // back is the program's: it may keep what it gets, and return what is not its own
+	leaf   *leaf     // where the gradient is collected; leaves have no inputs
+	skip   uint64    // bit i: no gradient is wanted for input i
 	spent  atomic.Bool
 }
 
@@ -453,7 +453,12 @@ func (n *node) has(t *Tensor) bool {
 			return true
 		}
 	}
-	return n.out != nil && n.out.block == t.block || n.saved != nil && n.saved.block == t.block
+	for _, x := range n.saved {
+		if x.block == t.block {
+			return true
+		}
+	}
+	return n.out != nil && n.out.block == t.block
 }
 
 // handOver returns g, which leaves the engine, as the owner of its memory, or as a
@@ -477,8 +482,10 @@ func (e *engine) passes(n *node) bool {
 func (e *engine) freeResult(n *node) {
 	if n.def != nil && n.def.Family != op.ViewFamily && !e.keep[n.out.block] {
 		n.out.Free()
-		if n.saved != nil {
-			n.saved.Free()
+		if n.def.Saves {
+			for _, t := range n.saved {
+				t.Free()
+			}
 		}
 	}
 }

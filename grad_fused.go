@@ -184,7 +184,7 @@ func attentionGrad(n *node, g *Tensor) []*Tensor {
 		return grads
 	}
 	in := append([]*Tensor{g}, n.inputs[:3]...)
-	flat := apply(op.AttendGrad, n.attrs, append(append(in, n.out, n.saved), n.inputs[3:]...)...)
+	flat := apply(op.AttendGrad, n.attrs, append(append(in, n.out, n.saved[0]), n.inputs[3:]...)...)
 	at := 0
 	for i, t := range n.inputs[:3] {
 		grads[i] = flat.Narrow(0, at, at+t.Len()).reshape(t.shape)

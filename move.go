@@ -50,10 +50,10 @@ func (t *Tensor) moved(out *Tensor) {
 func move(dst, src *Tensor) {
 	src.hold("To")
 	defer src.letGo()
-	if !dst.holdNew(nil) {
+	if !dst.block.TryHold() { // another goroutine closed its scope
 		dst.failClosed("To")
 	}
-	defer dst.letGoNew(nil)
+	defer dst.letGo()
 	n := src.Bytes()
 	from, to := src.place, dst.place
 	kind := DeviceToDevice

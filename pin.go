@@ -32,10 +32,10 @@ func (t *Tensor) Pin() *Tensor {
 	if t.place.host {
 		t.hold("Pin")
 		defer t.letGo()
-		if !out.holdNew(nil) {
+		if !out.block.TryHold() { // another goroutine closed its scope
 			out.failClosed("Pin")
 		}
-		defer out.letGoNew(nil)
+		defer out.letGo()
 		call := &backend.Call{Op: op.Copy, In: []backend.View{t.view()}, Out: out.view()}
 		if err := machine.cpu.backend.Run(call); err != nil {
 			fail("Pin", err, t)

@@ -155,10 +155,10 @@ type Call struct {
 	In    []View
 	Out   View
 
-	// Save is where the op puts what it saves for its gradient: see Saves of package
-	// op. It is contiguous as a result is, and so it comes back as an operand of the
-	// gradient. Without a block nothing is saved.
-	Save View
+	// More are the results behind the first, for ops that have several: see More of
+	// op.Def. They are contiguous, as the first is. Of an op that saves something for
+	// its gradient they are missing where nobody wants that.
+	More []View
 }
 
 // KernelType returns the element type that selects the kernel: see KernelType of

@@ -49,10 +49,10 @@ func attend[T float](c *backend.Call) error {
 
 // savedBy is where a call puts what it saves, or nil.
 func savedBy[T float](c *backend.Call) []T {
-	if c.Save.Block == nil {
+	if len(c.More) == 0 {
 		return nil
 	}
-	return elements[T](&c.Save, c.Save.Elements())
+	return elements[T](&c.More[0], c.More[0].Elements())
 }
 
 // narrowed writes a result that was computed in float32.

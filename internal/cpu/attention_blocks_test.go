@@ -82,7 +82,7 @@ func TestAttentionBlocks(t *testing.T) {
 		shape := append(slices.Clone(a.batch), a.queries, a.width)
 		call := func(d dtype.DType, in []backend.View) (c *backend.Call) {
 			c = &backend.Call{Op: op.Attend, Attrs: a.Attention, In: slices.Delete(slices.Clone(in), 3, 4), Out: contiguous(t, d, shape),
-				Save: contiguous(t, dtype.Float32, shape[:len(shape)-1])}
+				More: []backend.View{contiguous(t, dtype.Float32, shape[:len(shape)-1])}}
 			if err := Open().Run(c); err != nil {
 				t.Fatal(err)
 			}
@@ -100,7 +100,7 @@ func TestAttentionBlocks(t *testing.T) {
 			fromBF16(got, convert[dtype.BF16](bits))
 			closeHalves(t, fmt.Sprintf("%+v", a), got, elements[float32](&want.Out, n), 2e-3)
 			rows := n / a.width
-			closeHalves(t, fmt.Sprintf("%+v saved", a), elements[float32](&c.Save, rows), elements[float32](&want.Save, rows), 1e-4)
+			closeHalves(t, fmt.Sprintf("%+v saved", a), elements[float32](&c.More[0], rows), elements[float32](&want.More[0], rows), 1e-4)
 			if first == nil {
 				first = slices.Clone(bits)
 			} else if !slices.Equal(first, bits) {
@@ -124,7 +124,7 @@ func TestAttentionGradBlocks(t *testing.T) {
 		size := op.Elements(a.batch) * (a.queries*a.depth + a.keys*(a.depth+a.width))
 		pool.SetThreads(1)
 		y := &backend.Call{Op: op.Attend, Attrs: a.Attention, In: slices.Delete(slices.Clone(wide), 3, 4),
-			Out: contiguous(t, dtype.Float32, shape(a.queries, a.width)), Save: contiguous(t, dtype.Float32, shape(a.queries))}
+			Out: contiguous(t, dtype.Float32, shape(a.queries, a.width)), More: []backend.View{contiguous(t, dtype.Float32, shape(a.queries))}}
 		if err := Open().Run(y); err != nil {
 			t.Fatal(err)
 		}
@@ -141,11 +141,11 @@ func TestAttentionGradBlocks(t *testing.T) {
 			}
 			return c.Out
 		}
-		want := call(dtype.Float32, wide, y.Out, y.Save)
+		want := call(dtype.Float32, wide, y.Out, y.More[0])
 		var first []uint16
 		for _, threads := range []int{1, 3} {
 			pool.SetThreads(threads)
-			out := call(dtype.BFloat16, half, rounded, y.Save)
+			out := call(dtype.BFloat16, half, rounded, y.More[0])
 			bits := elements[uint16](&out, size)
 			got := make([]float32, size)
 			fromBF16(got, convert[dtype.BF16](bits))

@@ -50,12 +50,12 @@ func attendHalf[H half](c *backend.Call) error {
 // `size` elements together.
 func attendStacks(c *backend.Call, size int, f func(in []backend.View, out, saved *backend.View)) {
 	stacks := append(slices.Clone(c.In), c.Out)
-	if c.Save.Block != nil {
-		stacks = append(stacks, asMatrices(c.Save))
+	if len(c.More) > 0 {
+		stacks = append(stacks, asMatrices(c.More[0]))
 	}
 	eachPart(stacks, size, 1, func(v []backend.View, _ int) {
 		var saved *backend.View
-		if c.Save.Block != nil {
+		if len(c.More) > 0 {
 			saved = &v[len(c.In)+1]
 		}
 		f(v[:len(c.In)], &v[len(c.In)], saved)

@@ -76,8 +76,8 @@ func (d *Device) runAttention(c *backend.Call) error {
 	t := c.Out.DType
 	p := newAttention(c.Attrs.(op.Attention), c.In)
 	p.out = c.Out.Block.Addr
-	if c.Save.Block != nil {
-		p.saved = c.Save.Block.Addr
+	if len(c.More) > 0 {
+		p.saved = c.More[0].Block.Addr
 	}
 	if done, err := d.dnnAttend(c, &p); done || err != nil {
 		return err

@@ -39,7 +39,7 @@ func newSplitRig(t *testing.T, heads, rows, keys, width int, causal bool) *split
 // run gives y and the gradients.
 func (x *splitRig) run(in []backend.View) (y, grads []float64) {
 	x.t.Helper()
-	x.ok(x.d.Run(&backend.Call{Op: op.Attend, Attrs: x.attrs, In: in[1:4], Out: in[4], Save: in[5]}))
+	x.ok(x.d.Run(&backend.Call{Op: op.Attend, Attrs: x.attrs, In: in[1:4], Out: in[4], More: []backend.View{in[5]}}))
 	out := x.view(in[0].DType, []int{in[1].Elements() + in[2].Elements() + in[3].Elements()})
 	x.ok(x.d.Run(&backend.Call{Op: op.AttendGrad, Attrs: x.attrs, In: in, Out: out}))
 	return x.values(in[4]), x.values(out)

@@ -134,7 +134,7 @@ func TestAttentionKeepsNaNInItsRows(t *testing.T) {
 				host[row*w+5] = nan
 				x.ok(d.CopyIn(views[i].Block, raw, nil))
 			}
-			x.ok(d.Run(&backend.Call{Op: op.Attend, Attrs: op.Attention{Scale: 0.09, Causal: true}, In: views, Out: y, Save: saved}))
+			x.ok(d.Run(&backend.Call{Op: op.Attend, Attrs: op.Attention{Scale: 0.09, Causal: true}, In: views, Out: y, More: []backend.View{saved}}))
 			values, lse := x.values(y), x.values(saved)
 			for r := range rows {
 				spoilt := r == 17 || r >= 200
@@ -173,7 +173,7 @@ func TestAttentionInTurns(t *testing.T) {
 				all, last = append(all, v), append(last, one)
 			}
 			attrs := op.Attention{Scale: 0.09, Causal: c.causal}
-			x.ok(d.Run(&backend.Call{Op: op.Attend, Attrs: attrs, In: all[1:4], Out: all[4], Save: all[5]}))
+			x.ok(d.Run(&backend.Call{Op: op.Attend, Attrs: attrs, In: all[1:4], Out: all[4], More: []backend.View{all[5]}}))
 			each := c.length * c.wide
 			grads, alone := x.view(c.t, []int{3 * c.heads * each}), x.view(c.t, []int{3 * each})
 			x.ok(d.Run(&backend.Call{Op: op.AttendGrad, Attrs: attrs, In: all, Out: grads}))
@@ -202,7 +202,7 @@ func (c attentionCase) operands(x *rig, dt dtype.DType) []backend.View {
 		}
 		views = append(views, v)
 	}
-	saved := op.Get(op.Attend).Saves([]op.Spec{{DType: dt, Shape: views[1].Shape}})
+	saved := op.Get(op.Attend).More(nil, []op.Spec{{DType: dt, Shape: views[1].Shape}})[0]
 	views = append(views, x.random(saved.DType, 8, saved.Shape...))
 	switch c.mask {
 	case dtype.Invalid:
@@ -238,7 +238,7 @@ func (c attentionCase) check(x *rig, in []backend.View, eps float64) {
 	forward := &backend.Call{Op: op.Attend, Attrs: attrs, In: slices.Concat(in[1:4], in[6:]), Out: y}
 	x.ok(x.d.Run(forward))
 	alone := x.values(y)
-	forward.Save = saved
+	forward.More = []backend.View{saved}
 	x.ok(x.d.Run(forward))
 	if !slices.Equal(alone, x.values(y)) {
 		x.t.Errorf("the result is another when something is saved")

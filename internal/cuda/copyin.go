@@ -74,8 +74,10 @@ func (d *Device) arrivals(c *backend.Call) error {
 			return err
 		}
 	}
-	if err := d.arrived(c.Save.Block); err != nil {
-		return err
+	for i := range c.More {
+		if err := d.arrived(c.More[i].Block); err != nil {
+			return err
+		}
 	}
 	return d.arrived(c.Out.Block)
 }

@@ -104,7 +104,7 @@ func TestAttentionFallsBack(t *testing.T) {
 		saved := x.view(dtype.Float32, []int{2, 1024})
 		attrs := op.Attention{Scale: 1, Causal: true}
 		for _, c := range []*backend.Call{
-			{Op: op.Attend, Attrs: attrs, In: []backend.View{m(), m(), m()}, Out: m(), Save: saved},
+			{Op: op.Attend, Attrs: attrs, In: []backend.View{m(), m(), m()}, Out: m(), More: []backend.View{saved}},
 			{Op: op.AttendGrad, Attrs: attrs, In: []backend.View{m(), m(), m(), m(), m(), saved}, Out: x.view(dtype.BFloat16, []int{3 * 2 * 1024 * 128})},
 		} {
 			for turn := range 2 {

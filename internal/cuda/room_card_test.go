@@ -131,7 +131,7 @@ func TestWithoutWorkspaceOnCard(t *testing.T) {
 					x.fill(c.In[i], uint64(i+1))
 				}
 				if k.id == op.Attend {
-					c.Save = x.view(dtype.Float32, rows[:3])
+					c.More = []backend.View{x.view(dtype.Float32, rows[:3])}
 				}
 				if !room {
 					little := x.hold(1 << 20) // which copies of operands need

@@ -29,7 +29,8 @@ func init() {
 	define(Def{ID: NormalizeGrad, Name: "normalize_grad", Family: FusedFamily, Arity: 2, DTypes: f, Infer: pair, Doc: "normalize's transpose (a: gradient, b: normalize's operand)"})
 	define(Def{ID: Attend, Name: "attention", Family: FusedFamily, Arity: -1, DTypes: []dtype.Set{dtype.Floats, dtype.Floats, dtype.Floats, dtype.Floats | dtype.Bools},
 		Doc:   "softmax(scale·q·kᵀ + mask)·v: q (…, L, D), k (…, S, D), v (…, S, E), optional mask (…, L, S), float or bool (false: hidden); a fully hidden row gives 0",
-		Infer: func(_ Attrs, in []Spec) (Spec, error) { return attentionSpec(in) }, Saves: attentionSaves})
+		Infer: func(_ Attrs, in []Spec) (Spec, error) { return attentionSpec(in) }, Saves: true,
+		More: func(_ Attrs, in []Spec) []Spec { return []Spec{attentionSaves(in)} }})
 	define(Def{ID: AttendGrad, Name: "attention_grad", Family: FusedFamily, Arity: -1,
 		DTypes: []dtype.Set{dtype.Floats, dtype.Floats, dtype.Floats, dtype.Floats, dtype.Floats, dtype.Floats, dtype.Floats | dtype.Bools},
 		Doc: "attention's gradients for q, k and v, flat, one after the other (operands: gradient, q, k, v, attention's result y, what it saved, perhaps the mask): " +

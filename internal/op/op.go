@@ -68,10 +68,19 @@ type Def struct {
 	// been expanded to one shape.
 	Infer func(a Attrs, in []Spec) (Spec, error)
 
-	// Saves is set for ops whose gradient is cheaper with something that is at hand
-	// while the result is computed: it gives the spec of that. A caller that
-	// wants no gradient does not ask for it; Infer has accepted the operands.
-	Saves func(in []Spec) Spec
+	// More is set for ops with several results. It returns the specs of those behind
+	// the first; Infer has accepted the operands.
+	More func(a Attrs, in []Spec) []Spec
+
+	// Saves says that what More describes is there for the op's gradient alone, which
+	// is cheaper with something that is at hand while the result is computed. A
+	// caller that wants no gradient does not ask for it.
+	Saves bool
+
+	// Parts says that a gradient passes through every result. Only the first result
+	// of an op records its history; where one is recorded, such an op is computed by
+	// its composition. The others' further results never have a history.
+	Parts bool
 }
 
 // String gives the op's name.

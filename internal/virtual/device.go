@@ -120,7 +120,7 @@ func (d *Device) Run(c *backend.Call) error {
 		return op.Problemf(op.ErrUnsupported, "virtual GPU %d has no kernel for %s of %s", d.index, c.Op, t)
 	}
 	queued := *c
-	queued.In = slices.Clone(c.In)
+	queued.In, queued.More = slices.Clone(c.In), slices.Clone(c.More)
 	d.stream.enqueue(task{kernel: k, call: &queued, device: d})
 	return nil
 }

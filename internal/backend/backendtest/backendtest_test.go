@@ -65,8 +65,8 @@ func (d *oracle) Run(c *backend.Call) error {
 	}
 	e, out := evaluate(s, in), mem(c.Out.Block)
 	e.put(out)
-	if c.Save.Block != nil {
-		e.saved.put(mem(c.Save.Block))
+	if len(c.More) > 0 {
+		e.more[0].put(mem(c.More[0].Block))
 	}
 	d.fault(c, out)
 	return nil
@@ -91,8 +91,8 @@ func TestFaultsInWhatIsSaved(t *testing.T) {
 		"beyond": func(saved []byte, n int) { saved[4*n] = 0 },
 	} {
 		tried, noticed, msg := tries(op.Attend, dtype.Float32, func(c *backend.Call, _ []byte) {
-			if c.Save.Block != nil {
-				f(mem(c.Save.Block), c.Save.Elements())
+			if len(c.More) > 0 {
+				f(mem(c.More[0].Block), c.More[0].Elements())
 			}
 		})
 		if noticed != tried && everyth() == 1 || !strings.Contains(msg, words) {

@@ -80,8 +80,8 @@ type expected struct {
 	before        []float64 // the size at which half types may round on the way, where it is known
 	// bits: what is compared are the bytes of this, all of them.
 	bits []byte
-	// saved is what the op saves for its gradient, if it does.
-	saved *expected
+	// more are the results behind the first, if the op has several.
+	more []*expected
 }
 
 // evaluate computes a sample.

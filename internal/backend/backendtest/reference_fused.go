@@ -237,14 +237,15 @@ func attend(a op.Attention, e *expected, in []*array) {
 	rows, depth, keys, width := q.shape[r-2], q.shape[r-1], k.shape[r-2], v.shape[r-1]
 	e.units = 4 * lengthUnits(max(depth, keys))
 	e.halves = 4 // probabilities may be rounded before the second product
-	e.saved = &expected{array: newArray(op.Get(op.Attend).Saves([]op.Spec{{DType: q.dtype, Shape: q.shape}})), units: e.units}
-	e.saved.scale = make([]float64, e.saved.len())
+	saved := &expected{array: newArray(op.Get(op.Attend).More(nil, []op.Spec{{DType: q.dtype, Shape: q.shape}})[0]), units: e.units}
+	saved.scale = make([]float64, saved.len())
+	e.more = []*expected{saved}
 	for b := range op.Elements(q.shape[:r-2]) {
 		for i := range rows {
-			weights, sizes, saved := attentionRow(a, in, b, i)
-			e.saved.floats[b*rows+i] = saved
+			weights, sizes, lse := attentionRow(a, in, b, i)
+			saved.floats[b*rows+i] = lse
 			for _, s := range sizes {
-				e.saved.scale[b*rows+i] = max(e.saved.scale[b*rows+i], 1+s)
+				saved.scale[b*rows+i] = max(saved.scale[b*rows+i], 1+s)
 			}
 			for j, w := range weights { // none if fully hidden: 0
 				for l := range width {

@@ -97,7 +97,7 @@ func (b *builder) attention() {
 		in := []Operand{b.in(of(s.l, s.d), s.qkv, Ordinary), b.in(of(s.s, s.d), s.qkv, Ordinary), b.in(of(s.s, s.e), s.qkv, Ordinary)}
 		out := of(s.l, s.e)
 		if b.def.ID == op.AttendGrad { // any y will do
-			saved := op.Get(op.Attend).Saves([]op.Spec{{DType: b.d, Shape: in[0].Shape}})
+			saved := op.Get(op.Attend).More(nil, []op.Spec{{DType: b.d, Shape: in[0].Shape}})[0]
 			in = append([]Operand{b.in(out, s.qkv, Ordinary)}, append(in, b.in(out, Contiguous, Ordinary), Operand{Shape: saved.Shape, DType: saved.DType, Domain: Saved})...)
 			out = []int{op.Elements(in[1].Shape) + op.Elements(in[2].Shape) + op.Elements(in[3].Shape)}
 		}
