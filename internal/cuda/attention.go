@@ -132,7 +132,7 @@ func (d *Device) canAttendMMA(p *attentionParams, t dtype.DType) bool {
 // canAttendWGMMA reports whether Hopper's matrix units should do it. Their
 // kernels look for the largest product, which is the largest score only if the scale is positive.
 func (d *Device) canAttendWGMMA(p *attentionParams, t dtype.DType) bool {
-	return d.card.major == 9 && d.card.minor == 0 && d.card.drv.version >= 12000 && !d.older && p.scale > 0 && p.keys > 0 &&
+	return d.card.major == 9 && d.card.minor == 0 && d.card.drv.version >= 12000 && !d.trial.older && p.scale > 0 && p.keys > 0 &&
 		ceil(int(p.rows), 128)*int(p.batches) < 1<<31 && d.canAttendMMA(p, t)
 }
 

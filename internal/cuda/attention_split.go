@@ -19,15 +19,15 @@ func (p *attentionParams) tile(rows int) int { return rows * (p.headWidth(64, 12
 // kernels/split.cuh), which they read 16 bytes at a time. How many matrices there are
 // does not count: a head's result is what it is alone.
 func (d *Device) canAttendSplit(p *attentionParams, t dtype.DType) bool {
-	return t == dtype.Float32 && d.card.major >= 8 && d.split >= 0 && p.headWidth(64, 128) > 0 && p.wide&7 == 7 && d.simtFor(t).queries == splitRows &&
-		p.splitShared() <= d.card.sharedMax && (d.split > 0 || int(p.rows)*int(p.keys) >= splitFrom)
+	return t == dtype.Float32 && d.card.major >= 8 && d.trial.split >= 0 && p.headWidth(64, 128) > 0 && p.wide&7 == 7 && d.simtFor(t).queries == splitRows &&
+		p.splitShared() <= d.card.sharedMax && (d.trial.split > 0 || int(p.rows)*int(p.keys) >= splitFrom)
 }
 
 // canAttendGradSplit is the same for gradients, which take more launches.
 func (d *Device) canAttendGradSplit(a *attentionParams, t dtype.DType) bool {
 	keys, queries := splitGradients(a)
 	return d.canAttendSplit(a, t) && a.wide&8 != 0 && max(keys.shared, queries.shared) <= d.card.sharedMax &&
-		(d.split > 0 || int(a.rows)*int(a.keys)*a.headWidth(64, 128) >= splitGradFrom)
+		(d.trial.split > 0 || int(a.rows)*int(a.keys)*a.headWidth(64, 128) >= splitGradFrom)
 }
 
 // From how many scores of a matrix on, and for gradients from how many products, the matrix

@@ -64,7 +64,7 @@ func TestAttentionSplitIsFloat32(t *testing.T) {
 				}
 				wantY, wantGrads := x.run(wide)
 				y, grads := x.run(x.in)
-				x.d.split = -1
+				x.d.trial.split = -1
 				plainY, plainGrads := x.run(x.in)
 				n := len(y)
 				for i, name := range []string{"y", "dq", "dk", "dv"} {
@@ -111,7 +111,7 @@ func TestAttentionSplitAgain(t *testing.T) {
 					host[2*v.Strides[0]+300*v.Strides[1]+7] = value // of the third head
 					x.ok(x.d.CopyIn(v.Block, raw, nil))
 					y, grads := x.run(x.in)
-					x.d.split = -1
+					x.d.trial.split = -1
 					plainY, plainGrads := x.run(x.in)
 					for _, r := range []struct {
 						name               string

@@ -66,7 +66,7 @@ func TestAttentionKernels(t *testing.T) {
 			{300, 40, 50, 64, 64, true, 0, 0.125, false}, // a block takes several
 		} {
 			t.Run(fmt.Sprintf("%s/%v", k.name, c), func(t *testing.T) {
-				d.older, d.split = k.older, k.split
+				d.trial.older, d.trial.split = k.older, k.split
 				x := &rig{t, d, pool}
 				c.check(x, c.operands(x, k.t), k.eps)
 			})
@@ -78,7 +78,7 @@ func TestAttentionKernels(t *testing.T) {
 // narrow heads are our own, from what cuDNN has saved.
 func TestAttentionByDNN(t *testing.T) {
 	d := newDevice(gpu(t).card, 0, "test")
-	d.shortDNN = true
+	d.trial.shortDNN = true
 	pool := memory.NewPool(d)
 	defer pool.Trim()
 	n := dnnOf(t, d)
@@ -120,7 +120,7 @@ func TestAttentionKeepsNaNInItsRows(t *testing.T) {
 	pool := memory.NewPool(d)
 	defer pool.Trim()
 	for _, short := range []bool{false, true} {
-		d.shortDNN = short
+		d.trial.shortDNN = short
 		t.Run(fmt.Sprintf("shortDNN=%v", short), func(t *testing.T) {
 			x := &rig{t, d, pool}
 			const rows, w = 256, 128

@@ -4,7 +4,6 @@ package cuda
 
 import (
 	"math/bits"
-	"sync"
 	"unsafe"
 
 	"github.com/locusml/locus/dtype"
@@ -21,37 +20,30 @@ type ltLibrary struct {
 	newPreference, setPreference, forgo uintptr
 }
 
-var ltOnce struct {
-	sync.Once
-	lib *ltLibrary
-	err error
-}
-
 // loadBLASLt finds cuBLASLt. It counts as a part of cuBLAS, with which it is
 // switched off.
 func loadBLASLt(drv *driver) (*ltLibrary, error) {
-	o := &ltOnce
-	o.Do(func() {
-		if o.err = libBLAS.Off(); o.err != nil {
-			return
-		}
-		h, err := libBLASLt.open(drv.version / 1000)
-		if err != nil {
-			o.err = err
-			return
-		}
-		l := &ltLibrary{}
-		if o.err = h.Symbols(map[string]*uintptr{
-			"cublasLtCreate": &l.create, "cublasLtMatmul": &l.matmul, "cublasLtMatmulAlgoGetHeuristic": &l.heuristic,
-			"cublasLtMatmulDescCreate": &l.newDesc, "cublasLtMatmulDescSetAttribute": &l.setDesc, "cublasLtMatmulDescDestroy": &l.freeDesc,
-			"cublasLtMatrixLayoutCreate": &l.newLayout, "cublasLtMatrixLayoutDestroy": &l.freeLayout,
-			"cublasLtMatmulPreferenceCreate": &l.newPreference, "cublasLtMatmulPreferenceSetAttribute": &l.setPreference,
-			"cublasLtMatmulPreferenceDestroy": &l.forgo,
-		}, nil); o.err == nil {
-			l.path, o.lib = h.Path(), l
-		}
-	})
-	return o.lib, o.err
+	return loadedBLASLt.get(func() (*ltLibrary, error) { return findBLASLt(drv.version / 1000) })
+}
+
+func findBLASLt(major int) (*ltLibrary, error) {
+	if err := libBLAS.Off(); err != nil {
+		return nil, err
+	}
+	h, err := libBLASLt.open(major)
+	if err != nil {
+		return nil, err
+	}
+	l := &ltLibrary{}
+	err = h.Symbols(map[string]*uintptr{
+		"cublasLtCreate": &l.create, "cublasLtMatmul": &l.matmul, "cublasLtMatmulAlgoGetHeuristic": &l.heuristic,
+		"cublasLtMatmulDescCreate": &l.newDesc, "cublasLtMatmulDescSetAttribute": &l.setDesc, "cublasLtMatmulDescDestroy": &l.freeDesc,
+		"cublasLtMatrixLayoutCreate": &l.newLayout, "cublasLtMatrixLayoutDestroy": &l.freeLayout,
+		"cublasLtMatmulPreferenceCreate": &l.newPreference, "cublasLtMatmulPreferenceSetAttribute": &l.setPreference,
+		"cublasLtMatmulPreferenceDestroy": &l.forgo,
+	}, nil)
+	l.path = h.Path()
+	return l, err
 }
 
 // cuBLASLt's numbers.
@@ -127,17 +119,17 @@ const ltPlansMax = 1024
 
 // cublasLt gives the device's handle, or nil without cuBLASLt. Between begin and end.
 func (d *Device) cublasLt() (*lt, error) {
-	if d.lt == nil {
+	if d.libs.lt == nil {
 		l, err := d.newLt()
 		if err != nil {
 			return nil, err
 		}
-		d.lt = l
+		d.libs.lt = l
 	}
-	if d.lt.unavailable {
+	if d.libs.lt.unavailable {
 		return nil, nil
 	}
-	return d.lt, nil
+	return d.libs.lt, nil
 }
 
 func (d *Device) newLt() (*lt, error) {
@@ -148,7 +140,7 @@ func (d *Device) newLt() (*lt, error) {
 		return l, nil
 	}
 	if l.call(d, l.lib.create, uintptr(unsafe.Pointer(&l.out))) != 0 {
-		if !d.pressed {
+		if !d.work.pressed {
 			return nil, notStarted(libBLASLt)
 		}
 		l.unavailable = true

@@ -208,7 +208,7 @@ func (p *attentionPlan) hiddenAt(causal bool) uintptr {
 // attentionByDNN reports whether attention of this size is cuDNN's, and gives the handle.
 func (d *Device) attentionByDNN(p *attentionParams, t dtype.DType) (*dnn, error) {
 	least := dnnLength
-	if d.shortDNN {
+	if d.trial.shortDNN {
 		least = dnnMultiple
 	}
 	if p.maskKind != 0 || p.depth != p.width || p.depth%8 != 0 || int(min(p.rows, p.keys)) < least || (p.rows|p.keys)%dnnMultiple != 0 || !d.canAttendWGMMA(p, t) {

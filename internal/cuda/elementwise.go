@@ -77,14 +77,14 @@ func init() {
 
 func (d *Device) runElementwise(c *backend.Call) error {
 	t := c.KernelType()
-	k := d.table[c.Op][t]
+	k := d.found.elementwise[c.Op][t]
 	if k == nil || c.Op == op.CastTo {
 		var err error
 		if k, err = d.elementwiseKernel(c.Op, t, c.Out.DType); err != nil {
 			return err
 		}
 		if c.Op != op.CastTo {
-			d.table[c.Op][t] = k
+			d.found.elementwise[c.Op][t] = k
 		}
 	}
 	v := width(c.Op, t, c.Out.DType)

@@ -98,13 +98,13 @@ func (d *Device) smallGemm(t dtype.DType, g *product, p *productParams) error {
 	if g.ends() {
 		at, stem = at+len(layouts), "gemm_small_end_"
 	}
-	k := d.tiny[at][t]
+	k := d.found.small[at][t]
 	if k == nil {
 		var err error
 		if k, err = d.kernel("gemm", stem+name+typeName(t)); err != nil {
 			return err
 		}
-		d.tiny[at][t] = k
+		d.found.small[at][t] = k
 	}
 	*paramsOf[productParams](d, k) = *p
 	const tile = 16

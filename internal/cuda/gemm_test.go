@@ -20,7 +20,7 @@ import (
 // reach all of these kernels.
 func TestOwnProducts(t *testing.T) {
 	d := newDevice(gpu(t).card, 0, "test")
-	d.blas = &blas{unavailable: true}
+	d.libs.blas = &blas{unavailable: true}
 	pool := memory.NewPool(d)
 	defer pool.Trim()
 	for _, c := range []struct {

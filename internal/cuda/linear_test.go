@@ -34,9 +34,9 @@ func TestLinear(t *testing.T) {
 		d := newDevice(gpu(t).card, 0, "test")
 		switch way {
 		case "cuBLAS":
-			d.lt = &lt{unavailable: true}
+			d.libs.lt = &lt{unavailable: true}
 		case "own":
-			d.blas = &blas{unavailable: true}
+			d.libs.blas = &blas{unavailable: true}
 		}
 		pool := memory.NewPool(d)
 		defer pool.Trim()

@@ -25,6 +25,13 @@ type kernel struct {
 // a name up would cost more than queueing the kernel allows for.
 type kernelTable [op.NumOps][16]*kernel
 
+// kernelsFound are the kernels of a device that ops have used.
+type kernelsFound struct {
+	elementwise kernelTable
+	reduces     [3]kernelTable // by rowKernel, colKernel and tileKernel
+	small       [6][16]*kernel // of small products, by layout (the last two: with bias and activation) and element type
+}
+
 // library of PTX: where each kernel's text is. The driver compiles what it is
 // given as a whole, so each kernel is loaded as a module of its own, made of the
 // file's declarations and the kernel: what a program does not use costs it nothing.

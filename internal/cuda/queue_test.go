@@ -30,7 +30,7 @@ func queueing(t testing.TB) (*Device, map[string]*backend.Call) {
 		t.Fatal(err)
 	}
 	d := devices[0]
-	d.blas, d.dnn = &blas{unavailable: true}, &dnn{unavailable: true}
+	d.libs.blas, d.libs.dnn = &blas{unavailable: true}, &dnn{unavailable: true}
 	pool := memory.NewPool(d)
 	view := func(typ dtype.DType, shape ...int) backend.View {
 		b, err := pool.Allocate(op.Elements(shape)*typ.Size(), func() memory.Label { return memory.Label{} })
