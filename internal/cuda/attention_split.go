@@ -50,7 +50,7 @@ func (d *Device) attentionSplit(p *attentionParams) error {
 	}
 	blocks := ceil(int(p.rows), splitRows)
 	name := fmt.Sprintf("attention_split%d_f32", p.headWidth(64, 128))
-	if err := runKernel(d, "attention_split_sm80", name, p, blocks, min(int(p.batches), 65535), 1, 256, p.splitShared()); err != nil {
+	if err := runKernel(d, "attention_split_sm80", name, p, grid{x: blocks, y: min(int(p.batches), 65535), threads: 256, shared: p.splitShared()}); err != nil {
 		return err
 	}
 	return d.attentionSIMT(p, dtype.Float32, d.fewBlocks(p, blocks*ceil(int(p.width), 64)))
@@ -98,5 +98,5 @@ func (d *Device) attentionGradSplit(p *attentionGradParams, stored int, forKeys,
 // attentionAgain runs a kernel for what was noted.
 func (d *Device) attentionAgain(p *attentionGradParams, k attentionPart) error {
 	blocks := ceil(k.rows, k.each)
-	return runKernel(d, k.file, k.kernel, p, blocks, d.fewBlocks(&p.a, blocks*k.z), k.z, k.threads, k.shared)
+	return runKernel(d, k.file, k.kernel, p, grid{x: blocks, y: d.fewBlocks(&p.a, blocks*k.z), z: k.z, threads: k.threads, shared: k.shared})
 }

@@ -92,7 +92,7 @@ func (d *Device) runElementwise(c *backend.Call) error {
 	n := c.Out.Elements()
 	p.out, p.n = c.Out.Block.Addr, uint64(n)
 	p.fill(c.In, v)
-	return d.launch(k, ceil(n, blockThreads*v), 1, 1, blockThreads, 0)
+	return d.launch(k, grid{x: ceil(n, blockThreads*v), threads: blockThreads})
 }
 
 func (d *Device) elementwiseKernel(id op.ID, t, out dtype.DType) (*kernel, error) {

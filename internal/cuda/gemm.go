@@ -79,14 +79,14 @@ func (d *Device) ownGemm(t dtype.DType, g *product) error {
 			return err
 		}
 	}
-	if err := runKernel(d, file, kernel+layout+name, &p, blocks, min(g.batch, 65535), int(p.splits), 256, shared); err != nil {
+	if err := runKernel(d, file, kernel+layout+name, &p, grid{x: blocks, y: min(g.batch, 65535), z: int(p.splits), threads: 256, shared: shared}); err != nil {
 		return err
 	}
 	if p.splits == 1 {
 		return d.activateRest(t, g)
 	}
 	if g.ends() {
-		return runKernel(d, "gemm", "gemm_sum_"+typeName(t), &p, ceil(g.batch*g.m*g.n, blockThreads), 1, 1, blockThreads, 0)
+		return runKernel(d, "gemm", "gemm_sum_"+typeName(t), &p, oneEach(g.batch*g.m*g.n))
 	}
 	return d.sumSplits(t, p.partial, g.c, int(p.splits), g.batch*g.m*g.n)
 }
@@ -108,7 +108,7 @@ func (d *Device) smallGemm(t dtype.DType, g *product, p *productParams) error {
 	}
 	*paramsOf[productParams](d, k) = *p
 	const tile = 16
-	return d.launch(k, ceil(g.m, tile)*ceil(g.n, tile), min(g.batch, 65535), 1, 256, 0)
+	return d.launch(k, grid{x: ceil(g.m, tile) * ceil(g.n, tile), y: min(g.batch, 65535), threads: 256})
 }
 
 // canMMA reports whether the matrix units can do a product: they read 16 bytes
@@ -166,7 +166,7 @@ func (d *Device) hopperGemm(t dtype.DType, g *product) error {
 		}
 	}
 	const shared = 4*(128+256)*128 + 1024 // STAGES tiles, and room to align them
-	if err := runKernel(d, "gemm_sm90", "gemm_wgmma_"+name, &p, ceil(g.m, 128)*ceil(g.n, 256), min(g.batch, 65535), 1, 256, shared); err != nil {
+	if err := runKernel(d, "gemm_sm90", "gemm_wgmma_"+name, &p, grid{x: ceil(g.m, 128) * ceil(g.n, 256), y: min(g.batch, 65535), threads: 256, shared: shared}); err != nil {
 		return err
 	}
 	return d.activateRest(t, g)

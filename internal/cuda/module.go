@@ -160,17 +160,24 @@ func (d *Device) allow(k *kernel, shared int) error {
 	return nil
 }
 
+// grid is how much of a kernel runs: blocks along three axes, the threads of each, and
+// the bytes of dynamic shared memory of each. 0 along y and z means 1.
+type grid struct{ x, y, z, threads, shared int }
+
+// oneEach is a grid with a thread for each of n elements.
+func oneEach(n int) grid { return grid{x: ceil(n, blockThreads), threads: blockThreads} }
+
 // launch queues k with the parameters that lie in d.params.
-func (d *Device) launch(k *kernel, gridX, gridY, gridZ, block, shared int) error {
-	if err := d.allow(k, shared); err != nil {
+func (d *Device) launch(k *kernel, g grid) error {
+	if err := d.allow(k, g.shared); err != nil {
 		return err
 	}
 	c := &d.c
 	c.fn = d.card.drv.launchKernel
 	c.a[0] = k.handle
-	c.a[1], c.a[2], c.a[3] = uintptr(gridX), uintptr(gridY), uintptr(gridZ)
-	c.a[4], c.a[5], c.a[6] = uintptr(block), 1, 1
-	c.a[7], c.a[8], c.a[9], c.a[10] = uintptr(shared), d.stream, uintptr(unsafe.Pointer(&d.args)), 0
+	c.a[1], c.a[2], c.a[3] = uintptr(g.x), uintptr(max(g.y, 1)), uintptr(max(g.z, 1))
+	c.a[4], c.a[5], c.a[6] = uintptr(g.threads), 1, 1
+	c.a[7], c.a[8], c.a[9], c.a[10] = uintptr(g.shared), d.stream, uintptr(unsafe.Pointer(&d.args)), 0
 	if r := Result(c.do()); r != success {
 		return d.launchFailed(k, r)
 	}
@@ -192,11 +199,11 @@ func paramsOf[P any](d *Device, k *kernel) *P {
 }
 
 // runKernel launches a kernel by name with parameters p.
-func runKernel[P any](d *Device, file, name string, p *P, gridX, gridY, gridZ, block, shared int) error {
+func runKernel[P any](d *Device, file, name string, p *P, g grid) error {
 	k, err := d.kernel(file, name)
 	if err != nil {
 		return err
 	}
 	*paramsOf[P](d, k) = *p
-	return d.launch(k, gridX, gridY, gridZ, block, shared)
+	return d.launch(k, g)
 }

@@ -39,5 +39,5 @@ func (d *Device) runOptimize(c *backend.Call) error {
 	n, v := c.Out.Elements(), lanes(t)
 	p.e.out, p.e.n = c.Out.Block.Addr, uint64(n)
 	p.e.fill(c.In, v)
-	return d.launch(k, ceil(n, blockThreads*v), 1, 1, blockThreads, 0)
+	return d.launch(k, grid{x: ceil(n, blockThreads*v), threads: blockThreads})
 }

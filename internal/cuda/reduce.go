@@ -112,7 +112,7 @@ func (d *Device) reduce(id op.ID, x *backend.View, axes op.AxisSet, out uintptr)
 		}
 		d.found.reduces[which][id][t] = k
 	}
-	return d.launch(k, blocks, int(paramsOf[reduceParams](d, k).splits), 1, threads, 0)
+	return d.launch(k, grid{x: blocks, y: int(paramsOf[reduceParams](d, k).splits), threads: threads})
 }
 
 // tileLanes is TILE_LANES of kernels/reduce.cu.

@@ -35,10 +35,10 @@ func (d *Device) copyView(v *backend.View, to uintptr) error {
 	if p.scattered == 1 {
 		if t, blocks, rest := transposed(&p.idx, n); rest > 0 {
 			t.out, t.in = to, addr(v)
-			return runKernel(d, "index", "transpose_"+sizeName(v.DType), &t, blocks, rest, 1, 256, 0)
+			return runKernel(d, "index", "transpose_"+sizeName(v.DType), &t, grid{x: blocks, y: rest, threads: 256})
 		}
 	}
-	return d.launch(k, ceil(n, blockThreads*w), 1, 1, blockThreads, 0)
+	return d.launch(k, grid{x: ceil(n, blockThreads*w), threads: blockThreads})
 }
 
 // transposed recognizes a layout whose contiguous axis is not the innermost,
