@@ -116,7 +116,7 @@ func (d *Device) attentionSIMT(p *attentionParams, t dtype.DType, batches int) e
 		grid{x: ceil(int(p.rows), s.queries), y: min(batches, 65535), z: ceil(int(p.width), s.columns), threads: 256, shared: s.shared(t, s.queries, s.keys, 1, 2, 1)})
 }
 
-// canAttendMMA reports whether the matrix units can do it: they read 16 bytes
+// canAttendMMA reports whether the tensor cores can do it: they read 16 bytes
 // at a time, and heads fit into registers.
 func (d *Device) canAttendMMA(p *attentionParams, t dtype.DType) bool {
 	if d.card.major < 8 || t.Size() != 2 || p.depth > 128 || p.width > 128 || (p.q|p.k|p.v)%16 != 0 {
@@ -130,7 +130,7 @@ func (d *Device) canAttendMMA(p *attentionParams, t dtype.DType) bool {
 	return p.batch.together(8)
 }
 
-// canAttendWGMMA reports whether Hopper's matrix units should do it. Their
+// canAttendWGMMA reports whether Hopper's tensor cores should do it. Their
 // kernels look for the largest product, which is the largest score only if the scale is positive.
 func (d *Device) canAttendWGMMA(p *attentionParams, t dtype.DType) bool {
 	return d.card.major == 9 && d.card.minor == 0 && d.card.drv.version >= 12000 && !d.trial.older && p.scale > 0 && p.keys > 0 &&

@@ -104,7 +104,7 @@ func (d *Device) attentionGradSIMT(p *attentionGradParams, t dtype.DType) error 
 	return nil
 }
 
-// gradients gives the kernels of dk and dv, and of dq.
+// gradients returns the kernels of dk and dv, and of dq.
 func (s simt) gradients(a *attentionParams, t dtype.DType) (keys, queries attentionPart) {
 	return attentionPart{"attention", "attention_dkv_" + s.size + typeName(t), int(a.keys), s.own, ceil(int(max(a.depth, a.width)), s.columns), 256, s.shared(t, s.own, s.stream, 2, 2, 2)},
 		attentionPart{"attention", "attention_dq_" + s.size + typeName(t), int(a.rows), s.own, ceil(int(a.depth), s.columns), 256, s.shared(t, s.own, s.stream, 2, 2, 1)}

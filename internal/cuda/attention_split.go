@@ -15,7 +15,7 @@ const splitRows = 128
 // tile is how many bytes so many rows of a head take in shared memory.
 func (p *attentionParams) tile(rows int) int { return rows * (p.headWidth(64, 128) + 4) * 4 }
 
-// canAttendSplit reports whether the matrix units should do a float32 attention (see
+// canAttendSplit reports whether the tensor cores should do a float32 attention (see
 // kernels/split.cuh), which they read 16 bytes at a time. How many matrices there are
 // does not count: a head's result is what it is alone.
 func (d *Device) canAttendSplit(p *attentionParams, t dtype.DType) bool {
@@ -62,7 +62,7 @@ func (d *Device) fewBlocks(p *attentionParams, blocks int) int {
 	return min(int(p.batches), max(1, 2*d.card.sms/blocks))
 }
 
-// splitGradients gives the kernels of dk and dv, and of dq.
+// splitGradients returns the kernels of dk and dv, and of dq.
 func splitGradients(a *attentionParams) (keys, queries attentionPart) {
 	w := a.headWidth(64, 128)
 	return attentionPart{"attention_grad_split_sm80", fmt.Sprintf("attention_dkv_split%d_f32", w), int(a.keys), splitRows, 1, 256, a.tile(2*splitRows+4*32) + 2*32*8},

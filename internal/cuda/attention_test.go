@@ -43,7 +43,7 @@ func TestAttentionKernels(t *testing.T) {
 		name  string
 		t     dtype.DType
 		older bool    // the kernels of cards before Hopper
-		split int     // of float32 on the matrix units: never, or always
+		split int     // of float32 on the tensor cores: never, or always
 		eps   float64 // of sums that largely cancel; half types round in between
 	}{
 		{"float32", dtype.Float32, false, -1, 16 * 0x1p-24}, {"float64", dtype.Float64, false, 0, 16 * 0x1p-53},
@@ -192,7 +192,7 @@ func TestAttentionInTurns(t *testing.T) {
 	}
 }
 
-// operands gives g, q, k, v, y, what attention saves and perhaps a mask, random.
+// operands returns g, q, k, v, y, what attention saves and perhaps a mask, random.
 func (c attentionCase) operands(x *rig, dt dtype.DType) []backend.View {
 	var views []backend.View
 	for i, s := range [][]int{{c.rows, c.width}, {c.rows, c.depth}, {c.keys, c.depth}, {c.keys, c.width}, {c.rows, c.width}} {
@@ -287,7 +287,7 @@ func compare(t testing.TB, what string, got, want []float64, eps float64) {
 	}
 }
 
-// ordered gives the elements of matrices in order, which may be woven.
+// ordered returns the elements of matrices in order, which may be woven.
 func (c attentionCase) ordered(x *rig, v backend.View) []float64 {
 	from := x.values(v)
 	if !c.woven {

@@ -60,7 +60,7 @@ func (d *Device) enter() error {
 	return err
 }
 
-// current gives the driver for calls that need the context and are not made
+// current returns the driver for calls that need the context and are not made
 // through d.c. Between begin and end.
 func (d *Device) current() *driver {
 	drv := d.card.drv

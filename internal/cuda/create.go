@@ -44,7 +44,7 @@ func (d *Device) fill(out uintptr, t dtype.DType, bits uint64, n int) error {
 	return runKernel(d, "create", "full_"+sizeName(t), &p, grid{x: ceil(n, blockThreads*lanes(t)), threads: blockThreads})
 }
 
-// valueBits gives a value in the type's own representation.
+// valueBits returns a value in the type's own representation.
 func valueBits(t dtype.DType, f float64, i int64) uint64 {
 	switch t {
 	case dtype.Float16:

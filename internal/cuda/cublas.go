@@ -79,7 +79,7 @@ func notStarted(l library) error {
 	return noMemory{errors.New(l.Name + " does not start")}
 }
 
-// cublas gives the device's handle, or nil without cuBLAS. Between begin and end.
+// cublas returns the device's handle, or nil without cuBLAS. Between begin and end.
 func (d *Device) cublas() (*blas, error) {
 	if d.libs.blas == nil {
 		b, err := d.newBLAS()
@@ -128,7 +128,7 @@ const (
 	defaultAlgorithm                       = ^uintptr(0) // CUBLAS_GEMM_DEFAULT is -1
 )
 
-// blasTypes gives the type of elements, of the computation, and of the numbers
+// blasTypes returns the type of elements, of the computation, and of the numbers
 // that scale.
 func blasTypes(t dtype.DType) (kind, compute, scale uintptr) {
 	switch t {

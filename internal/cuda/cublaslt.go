@@ -57,7 +57,7 @@ const (
 	ltReductions = 1 | 2
 )
 
-// ltActivation gives what cuBLASLt calls an activation, 0 if it has none. Its gelu
+// ltActivation returns what cuBLASLt calls an activation, 0 if it has none. Its gelu
 // is the one with tanh, in the precision of float32. Its relu is not used: some of its
 // kernels make 0 of NaN.
 func ltActivation(t dtype.DType, act op.ID) uint32 {
@@ -117,7 +117,7 @@ type lt struct {
 // ltPlansMax bounds the plans of a program whose shapes always change.
 const ltPlansMax = 1024
 
-// cublasLt gives the device's handle, or nil without cuBLASLt. Between begin and end.
+// cublasLt returns the device's handle, or nil without cuBLASLt. Between begin and end.
 func (d *Device) cublasLt() (*lt, error) {
 	if d.libs.lt == nil {
 		l, err := d.newLt()
@@ -157,7 +157,7 @@ func (l *lt) call(d *Device, fn uintptr, args ...uintptr) int32 {
 	return int32(d.c.do())
 }
 
-// alignment gives the largest power of 2 up to 256 that divides an address.
+// alignment returns the largest power of 2 up to 256 that divides an address.
 func alignment(addr uintptr) uintptr { return 1 << min(8, bits.TrailingZeros64(uint64(addr))) }
 
 // gemm queues a single product with an epilogue. It reports false, and does
@@ -201,7 +201,7 @@ func (l *lt) gemm(d *Device, b *blas, t dtype.DType, g *product, epilogue uint32
 	return true, blasError("cublasLtMatmul", int32(d.c.doWide()))
 }
 
-// planOf gives the plan of a product.
+// planOf returns the plan of a product.
 func (l *lt) planOf(d *Device, key ltKey, bias uintptr) *ltPlan {
 	p := l.plans[key]
 	if p == nil {

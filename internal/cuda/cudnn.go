@@ -160,7 +160,7 @@ const (
 	dnnMemory        = 256 << 20
 )
 
-// cudnn gives the device's handle, or nil without cuDNN. Between begin and end.
+// cudnn returns the device's handle, or nil without cuDNN. Between begin and end.
 func (d *Device) cudnn() (*dnn, error) {
 	if d.libs.dnn == nil {
 		n, err := d.newDNN()
@@ -386,7 +386,7 @@ func (p *convPlan) doWithLess(memory uint64) {
 	})
 }
 
-// timed gives the milliseconds of what f queues, or infinity if it fails; errShort if
+// timed returns the milliseconds of what f queues, or infinity if it fails; errShort if
 // it must be queued again.
 func (d *Device) timed(f func() error) (float32, error) {
 	never := float32(math.Inf(1))

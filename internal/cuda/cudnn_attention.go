@@ -187,7 +187,7 @@ func (p *attentionPlan) run(n *dnn, work uintptr, addrs ...uintptr) bool {
 	return p.ok
 }
 
-// room gives the plan's workspace. A plan that there is no room for is not tried again:
+// room returns the plan's workspace. A plan that there is no room for is not tried again:
 // our own kernels need less.
 func (p *attentionPlan) room(d *Device, size int) (uintptr, error) {
 	work, err := d.workspace(size)

@@ -82,7 +82,7 @@ func (x *idx) together(v int) bool {
 	return true
 }
 
-// threadsFor gives a number of threads of which each takes about per elements of n.
+// threadsFor returns a number of threads of which each takes about per elements of n.
 func threadsFor(n, per int) int {
 	t := 64
 	for t < 1024 && t*per < n {

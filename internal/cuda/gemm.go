@@ -111,7 +111,7 @@ func (d *Device) smallGemm(t dtype.DType, g *product, p *productParams) error {
 	return d.launch(k, grid{x: ceil(g.m, tile) * ceil(g.n, tile), y: min(g.batch, 65535), threads: 256})
 }
 
-// canMMA reports whether the matrix units can do a product: they read 16 bytes
+// canMMA reports whether the tensor cores can do a product: they read 16 bytes
 // at a time.
 func (d *Device) canMMA(t dtype.DType, g *product) bool {
 	if d.card.major < 8 || !t.IsFloat() || t == dtype.Float32 && !tf32.Load() {
@@ -127,7 +127,7 @@ func (d *Device) hopper() bool {
 	return d.card.major == 9 && d.card.minor == 0 && d.card.drv.version >= 12000
 }
 
-// canWGMMA reports whether Hopper's matrix units should do a product: there
+// canWGMMA reports whether Hopper's tensor cores should do a product: there
 // are enough results to keep them busy, and float32 lies along k or can be laid so.
 func (d *Device) canWGMMA(t dtype.DType, g *product) bool {
 	along := !g.a.trans && g.b.trans

@@ -88,7 +88,7 @@ func (x *rig) try(t dtype.DType, m, n, k, batch int, layout string, eps float64)
 	}
 }
 
-// view gives a contiguous view of new memory.
+// view returns a contiguous view of new memory.
 func (x *rig) view(t dtype.DType, shape []int) backend.View {
 	b, err := x.pool.Allocate(op.Elements(shape)*t.Size(), func() memory.Label { return memory.Label{} })
 	x.ok(err)

@@ -78,7 +78,7 @@ func (d *Device) Free(r memory.Region) {
 	}
 }
 
-// Memory gives total and free bytes, of the share if the device is one.
+// Memory returns total and free bytes, of the share if the device is one.
 func (d *Device) Memory() (total, free int64) {
 	if d.begin() != nil {
 		return d.card.total, 0

@@ -85,7 +85,7 @@ func splitPTX(text string) *ptxFile {
 	}
 }
 
-// source gives a module that holds one kernel, and the bytes of its parameter.
+// source returns a module that holds one kernel, and the bytes of its parameter.
 func source(file, name string) (text string, params int, err error) {
 	f, err := ptxFileOf(file)
 	if err != nil {
@@ -104,7 +104,7 @@ const (
 	funcMaxShared   = 8
 )
 
-// kernel gives a function by file and name, loading it at first use. Between
+// kernel returns a function by file and name, loading it at first use. Between
 // begin and end.
 func (d *Device) kernel(file, name string) (*kernel, error) {
 	c := d.card
@@ -188,7 +188,7 @@ func (d *Device) launchFailed(k *kernel, r Result) error {
 	return fmt.Errorf("kernel %s: %w", k.name, d.result("cuLaunchKernel", r))
 }
 
-// paramsOf gives the device's parameter block as kernel k's structure, whose
+// paramsOf returns the device's parameter block as kernel k's structure, whose
 // size both sides must agree on.
 func paramsOf[P any](d *Device, k *kernel) *P {
 	var p P

@@ -122,7 +122,7 @@ func tileLanes(t dtype.DType) int { return min(4, lanes(t)) }
 // than would fill any card without sharing.
 const maxCounters = 1 << 14
 
-// counters gives at least n counters that are 0 between launches: kernels leave
+// counters returns at least n counters that are 0 between launches: kernels leave
 // them so. What p holds, where a launch reads it, stays.
 func (d *Device) counters(p *reduceParams, n int) (uintptr, error) {
 	if n > maxCounters {

@@ -44,7 +44,7 @@ func (x *rig) hold(n int) *memory.Block {
 	return b
 }
 
-// leave gives the device so many free bytes, by holding all others.
+// leave leaves the device so many free bytes, by holding all others.
 func (x *rig) leave(n int64) *memory.Block {
 	x.t.Helper()
 	x.pool.Trim()

@@ -70,7 +70,7 @@ func (d *Device) slot(s *stage) (x *slot, busy bool, err error) {
 	return &slot{host, event}, false, nil
 }
 
-// takeSlot gives a slot that nothing uses. It may wait for the device.
+// takeSlot returns a slot that nothing uses. It may wait for the device.
 func (d *Device) takeSlot(s *stage) (*slot, error) {
 	if err := d.begin(); err != nil {
 		return nil, err

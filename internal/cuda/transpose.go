@@ -42,7 +42,7 @@ func (d *Device) copyView(v *backend.View, to uintptr) error {
 }
 
 // transposed recognizes a layout whose contiguous axis is not the innermost,
-// and gives the parameters of the kernel that reads and writes in order, its
+// and returns the parameters of the kernel that reads and writes in order, its
 // tiles and the number of matrices (0: another layout).
 func transposed(x *idx, n int) (t transposeParams, tiles, rest int) {
 	const tile = 32
