@@ -92,14 +92,15 @@ func (d *Device) runAttention(c *backend.Call) error {
 		const keys = 128 // BK of the kernels
 		shared := (groups*64+4*keys)*w*2 + 1024
 		blocks := min(ceil(int(p.rows), groups*64)*int(p.batches), d.card.sms)
-		return runKernel(d, "attention_sm90", fmt.Sprintf("attention_wgmma%d_%d_%s", w, groups, suffix), &p, blocks, 1, 1, groups*128+128, shared)
+		return runKernel(d, "attention_sm90", fmt.Sprintf("attention_wgmma%d_%d_%s", w, groups, suffix), &p, grid{x: blocks, threads: groups*128 + 128, shared: shared})
 	case d.canAttendMMA(&p, t):
 		w := p.headWidth(32, 64, 96, 128)
 		if p.maskKind != 0 {
 			w = p.headWidth(64, 128)
 		}
 		shared := (128 + 4*64) * w * 2 // q, and two stages of k and v
-		return runKernel(d, "attention_sm80", fmt.Sprintf("attention_mma%d_%s", w, suffix), &p, ceil(int(p.rows), 128), min(int(p.batches), 65535), 1, 128, shared)
+		return runKernel(d, "attention_sm80", fmt.Sprintf("attention_mma%d_%s", w, suffix), &p,
+			grid{x: ceil(int(p.rows), 128), y: min(int(p.batches), 65535), threads: 128, shared: shared})
 	}
 	p.readWide(t)
 	if d.canAttendSplit(&p, t) {
@@ -111,11 +112,11 @@ func (d *Device) runAttention(c *backend.Call) error {
 // attentionSIMT takes so many matrices at a time.
 func (d *Device) attentionSIMT(p *attentionParams, t dtype.DType, batches int) error {
 	s := d.simtFor(t)
-	return runKernel(d, "attention", "attention_"+s.forward+typeName(t), p, ceil(int(p.rows), s.queries), min(batches, 65535), ceil(int(p.width), s.columns), 256,
-		s.shared(t, s.queries, s.keys, 1, 2, 1))
+	return runKernel(d, "attention", "attention_"+s.forward+typeName(t), p,
+		grid{x: ceil(int(p.rows), s.queries), y: min(batches, 65535), z: ceil(int(p.width), s.columns), threads: 256, shared: s.shared(t, s.queries, s.keys, 1, 2, 1)})
 }
 
-// canAttendMMA reports whether the matrix units can do it: they read 16 bytes
+// canAttendMMA reports whether the tensor cores can do it: they read 16 bytes
 // at a time, and heads fit into registers.
 func (d *Device) canAttendMMA(p *attentionParams, t dtype.DType) bool {
 	if d.card.major < 8 || t.Size() != 2 || p.depth > 128 || p.width > 128 || (p.q|p.k|p.v)%16 != 0 {
@@ -129,10 +130,10 @@ func (d *Device) canAttendMMA(p *attentionParams, t dtype.DType) bool {
 	return p.batch.together(8)
 }
 
-// canAttendWGMMA reports whether Hopper's matrix units should do it. Their
+// canAttendWGMMA reports whether Hopper's tensor cores should do it. Their
 // kernels look for the largest product, which is the largest score only if the scale is positive.
 func (d *Device) canAttendWGMMA(p *attentionParams, t dtype.DType) bool {
-	return d.card.major == 9 && d.card.minor == 0 && d.card.drv.version >= 12000 && !d.older && p.scale > 0 && p.keys > 0 &&
+	return d.card.major == 9 && d.card.minor == 0 && d.card.drv.version >= 12000 && !d.trial.older && p.scale > 0 && p.keys > 0 &&
 		ceil(int(p.rows), 128)*int(p.batches) < 1<<31 && d.canAttendMMA(p, t)
 }
 

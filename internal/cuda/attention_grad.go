@@ -60,7 +60,7 @@ func (d *Device) attentionStats(p *attentionGradParams, t dtype.DType, more int)
 	if p.stats, err = d.workspace(size + more); err != nil || rows == 0 {
 		return 0, err
 	}
-	return p.stats + uintptr(size), runKernel(d, "attention", "attention_sums_"+typeName(t), p, min(ceil(rows, 8), 16*d.card.sms), 1, 1, 256, 0)
+	return p.stats + uintptr(size), runKernel(d, "attention", "attention_sums_"+typeName(t), p, grid{x: min(ceil(rows, 8), 16*d.card.sms), threads: 256})
 }
 
 func (d *Device) attentionGradSIMT(p *attentionGradParams, t dtype.DType) error {
@@ -104,7 +104,7 @@ func (d *Device) attentionGradSIMT(p *attentionGradParams, t dtype.DType) error 
 	return nil
 }
 
-// gradients gives the kernels of dk and dv, and of dq.
+// gradients returns the kernels of dk and dv, and of dq.
 func (s simt) gradients(a *attentionParams, t dtype.DType) (keys, queries attentionPart) {
 	return attentionPart{"attention", "attention_dkv_" + s.size + typeName(t), int(a.keys), s.own, ceil(int(max(a.depth, a.width)), s.columns), 256, s.shared(t, s.own, s.stream, 2, 2, 2)},
 		attentionPart{"attention", "attention_dq_" + s.size + typeName(t), int(a.rows), s.own, ceil(int(a.depth), s.columns), 256, s.shared(t, s.own, s.stream, 2, 2, 1)}
@@ -165,7 +165,7 @@ func (d *Device) attentionGradWGMMA(p *attentionGradParams, t dtype.DType) error
 			continue
 		}
 		name := fmt.Sprintf("attention_wgmma_%s%d_%s", k.kernel, w, suffix)
-		if err := runKernel(d, "attention_grad_sm90", name, p, min(ceil(int(k.rows), 128)*int(a.batches), d.card.sms), 1, 1, 384, shared); err != nil {
+		if err := runKernel(d, "attention_grad_sm90", name, p, grid{x: min(ceil(int(k.rows), 128)*int(a.batches), d.card.sms), threads: 384, shared: shared}); err != nil {
 			return err
 		}
 	}
@@ -184,7 +184,7 @@ func (d *Device) attentionParts(p *attentionGradParams, parts ...attentionPart) 
 		if k.rows == 0 || k.z == 0 {
 			continue
 		}
-		if err := runKernel(d, k.file, k.kernel, p, ceil(k.rows, k.each), min(int(p.last-p.first), 65535), k.z, k.threads, k.shared); err != nil {
+		if err := runKernel(d, k.file, k.kernel, p, grid{x: ceil(k.rows, k.each), y: min(int(p.last-p.first), 65535), z: k.z, threads: k.threads, shared: k.shared}); err != nil {
 			return err
 		}
 	}

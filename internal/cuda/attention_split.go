@@ -15,19 +15,19 @@ const splitRows = 128
 // tile is how many bytes so many rows of a head take in shared memory.
 func (p *attentionParams) tile(rows int) int { return rows * (p.headWidth(64, 128) + 4) * 4 }
 
-// canAttendSplit reports whether the matrix units should do a float32 attention (see
+// canAttendSplit reports whether the tensor cores should do a float32 attention (see
 // kernels/split.cuh), which they read 16 bytes at a time. How many matrices there are
 // does not count: a head's result is what it is alone.
 func (d *Device) canAttendSplit(p *attentionParams, t dtype.DType) bool {
-	return t == dtype.Float32 && d.card.major >= 8 && d.split >= 0 && p.headWidth(64, 128) > 0 && p.wide&7 == 7 && d.simtFor(t).queries == splitRows &&
-		p.splitShared() <= d.card.sharedMax && (d.split > 0 || int(p.rows)*int(p.keys) >= splitFrom)
+	return t == dtype.Float32 && d.card.major >= 8 && d.trial.split >= 0 && p.headWidth(64, 128) > 0 && p.wide&7 == 7 && d.simtFor(t).queries == splitRows &&
+		p.splitShared() <= d.card.sharedMax && (d.trial.split > 0 || int(p.rows)*int(p.keys) >= splitFrom)
 }
 
 // canAttendGradSplit is the same for gradients, which take more launches.
 func (d *Device) canAttendGradSplit(a *attentionParams, t dtype.DType) bool {
 	keys, queries := splitGradients(a)
 	return d.canAttendSplit(a, t) && a.wide&8 != 0 && max(keys.shared, queries.shared) <= d.card.sharedMax &&
-		(d.split > 0 || int(a.rows)*int(a.keys)*a.headWidth(64, 128) >= splitGradFrom)
+		(d.trial.split > 0 || int(a.rows)*int(a.keys)*a.headWidth(64, 128) >= splitGradFrom)
 }
 
 // From how many scores of a matrix on, and for gradients from how many products, the matrix
@@ -50,7 +50,7 @@ func (d *Device) attentionSplit(p *attentionParams) error {
 	}
 	blocks := ceil(int(p.rows), splitRows)
 	name := fmt.Sprintf("attention_split%d_f32", p.headWidth(64, 128))
-	if err := runKernel(d, "attention_split_sm80", name, p, blocks, min(int(p.batches), 65535), 1, 256, p.splitShared()); err != nil {
+	if err := runKernel(d, "attention_split_sm80", name, p, grid{x: blocks, y: min(int(p.batches), 65535), threads: 256, shared: p.splitShared()}); err != nil {
 		return err
 	}
 	return d.attentionSIMT(p, dtype.Float32, d.fewBlocks(p, blocks*ceil(int(p.width), 64)))
@@ -62,7 +62,7 @@ func (d *Device) fewBlocks(p *attentionParams, blocks int) int {
 	return min(int(p.batches), max(1, 2*d.card.sms/blocks))
 }
 
-// splitGradients gives the kernels of dk and dv, and of dq.
+// splitGradients returns the kernels of dk and dv, and of dq.
 func splitGradients(a *attentionParams) (keys, queries attentionPart) {
 	w := a.headWidth(64, 128)
 	return attentionPart{"attention_grad_split_sm80", fmt.Sprintf("attention_dkv_split%d_f32", w), int(a.keys), splitRows, 1, 256, a.tile(2*splitRows+4*32) + 2*32*8},
@@ -98,5 +98,5 @@ func (d *Device) attentionGradSplit(p *attentionGradParams, stored int, forKeys,
 // attentionAgain runs a kernel for what was noted.
 func (d *Device) attentionAgain(p *attentionGradParams, k attentionPart) error {
 	blocks := ceil(k.rows, k.each)
-	return runKernel(d, k.file, k.kernel, p, blocks, d.fewBlocks(&p.a, blocks*k.z), k.z, k.threads, k.shared)
+	return runKernel(d, k.file, k.kernel, p, grid{x: blocks, y: d.fewBlocks(&p.a, blocks*k.z), z: k.z, threads: k.threads, shared: k.shared})
 }

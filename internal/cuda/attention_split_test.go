@@ -15,7 +15,7 @@ import (
 	"github.com/locusml/locus/internal/op"
 )
 
-// splitRig is a device that computes float32 attention on the matrix units, with
+// splitRig is a device that computes float32 attention on the tensor cores, with
 // all that a gradient needs.
 type splitRig struct {
 	*rig
@@ -26,7 +26,7 @@ type splitRig struct {
 func newSplitRig(t *testing.T, heads, rows, keys, width int, causal bool) *splitRig {
 	d := newDevice(gpu(t).card, 0, "test")
 	if d.card.major < 8 {
-		t.Skip("attention of float32 on the matrix units takes a card of compute capability 8.0")
+		t.Skip("attention of float32 on the tensor cores takes a card of compute capability 8.0")
 	}
 	x := &splitRig{&rig{t, d, memory.NewPool(d)}, op.Attention{Scale: 1 / math.Sqrt(float64(width)), Causal: causal}, nil}
 	for i, r := range []int{rows, rows, keys, keys, rows} {
@@ -36,7 +36,7 @@ func newSplitRig(t *testing.T, heads, rows, keys, width int, causal bool) *split
 	return x
 }
 
-// run gives y and the gradients.
+// run returns y and the gradients.
 func (x *splitRig) run(in []backend.View) (y, grads []float64) {
 	x.t.Helper()
 	x.ok(x.d.Run(&backend.Call{Op: op.Attend, Attrs: x.attrs, In: in[1:4], Out: in[4], More: []backend.View{in[5]}}))
@@ -45,7 +45,7 @@ func (x *splitRig) run(in []backend.View) (y, grads []float64) {
 	return x.values(in[4]), x.values(out)
 }
 
-// The matrix units' three products are as exact as float32: errors against float64 beside those of
+// The tensor cores' three products are as exact as float32: errors against float64 beside those of
 // the kernels that multiply in float32, also of sums whose terms are all positive.
 func TestAttentionSplitIsFloat32(t *testing.T) {
 	for _, width := range []int{64, 128} {
@@ -64,7 +64,7 @@ func TestAttentionSplitIsFloat32(t *testing.T) {
 				}
 				wantY, wantGrads := x.run(wide)
 				y, grads := x.run(x.in)
-				x.d.split = -1
+				x.d.trial.split = -1
 				plainY, plainGrads := x.run(x.in)
 				n := len(y)
 				for i, name := range []string{"y", "dq", "dk", "dv"} {
@@ -83,7 +83,7 @@ func TestAttentionSplitIsFloat32(t *testing.T) {
 	}
 }
 
-// relative gives the root of the sum of squares of differences, relative to that of want.
+// relative returns the root of the sum of squares of differences, relative to that of want.
 func relative(got, want []float64) float64 {
 	off, size := 0.0, 0.0
 	for i, w := range want {
@@ -93,7 +93,7 @@ func relative(got, want []float64) float64 {
 	return math.Sqrt(off / size)
 }
 
-// What the matrix units cannot do, infinities and numbers that round to one, is what the
+// What the tensor cores cannot do, infinities and numbers that round to one, is what the
 // other kernels make of it; other heads are untouched.
 func TestAttentionSplitAgain(t *testing.T) {
 	const heads, rows, keys, width = 6, 520, 650, 128
@@ -111,7 +111,7 @@ func TestAttentionSplitAgain(t *testing.T) {
 					host[2*v.Strides[0]+300*v.Strides[1]+7] = value // of the third head
 					x.ok(x.d.CopyIn(v.Block, raw, nil))
 					y, grads := x.run(x.in)
-					x.d.split = -1
+					x.d.trial.split = -1
 					plainY, plainGrads := x.run(x.in)
 					for _, r := range []struct {
 						name               string

@@ -43,7 +43,7 @@ func TestAttentionKernels(t *testing.T) {
 		name  string
 		t     dtype.DType
 		older bool    // the kernels of cards before Hopper
-		split int     // of float32 on the matrix units: never, or always
+		split int     // of float32 on the tensor cores: never, or always
 		eps   float64 // of sums that largely cancel; half types round in between
 	}{
 		{"float32", dtype.Float32, false, -1, 16 * 0x1p-24}, {"float64", dtype.Float64, false, 0, 16 * 0x1p-53},
@@ -66,7 +66,7 @@ func TestAttentionKernels(t *testing.T) {
 			{300, 40, 50, 64, 64, true, 0, 0.125, false}, // a block takes several
 		} {
 			t.Run(fmt.Sprintf("%s/%v", k.name, c), func(t *testing.T) {
-				d.older, d.split = k.older, k.split
+				d.trial.older, d.trial.split = k.older, k.split
 				x := &rig{t, d, pool}
 				c.check(x, c.operands(x, k.t), k.eps)
 			})
@@ -78,7 +78,7 @@ func TestAttentionKernels(t *testing.T) {
 // narrow heads are our own, from what cuDNN has saved.
 func TestAttentionByDNN(t *testing.T) {
 	d := newDevice(gpu(t).card, 0, "test")
-	d.shortDNN = true
+	d.trial.shortDNN = true
 	pool := memory.NewPool(d)
 	defer pool.Trim()
 	n := dnnOf(t, d)
@@ -120,7 +120,7 @@ func TestAttentionKeepsNaNInItsRows(t *testing.T) {
 	pool := memory.NewPool(d)
 	defer pool.Trim()
 	for _, short := range []bool{false, true} {
-		d.shortDNN = short
+		d.trial.shortDNN = short
 		t.Run(fmt.Sprintf("shortDNN=%v", short), func(t *testing.T) {
 			x := &rig{t, d, pool}
 			const rows, w = 256, 128
@@ -192,7 +192,7 @@ func TestAttentionInTurns(t *testing.T) {
 	}
 }
 
-// operands gives g, q, k, v, y, what attention saves and perhaps a mask, random.
+// operands returns g, q, k, v, y, what attention saves and perhaps a mask, random.
 func (c attentionCase) operands(x *rig, dt dtype.DType) []backend.View {
 	var views []backend.View
 	for i, s := range [][]int{{c.rows, c.width}, {c.rows, c.depth}, {c.keys, c.depth}, {c.keys, c.width}, {c.rows, c.width}} {
@@ -287,7 +287,7 @@ func compare(t testing.TB, what string, got, want []float64, eps float64) {
 	}
 }
 
-// ordered gives the elements of matrices in order, which may be woven.
+// ordered returns the elements of matrices in order, which may be woven.
 func (c attentionCase) ordered(x *rig, v backend.View) []float64 {
 	from := x.values(v)
 	if !c.woven {

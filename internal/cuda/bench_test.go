@@ -230,7 +230,7 @@ func BenchmarkMatMul(b *testing.B) {
 					}
 					if own {
 						x.d = newDevice(x.d.card, 0, x.d.name)
-						x.d.blas = &blas{unavailable: true} // as if there were none
+						x.d.libs.blas = &blas{unavailable: true} // as if there were none
 						x.pool = memory.NewPool(x.d)
 					}
 					x.time(&backend.Call{Op: op.MatMul, In: []backend.View{x.random(d, n, n), x.random(d, n, n)}, Out: x.empty(d, n, n)},
@@ -264,7 +264,7 @@ func BenchmarkConv(b *testing.B) {
 					x := newBench(b)
 					if own {
 						x.d = newDevice(x.d.card, 0, x.d.name)
-						x.d.dnn = &dnn{unavailable: true} // as if there were none
+						x.d.libs.dnn = &dnn{unavailable: true} // as if there were none
 						x.pool = memory.NewPool(x.d)
 					}
 					if !x.d.Supports(id, t) {
@@ -316,9 +316,9 @@ func (x *bench) by(way string) {
 	x.d = newDevice(x.d.card, 0, way)
 	switch way {
 	case "cuBLAS":
-		x.d.lt = &lt{unavailable: true}
+		x.d.libs.lt = &lt{unavailable: true}
 	case "own":
-		x.d.blas = &blas{unavailable: true}
+		x.d.libs.blas = &blas{unavailable: true}
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/locusml/locus/internal/backend/backendtest"
 )
 
-// gpu gives the first GPU, or skips the test with the reason why there is none.
+// gpu returns the first GPU, or skips the test with the reason why there is none.
 func gpu(t testing.TB) *Device {
 	devices, err := Open()
 	if err != nil {

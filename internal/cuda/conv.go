@@ -124,7 +124,7 @@ func (d *Device) convFew(c *backend.Call, p *convParams, a op.Conv) error {
 	const rows = 4 // FEW_ROWS
 	groups, w := ceil(ceil(int(p.h), a.Stride[0]), rows), ceil(int(p.wd), a.Stride[1])
 	p.n, p.pixels, p.row = int32(c.Out.Shape[0]*groups*w), divideBy(groups*w), divideBy(w)
-	return runKernel(d, "conv", "conv2d_grad_input_few_"+typeName(weight.DType), p, ceil(int(p.n), blockThreads), a.Groups, a.Stride[0]*a.Stride[1], blockThreads, 0)
+	return runKernel(d, "conv", "conv2d_grad_input_few_"+typeName(weight.DType), p, grid{x: ceil(int(p.n), blockThreads), y: a.Groups, z: a.Stride[0] * a.Stride[1], threads: blockThreads})
 }
 
 // convByPixel queues a convolution or the gradient of its input.
@@ -170,7 +170,7 @@ func (d *Device) convByPixel(c *backend.Call, p *convParams, a op.Conv) error {
 		p.wide = 1
 	}
 	blocks := ceil(int(p.m), tile.m) * ceil(int(p.n), tile.n)
-	return runKernel(d, "conv", fmt.Sprintf("%s_%dx%d_%s", kernel, tile.m, tile.n, typeName(t)), p, blocks, a.Groups, phases, 256, 0)
+	return runKernel(d, "conv", fmt.Sprintf("%s_%dx%d_%s", kernel, tile.m, tile.n, typeName(t)), p, grid{x: blocks, y: a.Groups, z: phases, threads: 256})
 }
 
 // convWeight queues the gradient of a convolution's weight.
@@ -210,7 +210,7 @@ func (d *Device) convWeight(c *backend.Call, p *convParams, groups int) error {
 		}
 	}
 	name := fmt.Sprintf("conv2d_grad_weight_%dx%d_%s", tile.m, tile.n, typeName(t))
-	if err := runKernel(d, "conv_weight", name, p, blocks, groups, int(p.splits), 256, 0); err != nil || p.splits == 1 {
+	if err := runKernel(d, "conv_weight", name, p, grid{x: blocks, y: groups, z: int(p.splits), threads: 256}); err != nil || p.splits == 1 {
 		return err
 	}
 	return d.sumSplits(t, p.partial, p.out, int(p.splits), int(p.total))
@@ -246,7 +246,7 @@ func fastest(tiles []tile, t dtype.DType, work func(tile) float64) (best tile) {
 // sumSplits queues adding up what several blocks have summed in parts.
 func (d *Device) sumSplits(t dtype.DType, partial, out uintptr, splits, results int) error {
 	p := reduceParams{partial: partial, out: out, outs: uint64(results), splits: int32(splits), threads: 1}
-	return runKernel(d, "reduce", "sum_parts_"+typeName(t), &p, ceil(results, blockThreads), 1, 1, blockThreads, 0)
+	return runKernel(d, "reduce", "sum_parts_"+typeName(t), &p, oneEach(results))
 }
 
 func strides4(v *backend.View) (s [4]int64) {

@@ -144,7 +144,7 @@ func TestConvolutionAlgorithms(t *testing.T) {
 	}
 }
 
-// dnnOf gives the device's cuDNN, or nil without one.
+// dnnOf returns the device's cuDNN, or nil without one.
 func dnnOf(t *testing.T, d *Device) (n *dnn) {
 	t.Helper()
 	err := d.with(memory.NewPool(d), op.Conv2D, func() (err error) {

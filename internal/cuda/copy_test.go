@@ -42,8 +42,8 @@ func TestCopies(t *testing.T) {
 			}
 		}
 	}
-	if d.large.made > d.large.limit || d.small.made > d.small.limit {
-		t.Errorf("%d and %d slots were made", d.small.made, d.large.made)
+	if d.stages.large.made > d.stages.large.limit || d.stages.small.made > d.stages.small.limit {
+		t.Errorf("%d and %d slots were made", d.stages.small.made, d.stages.large.made)
 	}
 }
 
@@ -89,7 +89,7 @@ func TestCopiesKeepTheirOrder(t *testing.T) {
 		f, devices := openFake(t, 2)
 		f.lazy = rand.New(rand.NewPCG(seed, 1))
 		for _, d := range devices {
-			d.large.size = 1 << 20 // large ones take longer to get than the test to run
+			d.stages.large.size = 1 << 20 // large ones take longer to get than the test to run
 		}
 		pick := rand.New(rand.NewPCG(seed, 2))
 		const large = smallSlot + 8192
@@ -174,15 +174,15 @@ func TestCopiesKeepTheirOrder(t *testing.T) {
 			if err := d.Synchronize(); err != nil {
 				t.Fatal(err)
 			}
-			if d.arriving != nil || d.joined != d.copied {
-				t.Errorf("after waiting, %d of %d copies are joined", d.joined, d.copied)
+			if d.copies.last != nil || d.copies.joined != d.copies.queued {
+				t.Errorf("after waiting, %d of %d copies are joined", d.copies.joined, d.copies.queued)
 			}
 			if e := d.Record(); !func() bool { e.Wait(); return e.Done() }() {
 				t.Error("an event that was waited for is not done")
 			}
 		}
 		for _, d := range devices { // nobody holds on to anything
-			if !eventually(func() bool { d.mu.Lock(); defer d.mu.Unlock(); return !d.landing }) {
+			if !eventually(func() bool { d.mu.Lock(); defer d.mu.Unlock(); return !d.flights.awaited }) {
 				t.Error("somebody still waits")
 			}
 		}

@@ -14,6 +14,14 @@ import (
 // everything queued before it is done, and what is queued later waits for it
 // where it uses, or reuses, the memory that is copied to.
 
+// copyStream is that stream. Guarded by the device's mu.
+type copyStream struct {
+	stream         uintptr
+	fence          uintptr  // the event that it waits for
+	queued, joined int64    // copies queued there, and those that the device's stream waits for
+	last           *arrival // the last of them, while joined < queued
+}
+
 // arrival is a copy into a block on the stream of copies.
 type arrival struct {
 	d     *Device
@@ -32,28 +40,28 @@ func (a *arrival) Join() {
 
 // join does so between begin and end.
 func (d *Device) join(a *arrival) error {
-	if a.seq <= d.joined {
+	if a.seq <= d.copies.joined {
 		return nil
 	}
-	d.joined = a.seq
-	if d.joined == d.copied {
-		d.arriving = nil
+	d.copies.joined = a.seq
+	if d.copies.joined == d.copies.queued {
+		d.copies.last = nil
 	}
 	return d.waitFor(d.stream, a.event.handle)
 }
 
 // joinAll makes what is queued later wait for all copies, between begin and end.
 func (d *Device) joinAll() error {
-	if d.arriving == nil {
+	if d.copies.last == nil {
 		return nil
 	}
-	return d.join(d.arriving)
+	return d.join(d.copies.last)
 }
 
 // arrived makes what is queued next wait for what is still being copied to b,
 // between begin and end.
 func (d *Device) arrived(b *memory.Block) error {
-	if d.arriving == nil || b == nil {
+	if d.copies.last == nil || b == nil {
 		return nil
 	}
 	a, ok := b.Arrival().(*arrival)
@@ -66,7 +74,7 @@ func (d *Device) arrived(b *memory.Block) error {
 
 // arrivals makes a call wait for what is still being copied to its blocks.
 func (d *Device) arrivals(c *backend.Call) error {
-	if d.arriving == nil {
+	if d.copies.last == nil {
 		return nil
 	}
 	for i := range c.In {
@@ -90,35 +98,35 @@ func (d *Device) waitFor(stream, event uintptr) error {
 
 // openCopies makes the stream of copies wait for everything queued so far.
 func (d *Device) openCopies() error {
-	if d.copies == 0 {
-		if err := d.result("cuStreamCreate", d.current().StreamCreate(&d.copies, streamNonBlocking)); err != nil {
+	if d.copies.stream == 0 {
+		if err := d.result("cuStreamCreate", d.current().StreamCreate(&d.copies.stream, streamNonBlocking)); err != nil {
 			return err
 		}
 	}
-	if d.fence == 0 { // on its own: it may have failed where the stream did not
-		e, err := d.takeEvent(&d.untimed)
+	if d.copies.fence == 0 { // on its own: it may have failed where the stream did not
+		e, err := d.takeEvent(&d.events.untimed)
 		if err != nil {
 			return err
 		}
-		d.fence = e
+		d.copies.fence = e
 	}
 	// The event serves again at once: a stream waits for what was recorded last
 	// when it was told to.
-	if err := d.record(d.fence, d.stream); err != nil {
+	if err := d.record(d.copies.fence, d.stream); err != nil {
 		return err
 	}
-	return d.waitFor(d.copies, d.fence)
+	return d.waitFor(d.copies.stream, d.copies.fence)
 }
 
 // closeCopies notes that all copies to b are queued.
 func (d *Device) closeCopies(b *memory.Block) (*event, error) {
-	e, err := d.recordQuiet(d.copies)
+	e, err := d.recordQuiet(d.copies.stream)
 	if err != nil {
 		return nil, err
 	}
-	d.copied++
-	d.arriving = &arrival{d, e, d.copied}
-	b.SetArrival(d.arriving)
+	d.copies.queued++
+	d.copies.last = &arrival{d, e, d.copies.queued}
+	b.SetArrival(d.copies.last)
 	return e, nil
 }
 
@@ -159,7 +167,7 @@ func (d *Device) copyPinnedIn(dst *memory.Block, src []byte, release func()) err
 // to it, after one of them has failed.
 func (d *Device) waitForCopies() {
 	d.mu.Lock()
-	stream := d.copies
+	stream := d.copies.stream
 	d.mu.Unlock()
 	if stream != 0 {
 		_ = d.wait("cuStreamSynchronize", d.card.drv.streamSynchronize, stream) // it has failed already
@@ -174,7 +182,7 @@ func (d *Device) queuePinnedIn(dst *memory.Block, src []byte) (*event, error) {
 	if err := d.openCopies(); err != nil {
 		return nil, err
 	}
-	if err := d.queueIn(dst.Addr, uintptr(unsafe.Pointer(&src[0])), len(src), d.copies); err != nil {
+	if err := d.queueIn(dst.Addr, uintptr(unsafe.Pointer(&src[0])), len(src), d.copies.stream); err != nil {
 		return nil, err
 	}
 	return d.closeCopies(dst)
@@ -185,7 +193,7 @@ func (d *Device) copySmallIn(dst *memory.Block, src []byte) error {
 	if len(src) == 0 {
 		return nil
 	}
-	x, err := d.takeSlot(&d.small)
+	x, err := d.takeSlot(&d.stages.small)
 	if err != nil {
 		return err
 	}
@@ -200,13 +208,13 @@ func (d *Device) copySmallIn(dst *memory.Block, src []byte) error {
 	if err = d.queueIn(dst.Addr, x.host, len(src), d.stream); err == nil {
 		err = d.record(x.event, d.stream)
 	}
-	d.small.queued = append(d.small.queued, x)
+	d.stages.small.queued = append(d.stages.small.queued, x)
 	return err
 }
 
 // copyStagedIn copies by way of large slots, which a crew fills.
 func (d *Device) copyStagedIn(dst *memory.Block, src []byte) (err error) {
-	s := &d.large
+	s := &d.stages.large
 	crew := newCrew(len(src), s.size, false)
 	var filling []*slot // oldest first
 	defer func() {
@@ -257,14 +265,14 @@ func (d *Device) queueSlot(x *slot, dst *memory.Block, off, n int, first, last b
 		err = d.openCopies()
 	}
 	if err == nil {
-		err = d.queueIn(dst.Addr+uintptr(off), x.host, n, d.copies)
+		err = d.queueIn(dst.Addr+uintptr(off), x.host, n, d.copies.stream)
 	}
 	if err != nil {
-		d.large.free = append(d.large.free, x)
+		d.stages.large.free = append(d.stages.large.free, x)
 		return err
 	}
-	err = d.record(x.event, d.copies)
-	d.large.queued = append(d.large.queued, x)
+	err = d.record(x.event, d.copies.stream)
+	d.stages.large.queued = append(d.stages.large.queued, x)
 	if err == nil && last {
 		_, err = d.closeCopies(dst)
 	}

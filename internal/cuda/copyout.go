@@ -44,7 +44,7 @@ func (d *Device) copyPinnedOut(dst []byte, src *memory.Block, offset int) error 
 	}
 	var done *event
 	if err == nil {
-		done, err = d.recordFrom(&d.untimed, d.stream)
+		done, err = d.recordFrom(&d.events.untimed, d.stream)
 	}
 	d.end()
 	if err != nil {
@@ -55,19 +55,19 @@ func (d *Device) copyPinnedOut(dst []byte, src *memory.Block, offset int) error 
 
 // copySmallOut copies what fits into one small slot.
 func (d *Device) copySmallOut(dst []byte, src *memory.Block, offset int) error {
-	x, err := d.fetch(&d.small, src, offset, len(dst))
+	x, err := d.fetch(&d.stages.small, src, offset, len(dst))
 	if err != nil {
 		return err
 	}
 	err = d.wait("cuEventSynchronize", d.card.drv.eventSynchronize, x.event)
 	copy(dst, x.bytes(len(dst)))
-	d.giveBack(&d.small, x)
+	d.giveBack(&d.stages.small, x)
 	return err
 }
 
 // copyStagedOut copies by way of large slots, which a crew empties.
 func (d *Device) copyStagedOut(dst []byte, src *memory.Block, offset int) (err error) {
-	s := &d.large
+	s := &d.stages.large
 	crew := newCrew(len(dst), s.size, true)
 	var slots []*slot // on their way or being emptied, oldest first
 	defer func() {

@@ -41,10 +41,10 @@ func (d *Device) runFull(c *backend.Call) error {
 // fill queues writing n elements of one value.
 func (d *Device) fill(out uintptr, t dtype.DType, bits uint64, n int) error {
 	p := fillParams{uint64(out), bits, uint64(n)}
-	return runKernel(d, "create", "full_"+sizeName(t), &p, ceil(n, blockThreads*lanes(t)), 1, 1, blockThreads, 0)
+	return runKernel(d, "create", "full_"+sizeName(t), &p, grid{x: ceil(n, blockThreads*lanes(t)), threads: blockThreads})
 }
 
-// valueBits gives a value in the type's own representation.
+// valueBits returns a value in the type's own representation.
 func valueBits(t dtype.DType, f float64, i int64) uint64 {
 	switch t {
 	case dtype.Float16:
@@ -67,7 +67,7 @@ func valueBits(t dtype.DType, f float64, i int64) uint64 {
 func (d *Device) runArange(c *backend.Call) error {
 	a, n := c.Attrs.(op.Create), c.Out.Elements()
 	p := rangeParams{uint64(c.Out.Block.Addr), uint64(n), a.Value, a.Step, a.IValue, a.IStep}
-	return runKernel(d, "create", "arange_"+typeName(c.Out.DType), &p, ceil(n, blockThreads), 1, 1, blockThreads, 0)
+	return runKernel(d, "create", "arange_"+typeName(c.Out.DType), &p, oneEach(n))
 }
 
 func (d *Device) runRandom(c *backend.Call) error {
@@ -77,5 +77,5 @@ func (d *Device) runRandom(c *backend.Call) error {
 	if t := c.Out.DType; t.IsFloat() && t != dtype.Float64 {
 		per = 4
 	}
-	return runKernel(d, "create", c.Op.String()+"_"+typeName(c.Out.DType), &p, ceil(n, blockThreads*per), 1, 1, blockThreads, 0)
+	return runKernel(d, "create", c.Op.String()+"_"+typeName(c.Out.DType), &p, grid{x: ceil(n, blockThreads*per), threads: blockThreads})
 }

@@ -85,7 +85,7 @@ func (c *crew) work() {
 	}
 }
 
-// pieceOf gives the piece of chunk i, which is not before k; one that there is not
+// pieceOf returns the piece of chunk i, which is not before k; one that there is not
 // after the last chunk.
 func (c *crew) pieceOf(i int64, k int) int {
 	for k < len(c.pieces) && c.pieces[k].to <= int(i)*crewChunk {

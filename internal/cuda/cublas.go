@@ -5,7 +5,6 @@ package cuda
 import (
 	"errors"
 	"fmt"
-	"sync"
 	"unsafe"
 
 	"github.com/locusml/locus/dtype"
@@ -18,36 +17,26 @@ type blasLibrary struct {
 	create, setStream, gemm, gemmBatched uintptr
 }
 
-// blasOnce belongs to the process: libraries are loaded once, whatever the
-// number of cards.
-var blasOnce struct {
-	sync.Once
-	lib *blasLibrary
-	err error
-}
-
 // loadBLAS finds cuBLAS.
 func loadBLAS(drv *driver) (*blasLibrary, error) {
-	o := &blasOnce
-	o.Do(func() {
-		major := drv.version / 1000
-		if o.err = libBLAS.Off(); o.err != nil {
-			return
-		}
-		// cuBLAS would look for it by itself, but only on the system's paths.
-		_, _ = libBLASLt.open(major)
-		h, err := libBLAS.open(major)
-		if err != nil {
-			o.err = err
-			return
-		}
-		b := &blasLibrary{}
-		if o.err = h.Symbols(map[string]*uintptr{"cublasCreate_v2": &b.create, "cublasSetStream_v2": &b.setStream,
-			"cublasGemmEx": &b.gemm, "cublasGemmStridedBatchedEx": &b.gemmBatched}, nil); o.err == nil {
-			b.path, o.lib = h.Path(), b
-		}
-	})
-	return o.lib, o.err
+	return loadedBLAS.get(func() (*blasLibrary, error) { return findBLAS(drv.version / 1000) })
+}
+
+func findBLAS(major int) (*blasLibrary, error) {
+	if err := libBLAS.Off(); err != nil {
+		return nil, err
+	}
+	// cuBLAS would look for it by itself, but only on the system's paths.
+	_, _ = libBLASLt.open(major)
+	h, err := libBLAS.open(major)
+	if err != nil {
+		return nil, err
+	}
+	b := &blasLibrary{}
+	err = h.Symbols(map[string]*uintptr{"cublasCreate_v2": &b.create, "cublasSetStream_v2": &b.setStream,
+		"cublasGemmEx": &b.gemm, "cublasGemmStridedBatchedEx": &b.gemmBatched}, nil)
+	b.path = h.Path()
+	return b, err
 }
 
 // blas is a device's handle of cuBLAS, with what its calls point to.
@@ -90,19 +79,19 @@ func notStarted(l library) error {
 	return noMemory{errors.New(l.Name + " does not start")}
 }
 
-// cublas gives the device's handle, or nil without cuBLAS. Between begin and end.
+// cublas returns the device's handle, or nil without cuBLAS. Between begin and end.
 func (d *Device) cublas() (*blas, error) {
-	if d.blas == nil {
+	if d.libs.blas == nil {
 		b, err := d.newBLAS()
 		if err != nil {
 			return nil, err
 		}
-		d.blas = b
+		d.libs.blas = b
 	}
-	if d.blas.unavailable {
+	if d.libs.blas.unavailable {
 		return nil, nil
 	}
-	return d.blas, nil
+	return d.libs.blas, nil
 }
 
 func (d *Device) newBLAS() (*blas, error) {
@@ -117,7 +106,7 @@ func (d *Device) startBLAS(lib *blasLibrary) (*blas, error) {
 	b := &blas{lib: lib, one32: 1, one64: 1}
 	d.c.fn, d.c.a[0] = lib.create, uintptr(unsafe.Pointer(&d.word))
 	if int32(d.c.do()) != 0 {
-		if !d.pressed {
+		if !d.work.pressed {
 			return nil, notStarted(libBLAS)
 		}
 		b.unavailable = true
@@ -139,7 +128,7 @@ const (
 	defaultAlgorithm                       = ^uintptr(0) // CUBLAS_GEMM_DEFAULT is -1
 )
 
-// blasTypes gives the type of elements, of the computation, and of the numbers
+// blasTypes returns the type of elements, of the computation, and of the numbers
 // that scale.
 func blasTypes(t dtype.DType) (kind, compute, scale uintptr) {
 	switch t {

@@ -4,7 +4,6 @@ package cuda
 
 import (
 	"math/bits"
-	"sync"
 	"unsafe"
 
 	"github.com/locusml/locus/dtype"
@@ -21,37 +20,30 @@ type ltLibrary struct {
 	newPreference, setPreference, forgo uintptr
 }
 
-var ltOnce struct {
-	sync.Once
-	lib *ltLibrary
-	err error
-}
-
 // loadBLASLt finds cuBLASLt. It counts as a part of cuBLAS, with which it is
 // switched off.
 func loadBLASLt(drv *driver) (*ltLibrary, error) {
-	o := &ltOnce
-	o.Do(func() {
-		if o.err = libBLAS.Off(); o.err != nil {
-			return
-		}
-		h, err := libBLASLt.open(drv.version / 1000)
-		if err != nil {
-			o.err = err
-			return
-		}
-		l := &ltLibrary{}
-		if o.err = h.Symbols(map[string]*uintptr{
-			"cublasLtCreate": &l.create, "cublasLtMatmul": &l.matmul, "cublasLtMatmulAlgoGetHeuristic": &l.heuristic,
-			"cublasLtMatmulDescCreate": &l.newDesc, "cublasLtMatmulDescSetAttribute": &l.setDesc, "cublasLtMatmulDescDestroy": &l.freeDesc,
-			"cublasLtMatrixLayoutCreate": &l.newLayout, "cublasLtMatrixLayoutDestroy": &l.freeLayout,
-			"cublasLtMatmulPreferenceCreate": &l.newPreference, "cublasLtMatmulPreferenceSetAttribute": &l.setPreference,
-			"cublasLtMatmulPreferenceDestroy": &l.forgo,
-		}, nil); o.err == nil {
-			l.path, o.lib = h.Path(), l
-		}
-	})
-	return o.lib, o.err
+	return loadedBLASLt.get(func() (*ltLibrary, error) { return findBLASLt(drv.version / 1000) })
+}
+
+func findBLASLt(major int) (*ltLibrary, error) {
+	if err := libBLAS.Off(); err != nil {
+		return nil, err
+	}
+	h, err := libBLASLt.open(major)
+	if err != nil {
+		return nil, err
+	}
+	l := &ltLibrary{}
+	err = h.Symbols(map[string]*uintptr{
+		"cublasLtCreate": &l.create, "cublasLtMatmul": &l.matmul, "cublasLtMatmulAlgoGetHeuristic": &l.heuristic,
+		"cublasLtMatmulDescCreate": &l.newDesc, "cublasLtMatmulDescSetAttribute": &l.setDesc, "cublasLtMatmulDescDestroy": &l.freeDesc,
+		"cublasLtMatrixLayoutCreate": &l.newLayout, "cublasLtMatrixLayoutDestroy": &l.freeLayout,
+		"cublasLtMatmulPreferenceCreate": &l.newPreference, "cublasLtMatmulPreferenceSetAttribute": &l.setPreference,
+		"cublasLtMatmulPreferenceDestroy": &l.forgo,
+	}, nil)
+	l.path = h.Path()
+	return l, err
 }
 
 // cuBLASLt's numbers.
@@ -65,7 +57,7 @@ const (
 	ltReductions = 1 | 2
 )
 
-// ltActivation gives what cuBLASLt calls an activation, 0 if it has none. Its gelu
+// ltActivation returns what cuBLASLt calls an activation, 0 if it has none. Its gelu
 // is the one with tanh, in the precision of float32. Its relu is not used: some of its
 // kernels make 0 of NaN.
 func ltActivation(t dtype.DType, act op.ID) uint32 {
@@ -125,19 +117,19 @@ type lt struct {
 // ltPlansMax bounds the plans of a program whose shapes always change.
 const ltPlansMax = 1024
 
-// cublasLt gives the device's handle, or nil without cuBLASLt. Between begin and end.
+// cublasLt returns the device's handle, or nil without cuBLASLt. Between begin and end.
 func (d *Device) cublasLt() (*lt, error) {
-	if d.lt == nil {
+	if d.libs.lt == nil {
 		l, err := d.newLt()
 		if err != nil {
 			return nil, err
 		}
-		d.lt = l
+		d.libs.lt = l
 	}
-	if d.lt.unavailable {
+	if d.libs.lt.unavailable {
 		return nil, nil
 	}
-	return d.lt, nil
+	return d.libs.lt, nil
 }
 
 func (d *Device) newLt() (*lt, error) {
@@ -148,7 +140,7 @@ func (d *Device) newLt() (*lt, error) {
 		return l, nil
 	}
 	if l.call(d, l.lib.create, uintptr(unsafe.Pointer(&l.out))) != 0 {
-		if !d.pressed {
+		if !d.work.pressed {
 			return nil, notStarted(libBLASLt)
 		}
 		l.unavailable = true
@@ -165,7 +157,7 @@ func (l *lt) call(d *Device, fn uintptr, args ...uintptr) int32 {
 	return int32(d.c.do())
 }
 
-// alignment gives the largest power of 2 up to 256 that divides an address.
+// alignment returns the largest power of 2 up to 256 that divides an address.
 func alignment(addr uintptr) uintptr { return 1 << min(8, bits.TrailingZeros64(uint64(addr))) }
 
 // gemm queues a single product with an epilogue. It reports false, and does
@@ -209,7 +201,7 @@ func (l *lt) gemm(d *Device, b *blas, t dtype.DType, g *product, epilogue uint32
 	return true, blasError("cublasLtMatmul", int32(d.c.doWide()))
 }
 
-// planOf gives the plan of a product.
+// planOf returns the plan of a product.
 func (l *lt) planOf(d *Device, key ltKey, bias uintptr) *ltPlan {
 	p := l.plans[key]
 	if p == nil {

@@ -49,40 +49,35 @@ func (l *dnnLibrary) loadCompiler(drv *driver) {
 	})
 }
 
-var dnnOnce struct {
-	sync.Once
-	lib *dnnLibrary
-	err error
-}
-
 // loadDNN finds cuDNN.
 func loadDNN(drv *driver) (*dnnLibrary, error) {
-	o := &dnnOnce
-	o.Do(func() {
-		h, err := libDNN.open(drv.version / 1000)
-		if err != nil {
-			o.err = err
-			return
-		}
-		l := &dnnLibrary{}
-		if o.err = h.Symbols(map[string]*uintptr{
-			"cudnnCreate": &l.create, "cudnnSetStream": &l.setStream,
-			"cudnnCreateTensorDescriptor": &l.newTensor, "cudnnSetTensor4dDescriptorEx": &l.setTensor,
-			"cudnnCreateFilterDescriptor": &l.newFilter, "cudnnSetFilter4dDescriptor": &l.setFilter,
-			"cudnnCreateConvolutionDescriptor": &l.newConv, "cudnnSetConvolution2dDescriptor": &l.setConv,
-			"cudnnSetConvolutionGroupCount": &l.setGroups, "cudnnSetConvolutionMathType": &l.setMath,
-			"cudnnConvolutionForward": &l.forward, "cudnnConvolutionBackwardData": &l.backwardData, "cudnnConvolutionBackwardFilter": &l.backwardFilter,
-			"cudnnGetConvolutionForwardAlgorithm_v7":        &l.adviseForward,
-			"cudnnGetConvolutionBackwardDataAlgorithm_v7":   &l.adviseData,
-			"cudnnGetConvolutionBackwardFilterAlgorithm_v7": &l.adviseFilter,
-		}, l.backend()); o.err == nil {
-			l.path, o.lib = h.Path(), l
-			if version := h.Symbol("cudnnGetVersion"); version != 0 {
-				l.version, _, _ = purego.SyscallN(version)
-			}
-		}
-	})
-	return o.lib, o.err
+	return loadedDNN.get(func() (*dnnLibrary, error) { return findDNN(drv.version / 1000) })
+}
+
+func findDNN(major int) (*dnnLibrary, error) {
+	h, err := libDNN.open(major)
+	if err != nil {
+		return nil, err
+	}
+	l := &dnnLibrary{}
+	if err := h.Symbols(map[string]*uintptr{
+		"cudnnCreate": &l.create, "cudnnSetStream": &l.setStream,
+		"cudnnCreateTensorDescriptor": &l.newTensor, "cudnnSetTensor4dDescriptorEx": &l.setTensor,
+		"cudnnCreateFilterDescriptor": &l.newFilter, "cudnnSetFilter4dDescriptor": &l.setFilter,
+		"cudnnCreateConvolutionDescriptor": &l.newConv, "cudnnSetConvolution2dDescriptor": &l.setConv,
+		"cudnnSetConvolutionGroupCount": &l.setGroups, "cudnnSetConvolutionMathType": &l.setMath,
+		"cudnnConvolutionForward": &l.forward, "cudnnConvolutionBackwardData": &l.backwardData, "cudnnConvolutionBackwardFilter": &l.backwardFilter,
+		"cudnnGetConvolutionForwardAlgorithm_v7":        &l.adviseForward,
+		"cudnnGetConvolutionBackwardDataAlgorithm_v7":   &l.adviseData,
+		"cudnnGetConvolutionBackwardFilterAlgorithm_v7": &l.adviseFilter,
+	}, l.backend()); err != nil {
+		return nil, err
+	}
+	l.path = h.Path()
+	if version := h.Symbol("cudnnGetVersion"); version != 0 {
+		l.version, _, _ = purego.SyscallN(version)
+	}
+	return l, nil
 }
 
 // backend says which function of the backend interface is which.
@@ -165,19 +160,19 @@ const (
 	dnnMemory        = 256 << 20
 )
 
-// cudnn gives the device's handle, or nil without cuDNN. Between begin and end.
+// cudnn returns the device's handle, or nil without cuDNN. Between begin and end.
 func (d *Device) cudnn() (*dnn, error) {
-	if d.dnn == nil {
+	if d.libs.dnn == nil {
 		n, err := d.newDNN()
 		if err != nil {
 			return nil, err
 		}
-		d.dnn = n
+		d.libs.dnn = n
 	}
-	if d.dnn.unavailable {
+	if d.libs.dnn.unavailable {
 		return nil, nil
 	}
-	return d.dnn, nil
+	return d.libs.dnn, nil
 }
 
 func (d *Device) newDNN() (*dnn, error) {
@@ -189,7 +184,7 @@ func (d *Device) newDNN() (*dnn, error) {
 	}
 	n.lib = lib
 	if !n.made(d, lib.create, &n.handle) {
-		if !d.pressed {
+		if !d.work.pressed {
 			return nil, notStarted(libDNN)
 		}
 		n.unavailable = true
@@ -391,7 +386,7 @@ func (p *convPlan) doWithLess(memory uint64) {
 	})
 }
 
-// timed gives the milliseconds of what f queues, or infinity if it fails; errShort if
+// timed returns the milliseconds of what f queues, or infinity if it fails; errShort if
 // it must be queued again.
 func (d *Device) timed(f func() error) (float32, error) {
 	never := float32(math.Inf(1))
@@ -404,11 +399,11 @@ func (d *Device) timed(f func() error) (float32, error) {
 	const times = 3
 	var marks [2]uintptr
 	for i := range marks {
-		e, err := d.takeEvent(&d.events)
+		e, err := d.takeEvent(&d.events.timed)
 		if err != nil {
 			return never, nil
 		}
-		defer func() { d.events.free = append(d.events.free, e) }()
+		defer func() { d.events.timed.free = append(d.events.timed.free, e) }()
 		marks[i] = e
 		if d.record(e, d.stream) != nil {
 			return never, nil

@@ -187,7 +187,7 @@ func (p *attentionPlan) run(n *dnn, work uintptr, addrs ...uintptr) bool {
 	return p.ok
 }
 
-// room gives the plan's workspace. A plan that there is no room for is not tried again:
+// room returns the plan's workspace. A plan that there is no room for is not tried again:
 // our own kernels need less.
 func (p *attentionPlan) room(d *Device, size int) (uintptr, error) {
 	work, err := d.workspace(size)
@@ -208,7 +208,7 @@ func (p *attentionPlan) hiddenAt(causal bool) uintptr {
 // attentionByDNN reports whether attention of this size is cuDNN's, and gives the handle.
 func (d *Device) attentionByDNN(p *attentionParams, t dtype.DType) (*dnn, error) {
 	least := dnnLength
-	if d.shortDNN {
+	if d.trial.shortDNN {
 		least = dnnMultiple
 	}
 	if p.maskKind != 0 || p.depth != p.width || p.depth%8 != 0 || int(min(p.rows, p.keys)) < least || (p.rows|p.keys)%dnnMultiple != 0 || !d.canAttendWGMMA(p, t) {

@@ -98,7 +98,7 @@ func TestAttentionFallsBack(t *testing.T) {
 		d.card.major = 9
 		graphs := &fakeGraphs{fails: fails}
 		currentGraphs = graphs
-		d.dnn = &dnn{lib: fakeDNN(), handle: 1, attentions: map[attentionKey]*attentionPlan{}}
+		d.libs.dnn = &dnn{lib: fakeDNN(), handle: 1, attentions: map[attentionKey]*attentionPlan{}}
 		x := &rig{t, d, memory.NewPool(d)}
 		m := func() backend.View { return x.view(dtype.BFloat16, []int{2, 1024, 128}) }
 		saved := x.view(dtype.Float32, []int{2, 1024})

@@ -91,7 +91,7 @@ func TestAllowedEngines(t *testing.T) {
 // Plans join the choices unless cuDNN fails or they are not allowed, and nothing is
 // left of those that are not kept.
 func TestPlansOfConvolutions(t *testing.T) {
-	matrix := []int32{0} // the note of engines that use the matrix units
+	matrix := []int32{0} // the note of engines that use the tensor cores
 	for _, k := range []struct {
 		fails string
 		notes []int32

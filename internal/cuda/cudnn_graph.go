@@ -294,7 +294,7 @@ func (g *dnnGraph) reduce(mode int64, from, to dnnTensor) dnnTensor {
 	return to
 }
 
-// reshape gives the same elements with another shape and other strides.
+// reshape returns the same elements with another shape and other strides.
 func (g *dnnGraph) reshape(from dnnTensor, t dtype.DType, m matrices4) dnnTensor {
 	to := g.virtual(t, m)
 	o := g.create(dnnReshapeOp)
@@ -350,7 +350,7 @@ func (g *dnnGraph) build(handle, config uintptr) (p dnnPlan, ok bool) {
 	return p, ok
 }
 
-// plan gives the way to run the graph on the card of a handle that cuDNN thinks
+// plan returns the way to run the graph on the card of a handle that cuDNN thinks
 // fastest of those that it can build.
 func (g *dnnGraph) plan(handle uintptr) (p dnnPlan, ok bool) {
 	for _, c := range g.configs(handle, 8) {

@@ -23,7 +23,7 @@ var fakeDevices []*Device
 func openFake(t *testing.T, cards int) (*fake, []*Device) {
 	t.Helper()
 	for _, d := range fakeDevices { // what they wait for is the driver that goes
-		if !eventually(func() bool { d.mu.Lock(); defer d.mu.Unlock(); return !d.landing }) {
+		if !eventually(func() bool { d.mu.Lock(); defer d.mu.Unlock(); return !d.flights.awaited }) {
 			t.Fatal("somebody still waits for a copy of an earlier test")
 		}
 	}
@@ -35,7 +35,7 @@ func openFake(t *testing.T, cards int) (*fake, []*Device) {
 	}
 	fakeDevices = devices
 	for _, d := range devices { // there is nothing behind the handles to compute with
-		d.blas, d.dnn = &blas{unavailable: true}, &dnn{unavailable: true}
+		d.libs.blas, d.libs.dnn = &blas{unavailable: true}, &dnn{unavailable: true}
 	}
 	return f, devices
 }

@@ -16,13 +16,15 @@
 //
 // Kernels are compiled to PTX by go generate ./internal/cuda; see kernels/gen for
 // what that needs. They run on cards from compute capability 7.0 and drivers from CUDA 11.0
-// on; the matrix units' bfloat16 and TF32, and with them fast attention of float32, need 8.0, and wgmma 9.0 and CUDA 12.
+// on; the tensor cores' bfloat16 and TF32, and with them fast attention of float32, need 8.0, and wgmma 9.0 and CUDA 12.
 //
 // Results repeat exactly from run to run on one kind of card, except those of large
 // convolutions, for which cuDNN's algorithms are timed: LOCUS_CUDNN_TIMING=off
 // takes cuDNN's advice instead, where bits must not change.
 //
-// The layers, lowest first: call_*.go (how a C function is called), driver.go
-// (the functions), result.go (their results as Go errors), device.go and the files beside
-// it (objects), and one file per family of ops.
+// The layers, lowest first: call_*.go (how a C function is called), library.go and
+// driver.go (NVIDIA's libraries, the driver's functions), result.go (their results as Go
+// errors), device.go, and one file per family of ops. A Device consists of parts:
+// caller.go (calls), queue.go (the stream), workspace.go, libraries.go, module.go
+// (kernels), memory.go, event.go, stage.go, copyin.go, copyout.go and flight.go (copies).
 package cuda

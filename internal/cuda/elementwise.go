@@ -77,14 +77,14 @@ func init() {
 
 func (d *Device) runElementwise(c *backend.Call) error {
 	t := c.KernelType()
-	k := d.table[c.Op][t]
+	k := d.found.elementwise[c.Op][t]
 	if k == nil || c.Op == op.CastTo {
 		var err error
 		if k, err = d.elementwiseKernel(c.Op, t, c.Out.DType); err != nil {
 			return err
 		}
 		if c.Op != op.CastTo {
-			d.table[c.Op][t] = k
+			d.found.elementwise[c.Op][t] = k
 		}
 	}
 	v := width(c.Op, t, c.Out.DType)
@@ -92,7 +92,7 @@ func (d *Device) runElementwise(c *backend.Call) error {
 	n := c.Out.Elements()
 	p.out, p.n = c.Out.Block.Addr, uint64(n)
 	p.fill(c.In, v)
-	return d.launch(k, ceil(n, blockThreads*v), 1, 1, blockThreads, 0)
+	return d.launch(k, grid{x: ceil(n, blockThreads*v), threads: blockThreads})
 }
 
 func (d *Device) elementwiseKernel(id op.ID, t, out dtype.DType) (*kernel, error) {

@@ -27,7 +27,14 @@ const (
 	eventQuiet   = 1 | 2 // and is waited for by a thread that sleeps meanwhile
 )
 
-// takeEvent gives a driver event between begin and end.
+// eventLists are the events of a device. Guarded by its mu.
+type eventLists struct{ timed, untimed, quiet events }
+
+func newEventLists() eventLists {
+	return eventLists{untimed: events{flags: eventUntimed}, quiet: events{flags: eventQuiet}}
+}
+
+// takeEvent returns a driver event between begin and end.
 func (d *Device) takeEvent(l *events) (uintptr, error) {
 	if n := len(l.free); n > 0 {
 		e := l.free[n-1]
@@ -46,10 +53,12 @@ func (d *Device) record(event, stream uintptr) error {
 }
 
 // recordEvent marks the end of the queue between begin and end.
-func (d *Device) recordEvent() (*event, error) { return d.recordFrom(&d.events, d.stream) }
+func (d *Device) recordEvent() (*event, error) { return d.recordFrom(&d.events.timed, d.stream) }
 
 // recordQuiet marks the end of a stream for somebody who sleeps until then.
-func (d *Device) recordQuiet(stream uintptr) (*event, error) { return d.recordFrom(&d.quiet, stream) }
+func (d *Device) recordQuiet(stream uintptr) (*event, error) {
+	return d.recordFrom(&d.events.quiet, stream)
+}
 
 func (d *Device) recordFrom(l *events, stream uintptr) (*event, error) {
 	h, err := d.takeEvent(l)

@@ -244,7 +244,7 @@ var fakeHot = sync.OnceValue(func() *driver {
 
 func text(b *byte, n int32, s string) { copy(unsafe.Slice(b, n), s+"\x00") }
 
-// driver gives the fake's functions.
+// driver returns the fake's functions.
 func (f *fake) driver() *driver {
 	d := *fakeHot()
 	d.path = "fake"
@@ -370,7 +370,7 @@ func (f *fake) ran(prefix string) (names []string) {
 	return names
 }
 
-// fakeSum gives a C function that adds its twelve arguments.
+// fakeSum returns a C function that adds its twelve arguments.
 var fakeSum = sync.OnceValue(func() uintptr {
 	return purego.NewCallback(func(a, b, c, d, e, f, g, h, i, j, k, l uintptr) uintptr {
 		return a + b + c + d + e + f + g + h + i + j + k + l

@@ -8,14 +8,21 @@ type flight struct {
 	release func()
 }
 
+// pendingFlights are those that have not landed, in the order in which they will.
+// Guarded by the device's mu.
+type pendingFlights struct {
+	list    []flight
+	awaited bool // a goroutine waits for them
+}
+
 // releaseAfter calls release when the device has passed e. A goroutine that
 // exists only while there is something to wait for does so.
 func (d *Device) releaseAfter(e *event, release func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.flights = append(d.flights, flight{e, release})
-	if !d.landing {
-		d.landing = true
+	d.flights.list = append(d.flights.list, flight{e, release})
+	if !d.flights.awaited {
+		d.flights.awaited = true
 		go d.land()
 	}
 }
@@ -23,14 +30,14 @@ func (d *Device) releaseAfter(e *event, release func()) {
 func (d *Device) land() {
 	for {
 		d.mu.Lock()
-		if len(d.flights) == 0 {
-			d.flights, d.landing = nil, false
+		if len(d.flights.list) == 0 {
+			d.flights.list, d.flights.awaited = nil, false
 			d.mu.Unlock()
 			return
 		}
-		f := d.flights[0]
-		d.flights[0] = flight{}
-		d.flights = d.flights[1:]
+		f := d.flights.list[0]
+		d.flights.list[0] = flight{}
+		d.flights.list = d.flights.list[1:]
 		d.mu.Unlock()
 		f.event.Wait()
 		f.release()

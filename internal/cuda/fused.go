@@ -58,15 +58,15 @@ func (d *Device) runSoftmax(c *backend.Call) error {
 	stem, suffix := c.Op.String(), "_"+typeName(t)
 	switch {
 	case wide && n <= 32*v*keep:
-		return runKernel(d, "softmax", stem+"_held_warp"+suffix, &p, ceil(lines, 4), 1, 1, 128, 0)
+		return runKernel(d, "softmax", stem+"_held_warp"+suffix, &p, grid{x: ceil(lines, 4), threads: 128})
 	case wide && n <= 1024*v*keep:
-		return runKernel(d, "softmax", stem+"_held_block"+suffix, &p, lines, 1, 1, threadsFor(n, v*keep), 0)
+		return runKernel(d, "softmax", stem+"_held_block"+suffix, &p, grid{x: lines, threads: threadsFor(n, v*keep)})
 	case p.stepOut != 1 && lines >= 32:
-		return runKernel(d, "softmax", stem+"_thread"+suffix, &p, ceil(lines, 128), 1, 1, 128, 0)
+		return runKernel(d, "softmax", stem+"_thread"+suffix, &p, grid{x: ceil(lines, 128), threads: 128})
 	case n <= 1024:
-		return runKernel(d, "softmax", stem+"_warp"+suffix, &p, ceil(lines, 4), 1, 1, 128, 0)
+		return runKernel(d, "softmax", stem+"_warp"+suffix, &p, grid{x: ceil(lines, 4), threads: 128})
 	}
-	return runKernel(d, "softmax", stem+"_block"+suffix, &p, lines, 1, 1, 512, 0)
+	return runKernel(d, "softmax", stem+"_block"+suffix, &p, grid{x: lines, threads: 512})
 }
 
 // together reports whether lines of contiguous vectors of v elements start
@@ -82,7 +82,7 @@ func (x *idx) together(v int) bool {
 	return true
 }
 
-// threadsFor gives a number of threads of which each takes about per elements of n.
+// threadsFor returns a number of threads of which each takes about per elements of n.
 func threadsFor(n, per int) int {
 	t := 64
 	for t < 1024 && t*per < n {
@@ -109,7 +109,7 @@ func (d *Device) runNormalize(c *backend.Call) error {
 	r := &p.red
 	line := r.nd == 1 && r.stride[0][0] == 1 && r.stride[1][0] == 1 && r.stride[2][0] == 1
 	if line && n%v == 0 && n <= 1024*v*keep && p.kept.together(v) && (p.x|p.g|p.out)%16 == 0 {
-		return runKernel(d, "normalize", stem+"_held"+suffix, &p, groups, 1, 1, threadsFor(n, v*keep), 0)
+		return runKernel(d, "normalize", stem+"_held"+suffix, &p, grid{x: groups, threads: threadsFor(n, v*keep)})
 	}
 	// Chunks of one group share its statistics.
 	chunks := max(1, min(ceil(d.card.sms*8, groups), n/2048, 1024))
@@ -126,12 +126,12 @@ func (d *Device) runNormalize(c *backend.Call) error {
 		if p.second == 1 && !grad {
 			break
 		}
-		if err := runKernel(d, "normalize", "normalize_stats"+suffix, &p, groups, int(p.chunks), 1, threads, 0); err != nil {
+		if err := runKernel(d, "normalize", "normalize_stats"+suffix, &p, grid{x: groups, y: int(p.chunks), threads: threads}); err != nil {
 			return err
 		}
-		if err := runKernel(d, "normalize", "normalize_merge"+suffix, &p, ceil(groups, 64), 1, 1, 64, 0); err != nil {
+		if err := runKernel(d, "normalize", "normalize_merge"+suffix, &p, grid{x: ceil(groups, 64), threads: 64}); err != nil {
 			return err
 		}
 	}
-	return runKernel(d, "normalize", stem+"_apply"+suffix, &p, groups, int(p.chunks), 1, threads, 0)
+	return runKernel(d, "normalize", stem+"_apply"+suffix, &p, grid{x: groups, y: int(p.chunks), threads: threads})
 }

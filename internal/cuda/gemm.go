@@ -79,14 +79,14 @@ func (d *Device) ownGemm(t dtype.DType, g *product) error {
 			return err
 		}
 	}
-	if err := runKernel(d, file, kernel+layout+name, &p, blocks, min(g.batch, 65535), int(p.splits), 256, shared); err != nil {
+	if err := runKernel(d, file, kernel+layout+name, &p, grid{x: blocks, y: min(g.batch, 65535), z: int(p.splits), threads: 256, shared: shared}); err != nil {
 		return err
 	}
 	if p.splits == 1 {
 		return d.activateRest(t, g)
 	}
 	if g.ends() {
-		return runKernel(d, "gemm", "gemm_sum_"+typeName(t), &p, ceil(g.batch*g.m*g.n, blockThreads), 1, 1, blockThreads, 0)
+		return runKernel(d, "gemm", "gemm_sum_"+typeName(t), &p, oneEach(g.batch*g.m*g.n))
 	}
 	return d.sumSplits(t, p.partial, g.c, int(p.splits), g.batch*g.m*g.n)
 }
@@ -98,20 +98,20 @@ func (d *Device) smallGemm(t dtype.DType, g *product, p *productParams) error {
 	if g.ends() {
 		at, stem = at+len(layouts), "gemm_small_end_"
 	}
-	k := d.tiny[at][t]
+	k := d.found.small[at][t]
 	if k == nil {
 		var err error
 		if k, err = d.kernel("gemm", stem+name+typeName(t)); err != nil {
 			return err
 		}
-		d.tiny[at][t] = k
+		d.found.small[at][t] = k
 	}
 	*paramsOf[productParams](d, k) = *p
 	const tile = 16
-	return d.launch(k, ceil(g.m, tile)*ceil(g.n, tile), min(g.batch, 65535), 1, 256, 0)
+	return d.launch(k, grid{x: ceil(g.m, tile) * ceil(g.n, tile), y: min(g.batch, 65535), threads: 256})
 }
 
-// canMMA reports whether the matrix units can do a product: they read 16 bytes
+// canMMA reports whether the tensor cores can do a product: they read 16 bytes
 // at a time.
 func (d *Device) canMMA(t dtype.DType, g *product) bool {
 	if d.card.major < 8 || !t.IsFloat() || t == dtype.Float32 && !tf32.Load() {
@@ -127,7 +127,7 @@ func (d *Device) hopper() bool {
 	return d.card.major == 9 && d.card.minor == 0 && d.card.drv.version >= 12000
 }
 
-// canWGMMA reports whether Hopper's matrix units should do a product: there
+// canWGMMA reports whether Hopper's tensor cores should do a product: there
 // are enough results to keep them busy, and float32 lies along k or can be laid so.
 func (d *Device) canWGMMA(t dtype.DType, g *product) bool {
 	along := !g.a.trans && g.b.trans
@@ -166,7 +166,7 @@ func (d *Device) hopperGemm(t dtype.DType, g *product) error {
 		}
 	}
 	const shared = 4*(128+256)*128 + 1024 // STAGES tiles, and room to align them
-	if err := runKernel(d, "gemm_sm90", "gemm_wgmma_"+name, &p, ceil(g.m, 128)*ceil(g.n, 256), min(g.batch, 65535), 1, 256, shared); err != nil {
+	if err := runKernel(d, "gemm_sm90", "gemm_wgmma_"+name, &p, grid{x: ceil(g.m, 128) * ceil(g.n, 256), y: min(g.batch, 65535), threads: 256, shared: shared}); err != nil {
 		return err
 	}
 	return d.activateRest(t, g)

@@ -20,7 +20,7 @@ import (
 // reach all of these kernels.
 func TestOwnProducts(t *testing.T) {
 	d := newDevice(gpu(t).card, 0, "test")
-	d.blas = &blas{unavailable: true}
+	d.libs.blas = &blas{unavailable: true}
 	pool := memory.NewPool(d)
 	defer pool.Trim()
 	for _, c := range []struct {
@@ -88,7 +88,7 @@ func (x *rig) try(t dtype.DType, m, n, k, batch int, layout string, eps float64)
 	}
 }
 
-// view gives a contiguous view of new memory.
+// view returns a contiguous view of new memory.
 func (x *rig) view(t dtype.DType, shape []int) backend.View {
 	b, err := x.pool.Allocate(op.Elements(shape)*t.Size(), func() memory.Label { return memory.Label{} })
 	x.ok(err)

@@ -12,7 +12,7 @@ import (
 	"github.com/locusml/locus/internal/memory"
 )
 
-// Pinned gives page-locked main memory, from and to which every card copies
+// Pinned returns page-locked main memory, from and to which every card copies
 // without a detour.
 func (d *Device) Pinned() memory.Source { return hostMemory{d} }
 

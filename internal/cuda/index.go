@@ -97,7 +97,7 @@ func (d *Device) runTake(c *backend.Call) error {
 func (d *Device) gather(p *gatherParams, t dtype.DType, n int) error {
 	if r, ok := p.rows(t, n); ok {
 		chunks := max(1, min(ceil(int(r.width), 128), 65535))
-		return runKernel(d, "index", "gather_rows", &r, ceil(int(r.rows), 8), chunks, 1, blockThreads, 0)
+		return runKernel(d, "index", "gather_rows", &r, grid{x: ceil(int(r.rows), 8), y: chunks, threads: blockThreads})
 	}
 	name := sizeName(t)
 	// Rows that are contiguous in x move 16 bytes at a time.
@@ -107,7 +107,7 @@ func (d *Device) gather(p *gatherParams, t dtype.DType, n int) error {
 	}
 	p.n = uint64(n)
 	p.idx.close(n)
-	return runKernel(d, "index", "gather_"+name, p, ceil(n, blockThreads), 1, 1, blockThreads, 0)
+	return runKernel(d, "index", "gather_"+name, p, oneEach(n))
 }
 
 // rows says how to gather whole rows, if that is what is asked for: an index for
@@ -166,7 +166,7 @@ func (d *Device) move(v *backend.View, to uintptr, strides []int) error {
 	}
 	p.n = uint64(n)
 	p.idx.close(n)
-	return runKernel(d, "index", "move_"+name, &p, ceil(n, blockThreads), 1, 1, blockThreads, 0)
+	return runKernel(d, "index", "move_"+name, &p, oneEach(n))
 }
 
 // piecesParams are Pieces of kernels/index.cu, for few and for many operands: a
@@ -204,9 +204,9 @@ func (d *Device) runConcat(c *backend.Call) error {
 		var err error
 		if count <= 4 {
 			q := pieces4Params{out: p.out, outer: p.outer, pitch: p.pitch, in: [4]uintptr(p.in[:]), start: [4]uint64(p.start[:]), width: [4]uint64(p.width[:])}
-			err = runKernel(d, "index", "join4_"+name, &q, gridX, count, 1, blockThreads, 0)
+			err = runKernel(d, "index", "join4_"+name, &q, grid{x: gridX, y: count, threads: blockThreads})
 		} else {
-			err = runKernel(d, "index", "join80_"+name, &p, gridX, count, 1, blockThreads, 0)
+			err = runKernel(d, "index", "join80_"+name, &p, grid{x: gridX, y: count, threads: blockThreads})
 		}
 		count, most = 0, 0
 		return err
@@ -373,7 +373,7 @@ func (d *Device) scatter(c *backend.Call, p *scatterParams) error {
 	for p.lanes < 32 && int(p.lanes) < int(p.inner) {
 		p.lanes *= 2
 	}
-	return runKernel(d, "index", "scatter_add_"+typeName(x.DType), p, ceil(n*int(p.lanes), blockThreads), 1, 1, blockThreads, 0)
+	return runKernel(d, "index", "scatter_add_"+typeName(x.DType), p, oneEach(n*int(p.lanes)))
 }
 
 func (d *Device) runCumSum(c *backend.Call) error {
@@ -392,7 +392,7 @@ func (d *Device) runCumSum(c *backend.Call) error {
 	p.line.close(lines)
 	p.lines = uint64(lines)
 	if p.length >= 64 && (p.outStep == 1 || lines < d.card.sms*64) {
-		return runKernel(d, "index", "scan_block_"+typeName(x.DType), &p, lines, 1, 1, blockThreads, 0)
+		return runKernel(d, "index", "scan_block_"+typeName(x.DType), &p, grid{x: lines, threads: blockThreads})
 	}
-	return runKernel(d, "index", "scan_lines_"+typeName(x.DType), &p, ceil(lines, 128), 1, 1, 128, 0)
+	return runKernel(d, "index", "scan_lines_"+typeName(x.DType), &p, grid{x: ceil(lines, 128), threads: 128})
 }

@@ -57,7 +57,7 @@ func (d *Device) runLinear(c *backend.Call) error {
 	return d.gemm(t, &g)
 }
 
-// asRows gives v as the matrix of the rows of its last axis; v itself where one
+// asRows returns v as the matrix of the rows of its last axis; v itself where one
 // stride does not lead from each to the next.
 func asRows(v *backend.View) backend.View {
 	r := len(v.Shape)

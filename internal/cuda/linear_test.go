@@ -34,9 +34,9 @@ func TestLinear(t *testing.T) {
 		d := newDevice(gpu(t).card, 0, "test")
 		switch way {
 		case "cuBLAS":
-			d.lt = &lt{unavailable: true}
+			d.libs.lt = &lt{unavailable: true}
 		case "own":
-			d.blas = &blas{unavailable: true}
+			d.libs.blas = &blas{unavailable: true}
 		}
 		pool := memory.NewPool(d)
 		defer pool.Trim()
@@ -56,7 +56,7 @@ func TestLinear(t *testing.T) {
 						t.Run(fmt.Sprintf("%s/%s/tf32=%v/%v/%s/bias=%v", way, c.t, c.tf32, s, act, bias), func(t *testing.T) {
 							SetTF32(c.tf32)
 							defer SetTF32(false)
-							(&rig{t, d, pool}).tryLinear(c.t, s[0], s[1], s[2], act, bias, f, c.eps, c.ulp)
+							(&rig{t, d, pool}).tryLinear(linearTrial{c.t, s[0], s[1], s[2], act, bias, f, c.eps, c.ulp})
 						})
 					}
 				}
@@ -65,7 +65,18 @@ func TestLinear(t *testing.T) {
 	}
 }
 
-func (x *rig) tryLinear(t dtype.DType, m, n, k int, act op.ID, withBias bool, f func(float64) float64, eps, ulp float64) {
+// linearTrial is one product with what it ends with, and how far off it may be.
+type linearTrial struct {
+	t        dtype.DType
+	m, n, k  int
+	act      op.ID
+	withBias bool
+	f        func(float64) float64 // act's
+	eps, ulp float64
+}
+
+func (x *rig) tryLinear(c linearTrial) {
+	t, m, n, k := c.t, c.m, c.n, c.k
 	view := func(shape ...int) backend.View { return x.view(t, shape) }
 	a, w, bias, out := view(m, k), view(n, k), view(n), view(m, n)
 	for i, v := range []backend.View{a, w, bias, out} { // what out holds must be overwritten
@@ -75,10 +86,10 @@ func (x *rig) tryLinear(t dtype.DType, m, n, k int, act op.ID, withBias bool, f 
 	x.ok(x.d.Run(&backend.Call{Op: op.Full, Attrs: op.Create{DType: t, Shape: op.DimsOf([]int{1}), Value: math.NaN()},
 		Out: backend.View{Block: a.Block, Shape: []int{1}, Strides: []int{1}, DType: t}}))
 	in := []backend.View{a, w}
-	if withBias {
+	if c.withBias {
 		in = append(in, bias)
 	}
-	x.ok(x.d.Run(&backend.Call{Op: op.Linear, Attrs: op.Epilogue{Act: act}, In: in, Out: out}))
+	x.ok(x.d.Run(&backend.Call{Op: op.Linear, Attrs: op.Epilogue{Act: c.act}, In: in, Out: out}))
 	av, wv, bv, got := x.values(a), x.values(w), x.values(bias), x.values(out)
 	r := rand.New(rand.NewPCG(1, 2))
 	worst := 0.0
@@ -97,11 +108,11 @@ func (x *rig) tryLinear(t dtype.DType, m, n, k int, act op.ID, withBias bool, f 
 			size += p * p
 		}
 		sum := product
-		if withBias {
+		if c.withBias {
 			sum += bv[j]
 			size += bv[j] * bv[j]
 		}
-		want, is := f(sum), got[i*n+j]
+		want, is := c.f(sum), got[i*n+j]
 		if want != want {
 			if is == is {
 				x.t.Fatalf("element (%d, %d) is %v, want NaN", i, j, is)
@@ -110,12 +121,12 @@ func (x *rig) tryLinear(t dtype.DType, m, n, k int, act op.ID, withBias bool, f 
 		}
 		// The product may be rounded before the bias is added, and the sum before the
 		// activation, none of which is much steeper than 1.
-		bound := 2*eps*(8+4*math.Sqrt(float64(k)))*math.Sqrt(size) + ulp*math.Abs(want)
-		if withBias {
-			bound += ulp * math.Abs(product)
+		bound := 2*c.eps*(8+4*math.Sqrt(float64(k)))*math.Sqrt(size) + c.ulp*math.Abs(want)
+		if c.withBias {
+			bound += c.ulp * math.Abs(product)
 		}
-		if act != op.Invalid && act != op.Relu {
-			bound += 2 * ulp * math.Abs(sum)
+		if c.act != op.Invalid && c.act != op.Relu {
+			bound += 2 * c.ulp * math.Abs(sum)
 		}
 		if e := math.Abs(is-want) / bound; e > 1 || is != is {
 			x.t.Fatalf("element (%d, %d) is %v, want %v ± %v", i, j, is, want, bound)

@@ -18,7 +18,7 @@ var mapped struct {
 	m  map[uintptr][]byte
 }
 
-// lockPages gives page-locked memory; a context is current. The driver's own takes
+// lockPages returns page-locked memory; a context is current. The driver's own takes
 // its time, because it gets and clears one page after the other. So large memory is
 // mapped here, in huge pages where there are any, touched by several threads, and the
 // driver only locks it: a fifth of the time. Where that is not to be had, the driver

@@ -15,7 +15,7 @@ func init() { runners[op.MatMul] = (*Device).runMatMul }
 var tf32 atomic.Bool
 
 // SetTF32 lets products and convolutions of float32 use TF32: faster on the
-// matrix units, with the 10 bits of mantissa of half precision. It is off
+// tensor cores, with the 10 bits of mantissa of half precision. It is off
 // unless the program asks for it.
 func SetTF32(on bool) { tf32.Store(on) }
 
@@ -174,7 +174,7 @@ func (d *Device) contiguous(v *backend.View, to uintptr) (backend.View, error) {
 // for small ones does faster than the library.
 const smallWork = 1 << 21
 
-// byLibrary gives cuBLAS if it is there and should do a product of that many
+// byLibrary returns cuBLAS if it is there and should do a product of that many
 // multiplications.
 func (d *Device) byLibrary(t dtype.DType, work int) (*blas, error) {
 	if !t.IsFloat() || work <= smallWork {

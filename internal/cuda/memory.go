@@ -4,11 +4,34 @@ package cuda
 
 import (
 	"fmt"
+	"sync/atomic"
 
 	"github.com/locusml/locus/internal/memory"
 )
 
-// Allocate gives device memory. The pool of package memory caches what is
+// share is how much of the card's memory a device may have.
+type share struct {
+	cap  int64 // bytes; 0: what the card has
+	used atomic.Int64
+}
+
+// reserve takes size bytes of the share, and reports false if they are not left.
+func (s *share) reserve(size int) bool {
+	if s.cap > 0 && s.used.Add(int64(size)) > s.cap {
+		s.used.Add(-int64(size))
+		return false
+	}
+	return true
+}
+
+// giveUp gives size bytes of the share back.
+func (s *share) giveUp(size int) {
+	if s.cap > 0 {
+		s.used.Add(-int64(size))
+	}
+}
+
+// Allocate returns device memory. The pool of package memory caches what is
 // freed, so that this is called seldom and may be slow.
 func (d *Device) Allocate(size int) (memory.Region, error) {
 	if err := d.begin(); err != nil {
@@ -25,8 +48,7 @@ func (d *Device) Allocate(size int) (memory.Region, error) {
 // take allocates between begin and end: all of the device's memory that is not the
 // driver's own, so that a share keeps to its cap.
 func (d *Device) take(size int) (uintptr, error) {
-	if d.cap > 0 && d.used.Add(int64(size)) > d.cap {
-		d.used.Add(-int64(size))
+	if !d.reserve(size) {
 		return 0, memory.ErrExhausted
 	}
 	var p uintptr
@@ -34,8 +56,8 @@ func (d *Device) take(size int) (uintptr, error) {
 	if r := d.current().MemAlloc(&p, uint64(size)); r != resultOutOfMemory {
 		err = d.result("cuMemAlloc", r)
 	}
-	if err != nil && d.cap > 0 {
-		d.used.Add(-int64(size))
+	if err != nil {
+		d.giveUp(size)
 	}
 	return p, err
 }
@@ -46,9 +68,7 @@ func (d *Device) Free(r memory.Region) {
 	if d.card.lost.Load() != nil {
 		return // the memory is gone with the context
 	}
-	if d.cap > 0 {
-		d.used.Add(-int64(r.Size))
-	}
+	d.giveUp(r.Size)
 	if d.wait("cuStreamSynchronize", d.card.drv.streamSynchronize, d.stream) != nil || d.begin() != nil {
 		return
 	}
@@ -58,7 +78,7 @@ func (d *Device) Free(r memory.Region) {
 	}
 }
 
-// Memory gives total and free bytes, of the share if the device is one.
+// Memory returns total and free bytes, of the share if the device is one.
 func (d *Device) Memory() (total, free int64) {
 	if d.begin() != nil {
 		return d.card.total, 0

@@ -25,6 +25,13 @@ type kernel struct {
 // a name up would cost more than queueing the kernel allows for.
 type kernelTable [op.NumOps][16]*kernel
 
+// kernelsFound are the kernels of a device that ops have used.
+type kernelsFound struct {
+	elementwise kernelTable
+	reduces     [3]kernelTable // by rowKernel, colKernel and tileKernel
+	small       [6][16]*kernel // of small products, by layout (the last two: with bias and activation) and element type
+}
+
 // library of PTX: where each kernel's text is. The driver compiles what it is
 // given as a whole, so each kernel is loaded as a module of its own, made of the
 // file's declarations and the kernel: what a program does not use costs it nothing.
@@ -78,7 +85,7 @@ func splitPTX(text string) *ptxFile {
 	}
 }
 
-// source gives a module that holds one kernel, and the bytes of its parameter.
+// source returns a module that holds one kernel, and the bytes of its parameter.
 func source(file, name string) (text string, params int, err error) {
 	f, err := ptxFileOf(file)
 	if err != nil {
@@ -97,7 +104,7 @@ const (
 	funcMaxShared   = 8
 )
 
-// kernel gives a function by file and name, loading it at first use. Between
+// kernel returns a function by file and name, loading it at first use. Between
 // begin and end.
 func (d *Device) kernel(file, name string) (*kernel, error) {
 	c := d.card
@@ -153,17 +160,24 @@ func (d *Device) allow(k *kernel, shared int) error {
 	return nil
 }
 
+// grid is how much of a kernel runs: blocks along three axes, the threads of each, and
+// the bytes of dynamic shared memory of each. 0 along y and z means 1.
+type grid struct{ x, y, z, threads, shared int }
+
+// oneEach is a grid with a thread for each of n elements.
+func oneEach(n int) grid { return grid{x: ceil(n, blockThreads), threads: blockThreads} }
+
 // launch queues k with the parameters that lie in d.params.
-func (d *Device) launch(k *kernel, gridX, gridY, gridZ, block, shared int) error {
-	if err := d.allow(k, shared); err != nil {
+func (d *Device) launch(k *kernel, g grid) error {
+	if err := d.allow(k, g.shared); err != nil {
 		return err
 	}
 	c := &d.c
 	c.fn = d.card.drv.launchKernel
 	c.a[0] = k.handle
-	c.a[1], c.a[2], c.a[3] = uintptr(gridX), uintptr(gridY), uintptr(gridZ)
-	c.a[4], c.a[5], c.a[6] = uintptr(block), 1, 1
-	c.a[7], c.a[8], c.a[9], c.a[10] = uintptr(shared), d.stream, uintptr(unsafe.Pointer(&d.args)), 0
+	c.a[1], c.a[2], c.a[3] = uintptr(g.x), uintptr(max(g.y, 1)), uintptr(max(g.z, 1))
+	c.a[4], c.a[5], c.a[6] = uintptr(g.threads), 1, 1
+	c.a[7], c.a[8], c.a[9], c.a[10] = uintptr(g.shared), d.stream, uintptr(unsafe.Pointer(&d.args)), 0
 	if r := Result(c.do()); r != success {
 		return d.launchFailed(k, r)
 	}
@@ -174,7 +188,7 @@ func (d *Device) launchFailed(k *kernel, r Result) error {
 	return fmt.Errorf("kernel %s: %w", k.name, d.result("cuLaunchKernel", r))
 }
 
-// paramsOf gives the device's parameter block as kernel k's structure, whose
+// paramsOf returns the device's parameter block as kernel k's structure, whose
 // size both sides must agree on.
 func paramsOf[P any](d *Device, k *kernel) *P {
 	var p P
@@ -185,11 +199,11 @@ func paramsOf[P any](d *Device, k *kernel) *P {
 }
 
 // runKernel launches a kernel by name with parameters p.
-func runKernel[P any](d *Device, file, name string, p *P, gridX, gridY, gridZ, block, shared int) error {
+func runKernel[P any](d *Device, file, name string, p *P, g grid) error {
 	k, err := d.kernel(file, name)
 	if err != nil {
 		return err
 	}
 	*paramsOf[P](d, k) = *p
-	return d.launch(k, gridX, gridY, gridZ, block, shared)
+	return d.launch(k, g)
 }

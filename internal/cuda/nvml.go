@@ -2,11 +2,7 @@
 
 package cuda
 
-import (
-	"fmt"
-	"slices"
-	"sync"
-)
+import "fmt"
 
 // nvml is the library behind nvidia-smi.
 type nvml struct {
@@ -20,7 +16,10 @@ type nvml struct {
 	init        func() int32
 }
 
-var loadNVML = sync.OnceValues(func() (*nvml, error) {
+// loadNVML finds NVML.
+func loadNVML() (*nvml, error) { return loadedNVML.get(findNVML) }
+
+func findNVML() (*nvml, error) {
 	h, err := libNVML.open(0)
 	if err != nil {
 		return nil, err
@@ -35,7 +34,7 @@ var loadNVML = sync.OnceValues(func() (*nvml, error) {
 	}
 	n.path = h.Path()
 	return n, n.check("nvmlInit", n.init())
-})
+}
 
 func (n *nvml) check(name string, code int32) error {
 	if code == 0 {
@@ -80,37 +79,4 @@ func (d *Device) Telemetry() (Telemetry, error) {
 		t.MemoryUsed = int64(m[2])
 	}
 	return t, nil
-}
-
-// inUse are the libraries that a device has started to use.
-var inUse struct {
-	sync.Mutex
-	names []string
-}
-
-func nowInUse(name string) {
-	inUse.Lock()
-	defer inUse.Unlock()
-	if !slices.Contains(inUse.names, name) {
-		inUse.names = append(inUse.names, name)
-	}
-}
-
-// libraries lists NVIDIA's libraries that are found, whether or not something
-// has used them yet.
-func libraries(drv *driver) []Library {
-	var l []Library
-	if b, err := loadBLAS(drv); err == nil {
-		l = append(l, Library{libBLAS.Name, b.path, "batches of matrix products"})
-	}
-	if b, err := loadBLASLt(drv); err == nil {
-		l = append(l, Library{libBLASLt.Name, b.path, "single matrix products, with bias and activation"})
-	}
-	if n, err := loadDNN(drv); err == nil {
-		l = append(l, Library{libDNN.Name, n.path, "convolutions, long attention"})
-	}
-	if n, err := loadNVML(); err == nil {
-		l = append(l, Library{libNVML.Name, n.path, "utilisation, temperature and power"})
-	}
-	return l
 }

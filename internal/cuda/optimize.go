@@ -21,13 +21,13 @@ type optimizeParams struct {
 
 func (d *Device) runOptimize(c *backend.Call) error {
 	t := c.Out.DType
-	k := d.table[c.Op][t]
+	k := d.found.elementwise[c.Op][t]
 	if k == nil {
 		var err error
 		if k, err = d.kernel("optimize", c.Op.String()+"_"+typeName(t)); err != nil {
 			return err
 		}
-		d.table[c.Op][t] = k
+		d.found.elementwise[c.Op][t] = k
 	}
 	p := paramsOf[optimizeParams](d, k)
 	switch a := c.Attrs.(type) {
@@ -39,5 +39,5 @@ func (d *Device) runOptimize(c *backend.Call) error {
 	n, v := c.Out.Elements(), lanes(t)
 	p.e.out, p.e.n = c.Out.Block.Addr, uint64(n)
 	p.e.fill(c.In, v)
-	return d.launch(k, ceil(n, blockThreads*v), 1, 1, blockThreads, 0)
+	return d.launch(k, grid{x: ceil(n, blockThreads*v), threads: blockThreads})
 }

@@ -46,5 +46,5 @@ func (d *Device) runPool(c *backend.Call) error {
 		p.in, p.xs = addr(&c.In[0]), strides4(&c.In[0])
 	}
 	p.h, p.w, p.oh, p.ow = int32(x[2]), int32(x[3]), int32(y[2]), int32(y[3])
-	return runKernel(d, "pool", c.Op.String()+"_"+typeName(c.In[0].DType), &p, ceil(n, blockThreads), 1, 1, blockThreads, 0)
+	return runKernel(d, "pool", c.Op.String()+"_"+typeName(c.In[0].DType), &p, oneEach(n))
 }

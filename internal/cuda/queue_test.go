@@ -13,7 +13,7 @@ import (
 	"github.com/locusml/locus/internal/op"
 )
 
-// queueing gives a device whose launches are calls of a C function that does
+// queueing returns a device whose launches are calls of a C function that does
 // nothing, and calls to queue on it: what is left is this package's own work.
 func queueing(t testing.TB) (*Device, map[string]*backend.Call) {
 	libc, err := purego.Dlopen("libc.so.6", purego.RTLD_NOW)
@@ -30,7 +30,7 @@ func queueing(t testing.TB) (*Device, map[string]*backend.Call) {
 		t.Fatal(err)
 	}
 	d := devices[0]
-	d.blas, d.dnn = &blas{unavailable: true}, &dnn{unavailable: true}
+	d.libs.blas, d.libs.dnn = &blas{unavailable: true}, &dnn{unavailable: true}
 	pool := memory.NewPool(d)
 	view := func(typ dtype.DType, shape ...int) backend.View {
 		b, err := pool.Allocate(op.Elements(shape)*typ.Size(), func() memory.Label { return memory.Label{} })

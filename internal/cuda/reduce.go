@@ -104,15 +104,15 @@ func (d *Device) reduce(id op.ID, x *backend.View, axes op.AxisSet, out uintptr)
 			return err
 		}
 	}
-	k := d.reduces[which][id][t]
+	k := d.found.reduces[which][id][t]
 	if k == nil {
 		var err error
 		if k, err = d.kernel("reduce", id.String()+reduceNames[which]+typeName(t)); err != nil {
 			return err
 		}
-		d.reduces[which][id][t] = k
+		d.found.reduces[which][id][t] = k
 	}
-	return d.launch(k, blocks, int(paramsOf[reduceParams](d, k).splits), 1, threads, 0)
+	return d.launch(k, grid{x: blocks, y: int(paramsOf[reduceParams](d, k).splits), threads: threads})
 }
 
 // tileLanes is TILE_LANES of kernels/reduce.cu.
@@ -122,13 +122,13 @@ func tileLanes(t dtype.DType) int { return min(4, lanes(t)) }
 // than would fill any card without sharing.
 const maxCounters = 1 << 14
 
-// counters gives at least n counters that are 0 between launches: kernels leave
+// counters returns at least n counters that are 0 between launches: kernels leave
 // them so. What p holds, where a launch reads it, stays.
 func (d *Device) counters(p *reduceParams, n int) (uintptr, error) {
 	if n > maxCounters {
 		return 0, fmt.Errorf("%d counters were asked for, there are %d", n, maxCounters)
 	}
-	if d.counts == 0 {
+	if d.work.counts == 0 {
 		saved := *p
 		at, err := d.take(4 * maxCounters) // for good, as the device's stream: no op's memory
 		if err != nil {
@@ -137,9 +137,9 @@ func (d *Device) counters(p *reduceParams, n int) (uintptr, error) {
 		if err := d.fill(at, dtype.Int32, 0, maxCounters); err != nil {
 			return 0, err
 		}
-		*p, d.counts = saved, at
+		*p, d.work.counts = saved, at
 	}
-	return d.counts, nil
+	return d.work.counts, nil
 }
 
 // rowBound is how many threads a block of the row kernel may have: the bounds at

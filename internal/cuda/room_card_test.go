@@ -18,7 +18,7 @@ import (
 // The same as on the fake driver, on a card: shares of one, so that a few hundred megabytes
 // fill it.
 
-// cardRig gives a share of the machine's GPU with so many bytes.
+// cardRig returns a share of the machine's GPU with so many bytes.
 func cardRig(t *testing.T, limit int64) *rig {
 	t.Helper()
 	d := newDevice(gpu(t).card, limit, "test")

@@ -44,7 +44,7 @@ func (x *rig) hold(n int) *memory.Block {
 	return b
 }
 
-// leave gives the device so many free bytes, by holding all others.
+// leave leaves the device so many free bytes, by holding all others.
 func (x *rig) leave(n int64) *memory.Block {
 	x.t.Helper()
 	x.pool.Trim()
@@ -127,7 +127,7 @@ func TestWorkspaceIsUnderTheCap(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, d := range shares {
-		d.blas, d.dnn = &blas{unavailable: true}, &dnn{unavailable: true}
+		d.libs.blas, d.libs.dnn = &blas{unavailable: true}, &dnn{unavailable: true}
 	}
 	x := &rig{t, shares[0], memory.NewPool(shares[0])}
 	c := x.sortCall(sorted)
@@ -149,7 +149,7 @@ func TestWorkspaceIsUnderTheCap(t *testing.T) {
 		return x.d.Run(&backend.Call{Op: op.Sum, Attrs: op.Reduce{Axes: op.AxesOf(0)}, In: []backend.View{{Block: c.In[0].Block, Shape: []int{sorted}, Strides: []int{1}, DType: dtype.Float32}}, Out: c.Out})
 	}
 	x.ok(sum())
-	if _, now := x.d.Memory(); x.d.counts == 0 || free-now < 4*maxCounters {
+	if _, now := x.d.Memory(); x.d.work.counts == 0 || free-now < 4*maxCounters {
 		t.Errorf("the counters are not under the cap: %d bytes free, then %d", free, now)
 	}
 }
@@ -197,7 +197,7 @@ func TestAttentionWithoutWorkspace(t *testing.T) {
 	x.d.card.major = 9
 	graphs := &fakeGraphs{}
 	currentGraphs = graphs
-	x.d.dnn = &dnn{lib: fakeDNN(), handle: 1, attentions: map[attentionKey]*attentionPlan{}}
+	x.d.libs.dnn = &dnn{lib: fakeDNN(), handle: 1, attentions: map[attentionKey]*attentionPlan{}}
 	m := func() backend.View { return x.view(dtype.BFloat16, []int{2, 1024, 128}) }
 	c := &backend.Call{Op: op.Attend, Attrs: op.Attention{Scale: 1}, In: []backend.View{m(), m(), m()}, Out: m()}
 	f.total = f.used
@@ -220,7 +220,7 @@ func TestConvolutionsDoWithLess(t *testing.T) {
 		return 0
 	})
 	f, x := fakeRig(t)
-	x.d.dnn = &dnn{lib: &dnnLibrary{forward: fakeConv}, handle: 1, plans: map[convKey]*convPlan{}}
+	x.d.libs.dnn = &dnn{lib: &dnnLibrary{forward: fakeConv}, handle: 1, plans: map[convKey]*convPlan{}}
 	c := convCall(op.Conv2D, dtype.Float32, op.Conv{Stride: [2]int{1, 1}, Dilation: [2]int{1, 1}, Groups: 1}, [4]int{2, 4, 8, 8}, [4]int{4, 4, 3, 3})
 	for _, v := range []*backend.View{&c.In[0], &c.In[1], &c.Out} {
 		*v = x.view(dtype.Float32, v.Shape)
@@ -234,7 +234,7 @@ func TestConvolutionsDoWithLess(t *testing.T) {
 			if timed {
 				p.work = 1 << 40 // so much that our own kernels are not tried
 			}
-			x.d.dnn.plans[k] = p
+			x.d.libs.dnn.plans[k] = p
 			want := [2]uintptr{6, 8 << 20}
 			if !room {
 				f.total, want = f.used, [2]uintptr{1, 0}
@@ -242,7 +242,7 @@ func TestConvolutionsDoWithLess(t *testing.T) {
 			err := x.d.Run(c)
 			f.total = 1 << 30
 			x.ok(err)
-			if len(x.d.dnn.plans) != 1 || len(ranAlgorithms) == 0 || ranAlgorithms[len(ranAlgorithms)-1] != want || len(f.launches) > 0 {
+			if len(x.d.libs.dnn.plans) != 1 || len(ranAlgorithms) == 0 || ranAlgorithms[len(ranAlgorithms)-1] != want || len(f.launches) > 0 {
 				t.Errorf("timed %v, room %v: ran %v and launched %v, want %v", timed, room, ranAlgorithms, f.launches, want)
 			}
 		}
@@ -322,7 +322,7 @@ func TestOutOfMemoryLeavesNothingBehind(t *testing.T) {
 	}
 	before, locked := len(f.memory), len(mapped.m)
 	f.results["cuEventCreate"] = resultOutOfMemory
-	for _, s := range []*stage{&d.small, &d.large} {
+	for _, s := range []*stage{&d.stages.small, &d.stages.large} {
 		if _, err := d.takeSlot(s); !errors.Is(err, op.ErrOutOfMemory) {
 			t.Error(err)
 		}
@@ -366,7 +366,7 @@ func TestLibraryOutOfMemory(t *testing.T) {
 	if b.unavailable {
 		t.Fatal("cuBLAS was not started, with memory in the cache")
 	}
-	x.d.blas, x.d.lt = b, &lt{unavailable: true}
+	x.d.libs.blas, x.d.libs.lt = b, &lt{unavailable: true}
 	c := x.longSums()
 	x.hold(10 << 20).Free()
 	x.ok(x.d.Run(c))
@@ -413,7 +413,7 @@ var (
 // cuBLASLt does without a workspace where there is no room, and does not ask again.
 func TestProductsWithoutWorkspace(t *testing.T) {
 	f, x := fakeRig(t)
-	x.d.blas, x.d.lt = &blas{}, &lt{lib: fakeLt(), handle: 1, plans: map[ltKey]*ltPlan{}}
+	x.d.libs.blas, x.d.libs.lt = &blas{}, &lt{lib: fakeLt(), handle: 1, plans: map[ltKey]*ltPlan{}}
 	ltRan = nil
 	c, full := x.longSums(), x.longSums()
 	full.In[0] = x.view(dtype.Float32, []int{72, 8192})
@@ -444,12 +444,12 @@ func TestWorkspaceAndCopiesKeepTheirOrder(t *testing.T) {
 		f, x := fakeRig(t)
 		f.lazy = rand.New(rand.NewPCG(seed, 3))
 		d := x.d
-		d.large.size = 1 << 20
+		d.stages.large.size = 1 << 20
 		c := x.sortCall(sorted)
 		size := int(sortRoom(sorted))
 		begun, step := byte(0), byte(0)
 		f.onLaunch = func() func() { // in the goroutine that queues
-			r := d.rooms[workRoom]
+			r := d.work.rooms[workRoom]
 			if r.Size == 0 {
 				return func() {}
 			}
@@ -512,8 +512,8 @@ func TestWorkspacesOfManyGoroutines(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if x.d.rooms != [numRooms]room{} {
-		t.Errorf("rooms are left: %+v", x.d.rooms)
+	if x.d.work.rooms != [numRooms]room{} {
+		t.Errorf("rooms are left: %+v", x.d.work.rooms)
 	}
 	x.pool.Collect()
 	x.pool.Trim()

@@ -48,16 +48,16 @@ func (d *Device) sortKeys(p *keysParams, t dtype.DType) (uintptr, error) {
 	pad := func(x int) uintptr { return uintptr(x+255) &^ 255 }
 	p.keys, p.order = work, work+2*pad(8*n)
 	s := sortParams{keys: p.keys, order: p.order, keysOut: p.keys + pad(8*n), orderOut: p.order + pad(4*n), lines: p.lines, length: p.length}
-	if err := runKernel(d, "sort", "sort_keys_"+typeName(t), p, ceil(n, blockThreads), 1, 1, blockThreads, 0); err != nil {
+	if err := runKernel(d, "sort", "sort_keys_"+typeName(t), p, oneEach(n)); err != nil {
 		return 0, err
 	}
 	s.blocks = uint64(ceil(int(p.length), sortRun))
-	if err := runKernel(d, "sort", "sort_runs", &s, int(s.blocks*s.lines), 1, 1, sortRun/2, 0); err != nil {
+	if err := runKernel(d, "sort", "sort_runs", &s, grid{x: int(s.blocks * s.lines), threads: sortRun / 2}); err != nil {
 		return 0, err
 	}
 	for s.run = sortRun; s.run < s.length; s.run *= 2 {
 		s.keys, s.keysOut, s.order, s.orderOut = s.keysOut, s.keys, s.orderOut, s.order
-		if err := runKernel(d, "sort", "sort_merge", &s, ceil(n, blockThreads), 1, 1, blockThreads, 0); err != nil {
+		if err := runKernel(d, "sort", "sort_merge", &s, oneEach(n)); err != nil {
 			return 0, err
 		}
 	}
@@ -87,5 +87,5 @@ func (d *Device) runArgSort(c *backend.Call) error {
 		return err
 	}
 	p.order = order
-	return runKernel(d, "sort", "sort_positions", &p, ceil(int(p.lines*p.length), blockThreads), 1, 1, blockThreads, 0)
+	return runKernel(d, "sort", "sort_positions", &p, oneEach(int(p.lines*p.length)))
 }

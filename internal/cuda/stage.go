@@ -30,6 +30,13 @@ type stage struct {
 	queued            []*slot // in the order in which the device will be done with them
 }
 
+// staging has the slots of both sizes.
+type staging struct{ small, large stage }
+
+func newStaging() staging {
+	return staging{stage{size: smallSlot, limit: smallSlots}, stage{size: largeSlot, limit: largeSlots}}
+}
+
 // slot takes a slot, between begin and end. If it is busy, the device may still
 // use it: the caller waits for its event first, when the device is free for others.
 func (d *Device) slot(s *stage) (x *slot, busy bool, err error) {
@@ -54,7 +61,7 @@ func (d *Device) slot(s *stage) (x *slot, busy bool, err error) {
 	if r != success {
 		return nil, false, d.result("cuMemHostAlloc", r)
 	}
-	event, err := d.takeEvent(&d.untimed)
+	event, err := d.takeEvent(&d.events.untimed)
 	if err != nil {
 		_ = unlockPages(d.current(), host) // there is an error already
 		return nil, false, err
@@ -63,7 +70,7 @@ func (d *Device) slot(s *stage) (x *slot, busy bool, err error) {
 	return &slot{host, event}, false, nil
 }
 
-// takeSlot gives a slot that nothing uses. It may wait for the device.
+// takeSlot returns a slot that nothing uses. It may wait for the device.
 func (d *Device) takeSlot(s *stage) (*slot, error) {
 	if err := d.begin(); err != nil {
 		return nil, err

@@ -35,14 +35,14 @@ func (d *Device) copyView(v *backend.View, to uintptr) error {
 	if p.scattered == 1 {
 		if t, blocks, rest := transposed(&p.idx, n); rest > 0 {
 			t.out, t.in = to, addr(v)
-			return runKernel(d, "index", "transpose_"+sizeName(v.DType), &t, blocks, rest, 1, 256, 0)
+			return runKernel(d, "index", "transpose_"+sizeName(v.DType), &t, grid{x: blocks, y: rest, threads: 256})
 		}
 	}
-	return d.launch(k, ceil(n, blockThreads*w), 1, 1, blockThreads, 0)
+	return d.launch(k, grid{x: ceil(n, blockThreads*w), threads: blockThreads})
 }
 
 // transposed recognizes a layout whose contiguous axis is not the innermost,
-// and gives the parameters of the kernel that reads and writes in order, its
+// and returns the parameters of the kernel that reads and writes in order, its
 // tiles and the number of matrices (0: another layout).
 func transposed(x *idx, n int) (t transposeParams, tiles, rest int) {
 	const tile = 32

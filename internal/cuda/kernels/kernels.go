@@ -29,7 +29,7 @@ func Names() []string {
 	return files
 }
 
-// PTX gives the text of a compiled file.
+// PTX returns the text of a compiled file.
 func PTX(name string) (string, error) {
 	f, err := compiled.Open(name + ".ptx.gz")
 	if err != nil {
@@ -51,7 +51,7 @@ type Target struct {
 	Check         []string
 }
 
-// TargetOf gives the target of the file name.cu. What needs the matrix units'
+// TargetOf returns the target of the file name.cu. What needs the tensor cores'
 // bfloat16 says so in its name.
 func TargetOf(name string) Target {
 	switch {

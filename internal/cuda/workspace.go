@@ -37,6 +37,15 @@ type room struct {
 // shortage is what an op gave up for.
 type shortage struct{ room, size int }
 
+// workspace is the memory of the op that is being queued. Guarded by the device's mu.
+type workspace struct {
+	pool    *memory.Pool // where it comes from
+	rooms   [numRooms]room
+	short   shortage // what the op gave up for
+	pressed bool     // everything was tried to make room for the driver: libraries do without
+	counts  uintptr  // the counters of kernels/reduce.cu, all 0 between launches; they stay
+}
+
 // errShort is what an op answers that must be queued again when there is room. It is
 // passed on as it is: to do with less is for when everything was tried, which refused says.
 var errShort = errors.New("no working memory is cached")
@@ -44,7 +53,7 @@ var errShort = errors.New("no working memory is cached")
 // refused reports whether err means that there is no more memory, whatever is tried:
 // the time to do with less. Between begin and end.
 func (d *Device) refused(err error) bool {
-	return err != nil && (isRefusal(err) || d.pressed && isExhausted(err))
+	return err != nil && (isRefusal(err) || d.work.pressed && isExhausted(err))
 }
 
 func isRefusal(err error) bool {
@@ -57,16 +66,17 @@ func isExhausted(err error) bool {
 	return errors.Is(err, memory.ErrExhausted) || errors.Is(err, op.ErrOutOfMemory)
 }
 
-// workspace gives at least size bytes between begin and end, good until the
+// workspace returns at least size bytes between begin and end, good until the
 // next call of workspace, and gone when the op is queued.
-func (d *Device) workspace(size int) (uintptr, error) { return d.roomOf(workRoom, size) }
+func (d *Device) workspace(size int) (uintptr, error) { return d.work.room(d.last, workRoom, size) }
 
 // copyspace is another workspace, for copies of operands that a kernel cannot
 // read where they lie.
-func (d *Device) copyspace(size int) (uintptr, error) { return d.roomOf(copyRoom, size) }
+func (d *Device) copyspace(size int) (uintptr, error) { return d.work.room(d.last, copyRoom, size) }
 
-func (d *Device) roomOf(which, size int) (uintptr, error) {
-	r := &d.rooms[which]
+// room returns memory for the op id, or errShort.
+func (w *workspace) room(id op.ID, which, size int) (uintptr, error) {
+	r := &w.rooms[which]
 	if size <= r.Size {
 		return r.Addr, nil
 	}
@@ -75,12 +85,12 @@ func (d *Device) roomOf(which, size int) (uintptr, error) {
 	}
 	r.asked = true
 	if r.Size > 0 { // what is queued is done with it before anything else has it
-		d.pool.Return(r.Region)
+		w.pool.Return(r.Region)
 		r.Region = memory.Region{}
 	}
-	region, ok := d.pool.LendCached(size, workspaceOf[d.last])
+	region, ok := w.pool.LendCached(size, workspaceOf[id])
 	if !ok {
-		d.short = shortage{which, size}
+		w.short = shortage{which, size}
 		return 0, errShort
 	}
 	r.Region = region
@@ -101,34 +111,34 @@ func (d *Device) with(pool *memory.Pool, id op.ID, f func() error) error {
 	if err := d.begin(); err != nil {
 		return err
 	}
-	d.pool, d.last = pool, id
+	d.work.pool, d.last = pool, id
 	err := f()
 	if err != nil && (errors.Is(err, errShort) || isExhausted(err)) {
 		err = d.insist(id, f, err)
 	}
-	if d.rooms[workRoom].asked || d.rooms[copyRoom].asked {
-		d.leave()
+	if w := &d.work; w.rooms[workRoom].asked || w.rooms[copyRoom].asked {
+		w.leave()
 	}
 	d.end()
 	return err
 }
 
 // leave gives the rooms back behind what is queued.
-func (d *Device) leave() {
-	for _, r := range d.rooms {
+func (w *workspace) leave() {
+	for _, r := range w.rooms {
 		if r.Size > 0 {
-			d.pool.Return(r.Region)
+			w.pool.Return(r.Region)
 		}
 	}
-	d.rooms = [numRooms]room{}
+	w.rooms = [numRooms]room{}
 }
 
 // insist makes room and queues an op again until it has what it needs, does with less,
 // or fails with a *memory.Exhausted.
 func (d *Device) insist(id op.ID, f func() error, err error) error {
-	pool := d.pool
+	pool := d.work.pool
 	for attempt := 0; errors.Is(err, errShort) || isExhausted(err) && !isRefusal(err); {
-		cause, short, pressed := err, d.short, d.pressed
+		cause, short, pressed := err, d.work.short, d.work.pressed
 		isShort := errors.Is(err, errShort)
 		var region memory.Region
 		err = nil
@@ -143,9 +153,9 @@ func (d *Device) insist(id op.ID, f func() error, err error) error {
 				attempt++
 			}
 		})
-		d.pressed = pressed
+		d.work.pressed = pressed
 		if isShort {
-			r := &d.rooms[short.room]
+			r := &d.work.rooms[short.room]
 			if r.Region = region; isRefusal(err) {
 				r.limit, r.refusal, err = short.size, err, nil // it may do with less
 			}
@@ -157,18 +167,18 @@ func (d *Device) insist(id op.ID, f func() error, err error) error {
 			err = f()
 		}
 	}
-	d.pressed = false
+	d.work.pressed = false
 	return err
 }
 
 // letGo runs f, which may use and wait for the device, in the midst of an op.
 func (d *Device) letGo(f func()) error {
-	rooms, pool, last := d.rooms, d.pool, d.last
-	d.rooms, d.pressed = [numRooms]room{}, false // they are this op's
+	rooms, pool, last := d.work.rooms, d.work.pool, d.last
+	d.work.rooms, d.work.pressed = [numRooms]room{}, false // they are this op's
 	d.end()
 	f()
 	d.mu.Lock()
-	d.rooms, d.pool, d.last = rooms, pool, last
+	d.work.rooms, d.work.pool, d.last = rooms, pool, last
 	err := d.enter()
 	if err != nil {
 		runtime.LockOSThread() // which end undoes
