@@ -70,6 +70,21 @@ func TestSillySizes(t *testing.T) {
 	} {
 		refused(t, what, ErrShape, f)
 	}
+	// What cannot exist is refused before the steps to it take gigabytes.
+	for what, f := range map[string]func(){
+		"AdaptiveAvgPool2D": func() { AdaptiveAvgPool2D(x, 1<<28) },
+		"Interpolate":       func() { Interpolate(x, 1<<28, InterpolateBilinear) },
+		"Eye":               func() { Eye(1 << 28) },
+		"TriangularMask":    func() { TriangularMask(1<<28, 1<<28, 0) },
+		"OneHot":            func() { As(Int64).Ones(1 << 12).OneHot(1 << 40) },
+	} {
+		CPU().ResetPeak()
+		before := CPU().MemoryStats().Peak
+		refused(t, what, ErrOutOfMemory, f)
+		if got := CPU().MemoryStats().Peak - before; got > 1<<20 {
+			t.Errorf("%s took %d bytes first", what, got)
+		}
+	}
 	// Fold divided by a number of window elements that had overflown to 0.
 	refused(t, "Fold", ErrArgument, func() { Fold(Ones(1, 4, 4), HW(3, 3), Pair(1<<32), WindowOptions{}) })
 }
