@@ -203,6 +203,19 @@ func TestWideWindows(t *testing.T) {
 	}
 }
 
+// TestNoChannels has convolutions of nothing, whose results are zeros: of one
+// channel they divided by the number of elements.
+func TestNoChannels(t *testing.T) {
+	for _, dt := range []DType{Float32, Float64, BFloat16} {
+		for _, out := range []int{1, 3} {
+			y := ConvTranspose2D(As(dt).Ones(2, 0, 4, 4), As(dt).Ones(0, out, 3, 3), nil, ConvTransposeOptions{})
+			if got := y.Abs().Sum().Item(); got != 0 || y.Dim(1) != out {
+				t.Errorf("%s: the transpose to %d channels has shape %v and sum %v", dt, out, y.Shape(), got)
+			}
+		}
+	}
+}
+
 // TestOffsets checks that triangles beyond the corners are all or nothing.
 func TestOffsets(t *testing.T) {
 	x := Ones(2, 3)
