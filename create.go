@@ -142,7 +142,7 @@ func (m Maker) Eye(n int, columns ...int) *Tensor {
 	if len(columns) == 1 {
 		c = columns[0]
 	}
-	checkShape("Eye", []int{n, c})
+	fits(m.device.open("Eye"), "Eye", m.or(Float32), []int{n, c})
 	d := Maker{device: m.device}
 	rows, cols := d.Arange(float64(n)).Reshape(n, 1), d.Arange(float64(c))
 	return rows.Eq(cols).Cast(m.or(Float32))

@@ -54,6 +54,21 @@ func indices(name string, n int, index *Tensor, in ...*Tensor) {
 	apply(op.Take, op.Axis{Axis: 0}, at.fullOf(0, []int{1}), wrong).Free()
 }
 
+// fits panics unless a tensor of the shape can exist on p at all: before what
+// leads to it, which is smaller, has been computed.
+func fits(p *place, name string, dt DType, shape []int, in ...*Tensor) {
+	if err := op.CheckShape(shape); err != nil {
+		fail(name, err, in...)
+	}
+	bytes := int64(op.Elements(shape) * dt.Size())
+	if bytes < 1<<30 { // asking a device takes longer than what is small
+		return
+	}
+	if total, _ := p.backend.Memory(); total > 0 && bytes > total {
+		failf(name, ErrOutOfMemory, in, "the result, %s %s, needs %s; %s has %s in all", dt, op.ShapeString(shape), formatBytes(bytes), p.device, formatBytes(total))
+	}
+}
+
 // made panics unless s came from NewScope.
 func (s *Scope) made(name string) {
 	if s == nil || s.order == 0 {

@@ -70,6 +70,21 @@ func TestSillySizes(t *testing.T) {
 	} {
 		refused(t, what, ErrShape, f)
 	}
+	// What cannot exist is refused before the steps to it take gigabytes.
+	for what, f := range map[string]func(){
+		"AdaptiveAvgPool2D": func() { AdaptiveAvgPool2D(x, 1<<28) },
+		"Interpolate":       func() { Interpolate(x, 1<<28, InterpolateBilinear) },
+		"Eye":               func() { Eye(1 << 28) },
+		"TriangularMask":    func() { TriangularMask(1<<28, 1<<28, 0) },
+		"OneHot":            func() { As(Int64).Ones(1 << 12).OneHot(1 << 40) },
+	} {
+		CPU().ResetPeak()
+		before := CPU().MemoryStats().Peak
+		refused(t, what, ErrOutOfMemory, f)
+		if got := CPU().MemoryStats().Peak - before; got > 1<<20 {
+			t.Errorf("%s took %d bytes first", what, got)
+		}
+	}
 	// Fold divided by a number of window elements that had overflown to 0.
 	refused(t, "Fold", ErrArgument, func() { Fold(Ones(1, 4, 4), HW(3, 3), Pair(1<<32), WindowOptions{}) })
 }
@@ -183,6 +198,19 @@ func TestWideWindows(t *testing.T) {
 			}
 			if got := ToSlice[float32](AdaptiveMaxPool1D(x, out)); !reflect.DeepEqual(got, want) {
 				t.Fatalf("%d to %d: %v, want %v", n, out, got, want)
+			}
+		}
+	}
+}
+
+// TestNoChannels has convolutions of nothing, whose results are zeros: of one
+// channel they divided by the number of elements.
+func TestNoChannels(t *testing.T) {
+	for _, dt := range []DType{Float32, Float64, BFloat16} {
+		for _, out := range []int{1, 3} {
+			y := ConvTranspose2D(As(dt).Ones(2, 0, 4, 4), As(dt).Ones(0, out, 3, 3), nil, ConvTransposeOptions{})
+			if got := y.Abs().Sum().Item(); got != 0 || y.Dim(1) != out {
+				t.Errorf("%s: the transpose to %d channels has shape %v and sum %v", dt, out, y.Shape(), got)
 			}
 		}
 	}

@@ -152,6 +152,7 @@ func Interpolate(x *Tensor, size Pair, mode InterpolateMode) *Tensor {
 		x.wantFloat("Interpolate")
 	}
 	to := size.or(0)
+	fits(x.place, "Interpolate", x.dtype, []int{x.shape[0], x.shape[1], to[0], to[1]}, in...)
 	for i := range 2 {
 		n := x.shape[2+i]
 		if n < 1 || to[i] < 1 {

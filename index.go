@@ -60,6 +60,7 @@ func (t *Tensor) OneHot(n int) *Tensor {
 	if n < 0 {
 		failf("OneHot", ErrArgument, []*Tensor{t}, "n is %d", n)
 	}
+	fits(t.place, "OneHot", Float32, append(t.Shape(), n), t)
 	classes := t.place.device.As(t.dtype).Arange(float64(n))
 	return t.Unsqueeze(-1).Eq(classes).Cast(Float32)
 }

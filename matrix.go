@@ -11,7 +11,7 @@ import (
 // offset 0 is the main one, positive offsets lie above it. As the mask of an
 // attention it is causal.
 func (d Device) TriangularMask(rows, columns, offset int) *Tensor {
-	checkShape("TriangularMask", []int{rows, columns})
+	fits(d.open("TriangularMask"), "TriangularMask", Bool, []int{rows, columns})
 	offset = max(-rows, min(offset, columns)) // beyond these the mask does not change
 	return d.Arange(float64(columns)).Le(d.Arange(float64(offset), float64(offset+rows)).Reshape(rows, 1))
 }

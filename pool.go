@@ -112,6 +112,7 @@ func adaptive(name string, id op.ID, x *Tensor, size Pair, dims int) *Tensor {
 	defer naming(name, in)
 	out := size.or(0)
 	p := op.Pool{Dilation: [2]int{1, 1}, CountPad: true}
+	fits(x.place, name, x.dtype, []int{image.shape[0], image.shape[1], out[0], out[1]}, in...)
 	var scale *Tensor // where windows differ in size, what each average was too small by
 	for i := range 2 {
 		n := image.shape[2+i]

@@ -48,6 +48,7 @@ func TestSillyLayers(t *testing.T) {
 		"a nil layer":               {locus.ErrArgument, func() { (*nn.LinearLayer)(nil).Forward(x) }},
 		"a zero convolution":        {locus.ErrArgument, func() { new(nn.ConvLayer).Forward(x) }},
 		"a zero recurrent layer":    {locus.ErrArgument, func() { new(nn.RecurrentLayer).Forward(x) }},
+		"a huge, empty sequence":    {locus.ErrArgument, func() { nn.LazyGRU(2, nn.RecurrentOptions{}).Forward(locus.Zeros(0, huge, 3)) }},
 		"a zero attention":          {locus.ErrArgument, func() { new(nn.MultiHeadAttentionLayer).Forward(x) }},
 		"a zero encoder layer":      {locus.ErrArgument, func() { new(nn.EncoderLayer).Forward(x) }},
 		"a nil input":               {locus.ErrArgument, func() { nn.Linear(2, 2).Forward(nil) }},

@@ -184,7 +184,11 @@ func (l *RecurrentLayer) Run(x *locus.Tensor, s RecurrentState) (*locus.Tensor, 
 	if x.Rank() != 3 || x.Dim(1) == 0 {
 		fail(locus.ErrShape, name, fmt.Sprintf("the input has shape %v; want (N, L, in) with at least one step", x.Shape()), "")
 	}
+	gate.Check(name, gate.Count("the number of steps", x.Dim(1), 1, max(x.Len(), gate.MaxParts))) // no memory bounds an empty batch's
 	for _, c := range l.Cells {
+		if c == nil {
+			fail(locus.ErrArgument, name, "a cell is nil", "")
+		}
 		if unmade(c.WeightIH, c.WeightHH, c.BiasIH, c.BiasHH) {
 			l.make(x.Device(), x.Dim(2))
 			break

@@ -222,6 +222,8 @@ func convGradInput[T float](c *backend.Call, dst []T, in [3][]T) {
 
 func gradInput[T float](v *convolution, dst, grad, weight []T) {
 	switch b, ok := v.backward(); {
+	case v.o == 0 || v.p == 0:
+		clear(dst)
 	case v.depthwise:
 		s, flipped := scratchOf[T](len(weight))
 		defer s.free()
@@ -229,8 +231,6 @@ func gradInput[T float](v *convolution, dst, grad, weight []T) {
 		if !ok || !filterPlanes(b, dst, grad, flipped, finish[T]{}) || hasNaN(dst) {
 			shiftedGradInput(v, dst, grad, weight)
 		}
-	case v.o == 0 || v.p == 0:
-		clear(dst)
 	case v.pointwise:
 		v.each(func(n, g int) {
 			product(v.k, v.p, v.og, gemm.RowMajor(weight[g*v.og*v.k:], v.k).T(), gemm.RowMajor(group(v, grad, n, g, v.og*v.p), v.p),

@@ -1,7 +1,6 @@
 package gate_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -45,7 +44,7 @@ func newMaker(seed int64) *maker {
 	gpus := locus.AddVirtualGPUs(2, 64<<20)
 	m.makeTensors(append([]locus.Device{locus.CPU(), locus.CPU(), locus.CPU()}, gpus...))
 	for _, v := range []any{locus.CPU(), locus.GPU(99), gpus[0], gpus[1], locus.NewKey(1), locus.All(),
-		new(bytes.Buffer), strings.NewReader("a,b\n1,2\n"), brokenPipe{}, context.Background(), ended(),
+		sink{}, strings.NewReader("a,b\n1,2\n"), brokenPipe{}, context.Background(), ended(),
 		nn.Linear(3, 4), nn.ReLU(), nn.Sequential(nn.LazyLinear(2), nn.Dropout(0.5)), mutable{}, &mutable{X: locus.Ones(3)}, dataset{5}, dataset{-1}, &locus.Error{}} {
 		m.keep(reflect.ValueOf(v), fmt.Sprintf("a %T", v))
 	}
@@ -57,6 +56,11 @@ func ended() context.Context {
 	cancel()
 	return ctx
 }
+
+// sink is a writer that many goroutines may share, as a Progress and a program do.
+type sink struct{}
+
+func (sink) Write(p []byte) (int, error) { return len(p), nil }
 
 // brokenPipe is a reader and writer that never works.
 type brokenPipe struct{}
