@@ -202,14 +202,6 @@ func failMixed(name string, in []*Tensor) {
 	fail(name, problem, in...)
 }
 
-// goName is how a program writes a device.
-func goName(d Device) string {
-	if d.gpu {
-		return "locus.GPU(" + itoa(int(d.index)) + ")"
-	}
-	return "locus.CPU()"
-}
-
 func broadcastShape(def *op.Def, in []*Tensor) []int {
 	shape := in[0].shape
 	for _, t := range in[1:] {

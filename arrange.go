@@ -22,59 +22,6 @@ func (t *Tensor) Roll(by, axis int) *Tensor {
 	return Concat(a, t.Narrow(a, n-by, n), t.Narrow(a, 0, n-by))
 }
 
-// PadMode says what [Tensor.PadWith] puts around a tensor.
-type PadMode uint8
-
-// The modes.
-const (
-	PadReflect   PadMode = iota // what lies behind the border element, mirrored: 2 1 | 0 1 2
-	PadReplicate                // the border element again: 0 0 | 0 1 2
-	PadCircular                 // what lies at the other end: 1 2 | 0 1 2
-)
-
-// PadWith puts elements of t itself before and after each axis: two amounts an
-// axis, in order; axes that are not named stay. [Tensor.Pad] pads with a number.
-func (t *Tensor) PadWith(mode PadMode, lowHigh ...int) *Tensor {
-	in := []*Tensor{t}
-	t.check("PadWith")
-	if len(lowHigh)%2 != 0 || len(lowHigh) > 2*len(t.shape) {
-		failf("PadWith", ErrArgument, in, "takes two amounts an axis, got %d numbers for %d axes", len(lowHigh), len(t.shape))
-	}
-	for a := range len(lowHigh) / 2 {
-		lo, hi, n := lowHigh[2*a], lowHigh[2*a+1], t.shape[a]
-		most := n // how much there is to put
-		if mode == PadReflect {
-			most = n - 1
-		}
-		if mode == PadReplicate && n > 0 {
-			most = max(lo, hi)
-		}
-		if lo < 0 || hi < 0 || max(lo, hi) > max(most, 0) {
-			failf("PadWith", ErrShape, in, "cannot put %d and %d elements around axis %d of size %d in this mode", lo, hi, a, n)
-		}
-		if lo == 0 && hi == 0 {
-			continue
-		}
-		var before, after *Tensor
-		switch mode {
-		case PadReflect:
-			before, after = t.Narrow(a, 1, 1+lo).Flip(a), t.Narrow(a, n-1-hi, n-1).Flip(a)
-		case PadReplicate:
-			size := t.Shape()
-			size[a] = lo
-			before = t.Narrow(a, 0, 1).expand(slices.Clone(size))
-			size[a] = hi
-			after = t.Narrow(a, n-1, n).expand(size)
-		case PadCircular:
-			before, after = t.Narrow(a, n-lo, n), t.Narrow(a, 0, hi)
-		default:
-			failf("PadWith", ErrArgument, in, "there is no mode %d", mode)
-		}
-		t = Concat(a, before, t, after)
-	}
-	return t
-}
-
 // Meshgrid gives the coordinates of a grid whose axes are the given vectors: as
 // many tensors, each with an axis for every vector, in order, without copying.
 func Meshgrid(axes ...*Tensor) []*Tensor {

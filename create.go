@@ -214,3 +214,6 @@ func (t *Tensor) fullOf(v float64, shape []int) *Tensor {
 	}
 	return f
 }
+
+// arange gives 0, 1, … n-1 as int64 on t's device, in t's scope.
+func (t *Tensor) arange(n int) *Tensor { return t.beside(t.place.device.Arange(float64(n))) }

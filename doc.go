@@ -29,4 +29,23 @@
 //
 // Tensors are immutable: any goroutine may use any tensor. Ops on a GPU are
 // queued in the order of the calls and return at once; reading a value waits.
+//
+// # Where to find what
+//
+// docs/ops.md lists every op. The files of this package are named for what they
+// hold:
+//
+//   - places: device.go, places.go (what devices there are), gpus.go, splitgpu.go,
+//     move.go, pin.go, ledger.go (transfers and the guard), telemetry.go
+//   - tensors: tensor.go, create.go, key.go (random numbers), host.go (Go slices in
+//     and out), print.go, errors.go, gate.go and arguments.go (checks of arguments)
+//   - memory: memory.go (counters and reports), scope.go
+//   - how an op runs: apply.go; compose.go for ops without a kernel
+//   - shapes: views.go, slice.go, split.go, concat.go, pad.go, arrange.go
+//   - elementwise: elementwise.go, unary.go, activation.go, dropout.go
+//   - reductions and order: reduce.go, scan.go, sort.go, index.go
+//   - matrices: matmul.go, linear.go, matrix.go, einsum.go, tf32.go, blas.go
+//   - networks: conv.go, pool.go, image.go, norm.go, attention.go, recurrent.go,
+//     embedding.go, loss.go, loss_class.go, clip.go, optimize.go
+//   - gradients: autograd.go, nograd.go, functional.go; rules in grad_*.go
 package locus

@@ -112,18 +112,6 @@ func Bilinear(x1, x2, weight, bias *Tensor) *Tensor {
 	return y.reshape(append(append([]int{}, lead...), out)).owned()
 }
 
-// given lists the operands without those that were left out: all but the first
-// n may be nil.
-func given(n int, ts ...*Tensor) []*Tensor {
-	l := make([]*Tensor, 0, len(ts))
-	for i, t := range ts {
-		if t != nil || i < n {
-			l = append(l, t)
-		}
-	}
-	return l
-}
-
 // addAndFree gives t + y and frees t, which nobody else holds: a product before
 // its bias. The gradient of a sum needs neither.
 func (t *Tensor) addAndFree(y *Tensor) *Tensor {

@@ -128,21 +128,3 @@ func (t *Tensor) Cross(y *Tensor, axis int) *Tensor {
 // Lerp gives t + weight·(end - t): t for a weight of 0, end for 1. The weight is
 // a tensor or a Go number.
 func (t *Tensor) Lerp(end *Tensor, weight any) *Tensor { return t.Add(end.Sub(t).Mul(weight)) }
-
-// CumProd gives running products along an axis.
-func (t *Tensor) CumProd(axis int) *Tensor {
-	t.check("CumProd")
-	a := t.axis("CumProd", axis)
-	n := t.shape[a]
-	if n == 0 {
-		return t
-	}
-	// Products of 1, 2, 4, … neighbours, which gives exact gradients at zeros too.
-	p := t
-	pad := make([]int, 2*(a+1))
-	for by := 1; by < n; by *= 2 {
-		pad[2*a] = by
-		p = p.Mul(p.Narrow(a, 0, n-by).Pad(1, pad...))
-	}
-	return p
-}

@@ -163,17 +163,6 @@ func adaptive(name string, id op.ID, x *Tensor, size Pair, dims int) *Tensor {
 	return restore(y)
 }
 
-// arange gives 0, 1, … n-1 as int64 on t's device, in t's scope.
-func (t *Tensor) arange(n int) *Tensor { return t.beside(t.place.device.Arange(float64(n))) }
-
-// beside puts a tensor that was just made into t's scope.
-func (t *Tensor) beside(made *Tensor) *Tensor {
-	if s := t.Scope(); s != nil {
-		s.adopt(made) // if the scope closes at this moment, the collector frees it
-	}
-	return made
-}
-
 // GlobalAvgPool gives the average of each channel: x (N, C, …), result (N, C).
 func GlobalAvgPool(x *Tensor) *Tensor {
 	return x.Mean(behindChannels("GlobalAvgPool", x)...)

@@ -134,3 +134,11 @@ func (t *Tensor) Scope() *Scope {
 	t.made("Scope")
 	return scopeOf([]*Tensor{t})
 }
+
+// beside puts a tensor that was just made into t's scope.
+func (t *Tensor) beside(made *Tensor) *Tensor {
+	if s := t.Scope(); s != nil {
+		s.adopt(made) // if the scope closes at this moment, the collector frees it
+	}
+	return made
+}

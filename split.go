@@ -1,105 +1,40 @@
 package locus
 
-import (
-	"fmt"
-	"os"
-	"slices"
-	"strconv"
+import "github.com/locusml/locus/internal/gate"
 
-	"github.com/locusml/locus/internal/backend"
-	"github.com/locusml/locus/internal/cuda"
-	"github.com/locusml/locus/internal/op"
-	"github.com/locusml/locus/internal/virtual"
-)
-
-// SplitGPU divides a GPU into logical ones with so many bytes of memory each, so
-// that a program for several GPUs runs for real on one card. Each has its own
-// stream, limit and counters, and mixing them fails as with cards of their own. The
-// first takes d's place, the others are numbered after the GPUs that are there. It
-// must be done before anything is created on d. The environment variable
-// LOCUS_SPLIT_GPUS=2 divides every card into two equal ones at the start of a
-// program.
-func SplitGPU(d Device, memory ...int64) ([]Device, error) {
-	var shares []Device
-	err := Try(func() {
-		p := d.open("SplitGPU")
-		if p.host {
-			failf("SplitGPU", ErrDevice, nil, "%s is not a GPU", d)
-		}
-		if len(memory) < 2 {
-			failf("SplitGPU", ErrArgument, nil, "%d parts; give the bytes of at least two", len(memory))
-		}
-		if p.pool.Stats().Allocations > 0 {
-			fail("SplitGPU", &op.Problem{Kind: ErrArgument, Msg: d.String() + " is in use: tensors were created on it", Fix: "split it at the start of the program, or set LOCUS_SPLIT_GPUS"})
-		}
-		parts, err := splitBackend(p.backend, memory)
-		if err != nil {
-			failf("SplitGPU", ErrArgument, nil, "%v", err)
-		}
-		machine.mu.Lock()
-		list := slices.Clone(*machine.gpus.Load())
-		list[d.index] = newPlace(d, parts[0])
-		machine.gpus.Store(&list)
-		machine.mu.Unlock()
-		shares = append([]Device{d}, addGPUs(parts[1:])...)
-	})
-	return shares, err
+// Split cuts an axis into parts of the given size; the last may be smaller.
+func (t *Tensor) Split(size, axis int) []*Tensor {
+	t.check("Split")
+	a := t.axis("Split", axis)
+	if size <= 0 {
+		failf("Split", ErrArgument, []*Tensor{t}, "the size of a part is %d", size)
+	}
+	if err := gate.Count("the number of parts", (t.shape[a]-1)/size+1, 0, max(t.Len(), gate.MaxParts)); err != nil {
+		fail("Split", err, t)
+	}
+	var parts []*Tensor
+	for at := 0; at < t.shape[a] || at == 0; at += size {
+		parts = append(parts, t.Narrow(a, at, min(at+size, t.shape[a])))
+	}
+	return parts
 }
 
-func splitBackend(b backend.Device, memory []int64) ([]backend.Device, error) {
-	parts := make([]backend.Device, len(memory))
-	switch b := b.(type) {
-	case *cuda.Device:
-		shares, err := b.Split(memory...)
-		if err != nil {
-			return nil, err
-		}
-		for i, s := range shares {
-			parts[i] = s
-		}
-	case *virtual.Device:
-		total, _ := b.Memory()
-		for i, m := range memory {
-			if total -= m; m <= 0 || total < 0 {
-				return nil, fmt.Errorf("parts of %v bytes do not fit", memory)
-			}
-			parts[i] = virtual.New(b.Index(), m)
-		}
-	default:
-		return nil, fmt.Errorf("%s cannot be divided", b.Info().Name)
+// Chunk cuts an axis into n parts whose sizes differ by at most one.
+func (t *Tensor) Chunk(n, axis int) []*Tensor {
+	t.check("Chunk")
+	a := t.axis("Chunk", axis)
+	if err := gate.Count("the number of parts", n, 1, max(t.Len(), gate.MaxParts)); err != nil {
+		fail("Chunk", err, t)
 	}
-	return parts, nil
-}
-
-// splitFromEnv divides every real GPU as LOCUS_SPLIT_GPUS says.
-func splitFromEnv(found []backend.Device) []backend.Device {
-	s := os.Getenv("LOCUS_SPLIT_GPUS")
-	if s == "" {
-		return found
-	}
-	n, err := strconv.Atoi(s)
-	if err != nil || n < 1 || n > 64 {
-		fmt.Fprintf(os.Stderr, "locus: LOCUS_SPLIT_GPUS=%q is not a number of parts such as 2; no GPU is divided\n", s)
-		return found
-	}
-	var all []backend.Device
-	for _, b := range found {
-		total, _ := b.Memory()
-		parts, err := splitBackend(b, slices.Repeat([]int64{total / int64(n)}, n))
-		if n == 1 || err != nil {
-			parts = []backend.Device{b}
+	var parts []*Tensor
+	at := 0
+	for i := range n {
+		size := (t.shape[a] - at) / (n - i)
+		if (t.shape[a]-at)%(n-i) != 0 {
+			size++
 		}
-		all = append(all, parts...)
+		parts = append(parts, t.Narrow(a, at, at+size))
+		at += size
 	}
-	return all
-}
-
-// AllowTF32 lets matrix products and convolutions of float32 on NVIDIA GPUs round
-// their operands to 10 bits of mantissa, which is several times faster, and
-// returns the setting before. It is off unless a program turns it on: float32
-// means float32.
-func AllowTF32(on bool) (old bool) {
-	old = cuda.TF32()
-	cuda.SetTF32(on)
-	return old
+	return parts
 }

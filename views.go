@@ -2,12 +2,9 @@ package locus
 
 import (
 	"slices"
-	"strconv"
 
 	"github.com/locusml/locus/internal/op"
 )
-
-func itoa(n int) string { return strconv.Itoa(n) }
 
 // alias gives another handle of the same elements.
 func (t *Tensor) alias() *Tensor {

@@ -1,0 +1,79 @@
+package locus
+
+import (
+	"slices"
+
+	"github.com/locusml/locus/internal/op"
+)
+
+// Concat puts tensors one after the other along an axis. The result is always in
+// memory of its own, also of one tensor.
+func Concat(axis int, ts ...*Tensor) *Tensor {
+	if len(ts) == 0 {
+		failf("concat", ErrArgument, nil, "needs at least one tensor")
+	}
+	ts[0].check("concat")
+	a := ts[0].axis("concat", axis)
+	if len(ts) == 1 {
+		return apply(op.Copy, nil, ts[0])
+	}
+	return apply(op.Concat, op.Axis{Axis: a}, ts...)
+}
+
+// Stack puts tensors of one shape one after the other along a new axis. The result
+// is always in memory of its own, also of one tensor.
+func Stack(axis int, ts ...*Tensor) *Tensor {
+	if len(ts) == 0 {
+		failf("stack", ErrArgument, nil, "needs at least one tensor")
+	}
+	first := ts[0].Unsqueeze(axis)
+	l, views := make([]*Tensor, len(ts)), make([]Tensor, len(ts))
+	for i, t := range ts {
+		t.check("stack")
+		if !sameShape(t.shape, ts[0].shape) {
+			failf("stack", ErrShape, []*Tensor{ts[0], t}, "tensors have different shapes")
+		}
+		if t.node == nil && first.node == nil && slices.Equal(t.strides, ts[0].strides) { // what the views of many have in common is made once
+			l[i] = t.laidAs(&views[i], first.shape, first.strides, t.offset)
+		} else {
+			l[i] = t.Unsqueeze(axis)
+		}
+	}
+	a, _ := op.ResolveAxis(axis, len(ts[0].shape)+1)
+	return Concat(a, l...)
+}
+
+// Repeat gives t repeated along each axis: one count an axis.
+func (t *Tensor) Repeat(counts ...int) *Tensor {
+	t.check("repeat")
+	if len(counts) < len(t.shape) {
+		failf("repeat", ErrArgument, []*Tensor{t}, "takes one count an axis, got %d for %d", len(counts), len(t.shape))
+	}
+	lead := len(counts) - len(t.shape)
+	split, to, out := []int{}, []int{}, []int{}
+	for i, c := range counts {
+		n := 1
+		if i >= lead {
+			n = t.shape[i-lead]
+		}
+		if c < 0 {
+			failf("repeat", ErrArgument, []*Tensor{t}, "the count %d is negative", c)
+		}
+		split = append(split, 1, n)
+		to = append(to, c, n)
+		out = append(out, c*n)
+	}
+	if len(split) > MaxRank { // one axis at a time where the view would have too many
+		r := t.Reshape(append(slices.Repeat([]int{1}, lead), t.shape...)...)
+		for i, c := range counts {
+			if c != 1 {
+				before, n, after := op.Elements(r.shape[:i]), r.shape[i], op.Elements(r.shape[i+1:])
+				to := slices.Clone(r.shape)
+				to[i] = c * n
+				r = r.reshape([]int{before, 1, n, after}).Expand(before, c, n, after).Reshape(to...)
+			}
+		}
+		return r.fresh(t)
+	}
+	return t.Reshape(split...).Expand(to...).Reshape(out...).fresh(t)
+}
