@@ -131,8 +131,14 @@ func TestPeakMemory(t *testing.T) {
 				peak := d.MemoryStats().Peak - before
 				ratio := float64(peak) / float64(want.Peak)
 				t.Logf("peak %d bytes, PyTorch's %d: %.3f times", peak, want.Peak, ratio)
-				if ratio > kind.limit {
-					t.Errorf("the peak is %.3f times PyTorch's; want at most %.1f", ratio, kind.limit)
+				limit := kind.limit
+				if d.IsGPU() && d != virtual {
+					// Workspaces of matrix products are counted, of which the record, of PyTorch on
+					// the CPU, has none. (On a GPU PyTorch holds 8 MiB for cuBLAS, 3 times the peak.)
+					limit += 0.6
+				}
+				if ratio > limit {
+					t.Errorf("the peak is %.3f times PyTorch's; want at most %.1f", ratio, limit)
 				}
 				for _, x := range append(data, params...) {
 					x.Free()
