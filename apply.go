@@ -115,20 +115,21 @@ func run(p *place, def *op.Def, l *launch, in []*Tensor, out *Tensor, more []*Te
 		out.Free()
 		in[i].failFreed(def.Name)
 	}
-	defer letGo(in)
-	// Another goroutine may close the results' scope. Nobody else knows of results in
-	// no scope.
-	if out.scope.Load() != nil {
-		if !out.block.TryHold() {
-			out.failClosed(def.Name)
-		}
-		defer out.block.LetGo()
-		if i := hold(more); i >= 0 {
-			out.failClosed(def.Name)
-		}
-		defer letGo(more)
+	if out.scope.Load() == nil { // nobody else knows of the results
+		err := p.backend.Run(&l.call)
+		letGo(in)
+		return err
 	}
-	return p.backend.Run(&l.call)
+	// Another goroutine may close the results' scope.
+	if !out.block.TryHold() || hold(more) >= 0 {
+		letGo(in)
+		out.failClosed(def.Name)
+	}
+	err := p.backend.Run(&l.call)
+	letGo(more)
+	out.block.LetGo()
+	letGo(in)
+	return err
 }
 
 // hold keeps the operands' memory from being reused until letGo. If one of them

@@ -12,18 +12,26 @@ import (
 // node records how a tensor was computed, for its gradient. A tensor has one if
 // it was computed from a tensor whose gradient may be asked for.
 type node struct {
-	def    *op.Def // the primitive; nil where back says it all
-	name   string  // where it is not def's
+	def    *op.Def // the primitive; nil where own says it all
+	own    *ownRule
 	attrs  op.Attrs
 	inputs []*Tensor
 	out    *Tensor
 	saved  []*Tensor // its further results: see More of package op
-	back   gradient  // where it is not the rule of def
-	custom bool      // back is the program's: it may keep what it gets, and return what is not its own
 	leaf   *leaf     // where the gradient is collected; leaves have no inputs
 	skip   uint64    // bit i: no gradient is wanted for input i
 	spent  atomic.Bool
 }
+
+// ownRule is the gradient of a node that is not, or not the rule of, a primitive.
+type ownRule struct {
+	name   string
+	back   gradient
+	custom bool // it is the program's: it may keep what it gets, and return what is not its own
+}
+
+// custom reports whether the node's gradient is the program's.
+func (n *node) custom() bool { return n.own != nil && n.own.custom }
 
 // needs reports whether a gradient for input i is wanted.
 func (n *node) needs(i int) bool {
@@ -32,6 +40,8 @@ func (n *node) needs(i int) bool {
 	}
 	return n.skip>>i&1 == 0
 }
+
+var leafRule = &ownRule{name: "leaf"}
 
 // gradient gives, for the gradient g of a node's result, the gradients of its
 // inputs, in order; nil where none flows. It is written with public ops, so
@@ -47,8 +57,8 @@ type leaf struct {
 }
 
 func (n *node) String() string {
-	if n.name != "" {
-		return n.name
+	if n.own != nil {
+		return n.own.name
 	}
 	return n.def.Name
 }
@@ -93,7 +103,7 @@ func (t *Tensor) RequireGrad() *Tensor {
 			Fix: "convert first: .Cast(locus.Float32)"}, t)
 	}
 	v := t.alias()
-	v.node = &node{name: "leaf", leaf: new(leaf)}
+	v.node = &node{own: leafRule, leaf: new(leaf)}
 	return v
 }
 
@@ -405,8 +415,10 @@ func (e *engine) visit(n *node) {
 		return
 	}
 	e.passed = append(e.passed, n)
-	rule := n.back
-	if rule == nil {
+	var rule gradient
+	if n.own != nil {
+		rule = n.own.back
+	} else {
 		rule = gradients[n.def.ID]
 		if rule == nil {
 			fail(n.def.Name, op.Problemf(ErrGrad, "%s has no gradient; detach its result if none is wanted", n.def.Name), n.inputs...)
@@ -414,7 +426,7 @@ func (e *engine) visit(n *node) {
 	}
 	grads := rule(n.seen(e.useful, e.create), g)
 	passed := func(i int) bool { return grads[i] != nil && e.useful[n.inputs[i].node] }
-	if n.custom { // what they are made of belongs to the program
+	if n.custom() { // what they are made of belongs to the program
 		for _, gi := range grads {
 			if gi != nil {
 				e.held[gi.block]++
@@ -522,7 +534,7 @@ func (e *engine) add(n *node, g *Tensor) {
 // memory of a long backward pass as low as the collector cannot.
 func (e *engine) release(g *Tensor, n *node) {
 	e.held[g.block]--
-	if n != nil && n.custom {
+	if n != nil && n.custom() {
 		e.held[g.block]++ // for good
 	}
 	if e.held[g.block] == 0 && !e.create {
@@ -533,7 +545,7 @@ func (e *engine) release(g *Tensor, n *node) {
 // seen gives n as its rule sees it. Without history, computing with its tensors
 // records nothing.
 func (n *node) seen(useful map[*node]bool, history bool) *node {
-	d := &node{def: n.def, name: n.name, attrs: n.attrs, inputs: make([]*Tensor, len(n.inputs)), out: n.out, saved: n.saved, back: n.back}
+	d := &node{def: n.def, own: n.own, attrs: n.attrs, inputs: make([]*Tensor, len(n.inputs)), out: n.out, saved: n.saved}
 	for i, t := range n.inputs {
 		if !useful[t.node] && i < 64 {
 			d.skip |= 1 << i

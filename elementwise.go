@@ -186,7 +186,7 @@ func (t *Tensor) Clamp(lo, hi any) *Tensor {
 	y := apply(op.Minimum, nil, raised, h)
 	raised.Free()
 	if y.dtype.IsFloat() && tracked(in) {
-		y.node = &node{def: op.Get(op.Minimum), name: "Clamp", inputs: in, out: y, back: clampGradient}
+		y.node = &node{def: op.Get(op.Minimum), own: &ownRule{name: "Clamp", back: clampGradient}, inputs: in, out: y}
 	}
 	return y
 }

@@ -56,6 +56,8 @@ func recorded(name string, f func(args ...*Tensor) *Tensor, args []*Tensor) (y *
 	return y, leaves, history
 }
 
+var argumentRule = &ownRule{name: "argument", back: func(_ *node, g *Tensor) []*Tensor { return []*Tensor{g} }}
+
 // separate gives a handle of t whose gradient can be asked for by itself: a
 // plain t might be another argument too, or have been computed from one, and
 // would then get its gradient as well. Gradients of gradients reach t through it.
@@ -64,7 +66,7 @@ func (t *Tensor) separate() *Tensor {
 		return t.RequireGrad()
 	}
 	v := t.alias()
-	v.node = &node{name: "argument", inputs: []*Tensor{t}, out: v, back: func(_ *node, g *Tensor) []*Tensor { return []*Tensor{g} }}
+	v.node = &node{own: argumentRule, inputs: []*Tensor{t}, out: v}
 	return v
 }
 
@@ -195,9 +197,9 @@ func Checkpoint(f func(args ...*Tensor) *Tensor, args ...*Tensor) *Tensor {
 		return y
 	}
 	y = y.alias()
-	y.node = &node{name: "checkpoint", inputs: args, out: y, back: func(n *node, g *Tensor) []*Tensor {
+	y.node = &node{inputs: args, out: y, own: &ownRule{name: "checkpoint", back: func(n *node, g *Tensor) []*Tensor {
 		return n.again(g, func(in []*Tensor) *Tensor { return f(in...) })
-	}}
+	}}}
 	return y
 }
 
@@ -265,7 +267,7 @@ func Custom(name string, forward func(args ...*Tensor) *Tensor, backward func(ar
 		return y
 	}
 	y = y.detach().alias()
-	y.node = &node{name: name, inputs: args, out: y, custom: true, back: func(n *node, g *Tensor) []*Tensor {
+	y.node = &node{inputs: args, out: y, own: &ownRule{name: name, custom: true, back: func(n *node, g *Tensor) []*Tensor {
 		grads := backward(n.inputs, n.out, g)
 		if len(grads) != len(args) {
 			failf(name, ErrGrad, nil, "its backward gave %d gradients for %d arguments", len(grads), len(args))
@@ -281,6 +283,6 @@ func Custom(name string, forward func(args ...*Tensor) *Tensor, backward func(ar
 			}
 		}
 		return grads
-	}}
+	}}}
 	return y
 }

@@ -37,12 +37,16 @@ func (t *Tensor) copyTo(p *place) *Tensor {
 	return out
 }
 
+var moveRule = &ownRule{name: "to"}
+
+func init() { // it refers to itself
+	moveRule.back = func(n *node, g *Tensor) []*Tensor { return []*Tensor{g.To(n.inputs[0].Device())} }
+}
+
 // moved notes that out is t in another place: gradients are moved back.
 func (t *Tensor) moved(out *Tensor) {
 	if tracked([]*Tensor{t}) {
-		out.node = &node{name: "to", inputs: []*Tensor{t}, out: out, back: func(n *node, g *Tensor) []*Tensor {
-			return []*Tensor{g.To(n.inputs[0].Device())}
-		}}
+		out.node = &node{own: moveRule, inputs: []*Tensor{t}, out: out}
 	}
 }
 

@@ -30,14 +30,19 @@ func (r Region) slice(off, size int) Region {
 // nothing refers to it any more.
 type Block struct {
 	Region
-	pool    *Pool
-	slab    *slab   // the slab it was cut from, if small
-	record  *record // what the out-of-memory report says of it, if large
+	pool  *Pool
+	slab  *slab                 // the slab it was cut from, if small
+	large atomic.Pointer[large] // what else a large one has: a small block must take little
+	group atomic.Pointer[Group] // changed under the group's lock
+	state atomic.Int32
+	at    int32 // its place in the group, guarded by the group's lock
+}
+
+// large is what a block has that is not cut from a slab.
+type large struct {
+	record  *record // what the out-of-memory report says of it
 	arrival atomic.Pointer[Arrival]
-	group   atomic.Pointer[Group] // changed under the group's lock
-	state   atomic.Int32
-	at      int32 // its place in the group, guarded by the group's lock
-	managed bool  // guarded by the pool's lock
+	managed bool // the collector decides its end; guarded by the pool's lock
 }
 
 // state counts holds, and has these bits once Free was called and once the
@@ -105,8 +110,10 @@ func (b *Block) release() {
 // recycle lets the memory be used again, behind what still writes to it, and
 // reports whether the collector was to decide the block's end.
 func (b *Block) recycle() (managed bool) {
-	if a := b.arrival.Swap(nil); a != nil {
-		(*a).Join()
+	if l := b.large.Load(); l != nil {
+		if a := l.arrival.Swap(nil); a != nil {
+			(*a).Join()
+		}
 	}
 	return b.pool.release(b)
 }
@@ -126,17 +133,26 @@ type Arrival interface {
 // does so, and joins the arrival when something queued uses the block; freeing it
 // joins too.
 func (b *Block) SetArrival(a Arrival) {
-	if a == nil {
-		b.arrival.Store(nil)
+	l := b.large.Load()
+	switch {
+	case a == nil && l == nil:
 		return
+	case a == nil:
+		l.arrival.Store(nil)
+		return
+	case l == nil:
+		b.large.CompareAndSwap(nil, new(large))
+		l = b.large.Load()
 	}
-	b.arrival.Store(&a)
+	l.arrival.Store(&a)
 }
 
 // Arrival gives what SetArrival noted.
 func (b *Block) Arrival() Arrival {
-	if a := b.arrival.Load(); a != nil {
-		return *a
+	if l := b.large.Load(); l != nil {
+		if a := l.arrival.Load(); a != nil {
+			return *a
+		}
 	}
 	return nil
 }

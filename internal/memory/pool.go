@@ -58,7 +58,7 @@ type Pool struct {
 	free    map[int]*[]Region        // by class size
 	small   [smallMax/align + 1][]sm // freed small blocks by size
 	slab    *slab
-	handles []Block // made for the slab's next blocks, six at a time
+	handles []Block // made for the slab's next blocks, eight at a time
 	stats   Stats
 	live    map[*record]struct{}
 	lent    []loan // large working memory that is out
@@ -123,9 +123,11 @@ func (p *Pool) Allocate(size int, label func() Label) (*Block, error) {
 		return p.allocateSmall(want, label)
 	}
 	b := &Block{pool: p}
+	l := new(large)
 	if want >= recordMin {
-		b.record = &record{label(), want, callsite.Here(1)}
+		l.record = &record{label(), want, callsite.Here(1)}
 	}
+	b.large.Store(l)
 	p.mu.Lock()
 	r, ok := p.cached(want)
 	if !ok {
@@ -137,8 +139,8 @@ func (p *Pool) Allocate(size int, label func() Label) (*Block, error) {
 		p.mu.Lock()
 	}
 	b.Region = r
-	if b.record != nil {
-		p.live[b.record] = struct{}{}
+	if l.record != nil {
+		p.live[l.record] = struct{}{}
 	}
 	p.took(int64(want))
 	p.mu.Unlock()
@@ -193,7 +195,7 @@ func (p *Pool) allocateSmall(want int, label func() Label) (*Block, error) {
 // slab may share their memory, as each keeps the slab anyway; p.mu is held.
 func (p *Pool) handle() *Block {
 	if len(p.handles) == 0 {
-		p.handles = make([]Block, 6) // 480 bytes, a size that Go's allocator has without waste
+		p.handles = make([]Block, 8) // 512 bytes, a size that Go's allocator has without waste
 	}
 	b := &p.handles[0]
 	p.handles = p.handles[1:]
@@ -287,14 +289,15 @@ func (p *Pool) release(b *Block) (managed bool) {
 		p.small[b.Size/align] = append(p.small[b.Size/align], sm{b.Region, s})
 		return false
 	}
-	if b.managed {
+	l := b.large.Load()
+	if l.managed {
 		p.managed -= n
 	}
-	if b.record != nil {
-		delete(p.live, b.record)
+	if l.record != nil {
+		delete(p.live, l.record)
 	}
 	p.cache(b.Region)
-	return b.managed
+	return l.managed
 }
 
 // releaseSlab takes back a slab to which no block refers any more, and with it
@@ -312,13 +315,14 @@ func (p *Pool) releaseSlab(s *slab) {
 func (p *Pool) manage(b *Block, on bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	l := b.large.Load()
 	switch {
-	case on && !b.managed:
+	case on && !l.managed:
 		p.managed += int64(b.Size)
-	case !on && b.managed:
+	case !on && l.managed:
 		p.managed -= int64(b.Size)
 	}
-	b.managed = on
+	l.managed = on
 }
 
 // garbageDue reports whether what the collector is to free has doubled since it
