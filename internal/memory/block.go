@@ -165,6 +165,7 @@ func (b *Block) Manage() {
 	b.pool.manage(b, true)
 	runtime.SetFinalizer(b, func(b *Block) {
 		b.state.Store(freedBit | releasedBit)
+		b.pool.found(b)
 		b.recycle()
 	})
 }

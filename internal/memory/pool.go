@@ -11,7 +11,6 @@ import (
 	"runtime"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/locusml/locus/internal/callsite"
 )
@@ -34,7 +33,6 @@ const (
 	smallMax  = 4 << 10   // blocks up to this are cut from slabs
 	slabSize  = 64 << 10  // what they are cut from
 	recordMin = 256 << 10 // blocks from this on are named in an out-of-memory report
-	paceMin   = 64 << 20  // garbage below this is not worth a collection of its own
 )
 
 // Stats are a device's memory counters, in bytes and calls.
@@ -62,8 +60,7 @@ type Pool struct {
 	stats   Stats
 	live    map[*record]struct{}
 	lent    []loan // large working memory that is out
-	managed int64  // bytes whose end the collector decides
-	settled int64  // managed after the last collection
+	pace
 }
 
 type sm struct {
@@ -214,8 +211,8 @@ func (p *Pool) region(want int, label func() Label) (Region, error) {
 	if r, ok := take(); ok {
 		return r, nil
 	}
-	if p.garbageDue() {
-		p.Collect()
+	if p.overdue() {
+		p.collectOverdue()
 		if r, ok := take(); ok {
 			return r, nil
 		}
@@ -306,6 +303,7 @@ func (p *Pool) releaseSlab(s *slab) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.managed -= slabSize
+	p.collected += slabSize
 	p.stats.InUse -= s.live
 	p.stats.Frees += s.blocks
 	p.cache(s.region)
@@ -314,7 +312,6 @@ func (p *Pool) releaseSlab(s *slab) {
 // manage notes whether the collector decides the end of b.
 func (p *Pool) manage(b *Block, on bool) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	l := b.large.Load()
 	switch {
 	case on && !l.managed:
@@ -323,47 +320,10 @@ func (p *Pool) manage(b *Block, on bool) {
 		p.managed -= int64(b.Size)
 	}
 	l.managed = on
-}
-
-// garbageDue reports whether what the collector is to free has doubled since it
-// last ran. The Go runtime paces itself by its own heap, which for a device's
-// memory holds nothing but handles.
-func (p *Pool) garbageDue() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.managed > 2*p.settled+paceMin
-}
-
-// Collect runs the garbage collector and waits until what it found is freed.
-func (p *Pool) Collect() {
-	p.drain()
-	done := make(chan struct{})
-	func() {
-		sentinel := new([16]int64)
-		runtime.SetFinalizer(sentinel, func(*[16]int64) { close(done) })
-	}()
-	runtime.GC()
-	select {
-	case <-done: // finalizers of this cycle are running, one after the other
-	case <-time.After(100 * time.Millisecond):
-	}
-	p.settle()
-}
-
-// settle waits for the finalizer goroutine to come to rest.
-func (p *Pool) settle() {
-	for last := int64(-1); ; {
-		p.mu.Lock()
-		frees := p.stats.Frees
-		if frees == last {
-			p.settled = p.managed
-			p.stats.Collections++
-			p.mu.Unlock()
-			return
-		}
-		p.mu.Unlock()
-		last = frees
-		time.Sleep(200 * time.Microsecond)
+	due := on && p.due()
+	p.mu.Unlock()
+	if due {
+		p.collectAhead()
 	}
 }
 

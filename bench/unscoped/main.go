@@ -1,0 +1,74 @@
+// Command unscoped compares plain code, whose garbage the collector finds, with
+// the same code in a scope: time per turn and peak memory, in turns in one process.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"time"
+
+	"github.com/locusml/locus"
+	"github.com/locusml/locus/nn"
+	"github.com/locusml/locus/optim"
+)
+
+func main() {
+	var device locus.Device
+	flag.TextVar(&device, "device", locus.TryGPU(), "where to run")
+	n := flag.Int("n", 16<<20, "elements of a large tensor")
+	seconds := flag.Float64("seconds", 0.5, "time per case and turn")
+	turns := flag.Int("turns", 3, "turns")
+	flag.Parse()
+
+	x, y := device.Rand(*n), device.Rand(*n)
+	net := nn.To(nn.Sequential(nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 10)), device)
+	opt := optim.SGD(nn.Parameters(net), 0.1, optim.SGDOptions{})
+	images, labels := device.Rand(256, 784), device.Randint(0, 10, 256)
+	for _, c := range []struct {
+		name string
+		run  func(use func(*locus.Tensor) *locus.Tensor)
+	}{
+		{"x + y", func(use func(*locus.Tensor) *locus.Tensor) { use(x).Add(y) }},
+		{"(x+2).exp()*y", func(use func(*locus.Tensor) *locus.Tensor) { use(x).Add(2).Exp().Mul(y) }},
+		{"MLP, Backward and Step", func(use func(*locus.Tensor) *locus.Tensor) {
+			locus.CrossEntropy(net.Forward(use(images)), labels, locus.CrossEntropyOptions{}).Backward()
+			opt.Step()
+		}},
+	} {
+		plain := func() { c.run(func(t *locus.Tensor) *locus.Tensor { return t }) }
+		scoped := func() { locus.Scoped(func(s *locus.Scope) { c.run(s.Use) }) }
+		best, peak := [2]float64{1e9, 1e9}, [2]int64{}
+		for range *turns {
+			for i, f := range []func(){scoped, plain} {
+				t, p := measure(device, f, *seconds)
+				best[i], peak[i] = min(best[i], t), max(peak[i], p)
+			}
+		}
+		fmt.Printf("%-24s scoped %9.1f µs %8.1f MiB, plain %9.1f µs %8.1f MiB: %.2f × the time, %.2f × the peak\n", c.name,
+			best[0]*1e6, float64(peak[0])/(1<<20), best[1]*1e6, float64(peak[1])/(1<<20), best[1]/best[0], float64(peak[1])/float64(peak[0]))
+	}
+}
+
+func measure(d locus.Device, f func(), seconds float64) (perTurn float64, peak int64) {
+	d.Collect()
+	for range 3 {
+		f()
+	}
+	check(d.Synchronize())
+	d.ResetPeak()
+	start, n := time.Now(), 0
+	for time.Since(start).Seconds() < seconds {
+		for range 10 {
+			f()
+		}
+		check(d.Synchronize())
+		n += 10
+	}
+	return time.Since(start).Seconds() / float64(n), d.MemoryStats().Peak
+}
+
+func check(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
