@@ -59,44 +59,25 @@ func upload(p *place, spec op.Spec, data []byte) *Tensor {
 	return t
 }
 
-// flatten gives the elements of a number, or of a slice or array of any depth,
+// flatten returns the elements of a number, or of a slice or array of any depth,
 // as bytes.
 func flatten(data any) ([]byte, DType, []int) {
-	switch d := data.(type) { // without reflection where it is common
-	case []float32:
+	if d, ok := data.([]float32); ok { // without reflection where it is common
 		return bytesOf(d), Float32, []int{len(d)}
-	case []float64:
-		return bytesOf(d), Float64, []int{len(d)}
-	case []int64:
-		return bytesOf(d), Int64, []int{len(d)}
-	case []uint8:
-		return d, Uint8, []int{len(d)}
-	case []int32:
-		return bytesOf(d), Int32, []int{len(d)}
-	case []bool:
-		return bytesOf(d), Bool, []int{len(d)}
-	case []dtype.F16:
-		return bytesOf(d), Float16, []int{len(d)}
-	case []dtype.BF16:
-		return bytesOf(d), BFloat16, []int{len(d)}
-	case []int:
-		if unsafe.Sizeof(0) == 8 {
-			return bytesOf(d), Int64, []int{len(d)}
-		}
 	}
-	v := reflect.ValueOf(data)
-	var dims []int
 	elem := reflect.TypeOf(data)
 	for elem != nil && (elem.Kind() == reflect.Slice || elem.Kind() == reflect.Array) {
 		elem = elem.Elem()
 	}
-	dt := Bool
+	dt := dtype.Invalid
 	if elem != nil {
 		dt = dtype.OfValue(reflect.Zero(elem).Interface())
 	}
-	if elem == nil || !dt.Valid() || dt == Bool && elem.Kind() != reflect.Bool {
+	if !dt.Valid() {
 		failf("From", ErrDType, nil, "cannot make a tensor from %T; use numbers, bools, or slices and arrays of them", data)
 	}
+	v := reflect.ValueOf(data)
+	var dims []int
 	for w := v; w.Kind() == reflect.Slice || w.Kind() == reflect.Array; {
 		dims = append(dims, w.Len())
 		if w.Len() == 0 {
@@ -108,47 +89,48 @@ func flatten(data any) ([]byte, DType, []int) {
 		}
 		w = w.Index(0)
 	}
-	size := dt.Size()
-	buf := make([]byte, 0, op.Elements(dims)*size)
+	switch len(dims) {
+	case 0:
+		return elementsOf(reflect.Append(reflect.MakeSlice(reflect.SliceOf(elem), 0, 1), v), dt), dt, dims
+	case 1:
+		return elementsOf(v, dt), dt, dims
+	}
+	buf := make([]byte, 0, op.Elements(dims)*dt.Size())
 	var walk func(w reflect.Value, depth int)
 	walk = func(w reflect.Value, depth int) {
-		if depth < len(dims) {
-			if w.Len() != dims[depth] {
-				failf("From", ErrShape, nil, "ragged slices: at depth %d one has %d elements and another %d", depth, dims[depth], w.Len())
-			}
-			for i := range w.Len() {
-				walk(w.Index(i), depth+1)
-			}
+		if w.Len() != dims[depth] {
+			failf("From", ErrShape, nil, "ragged slices: at depth %d one has %d elements and another %d", depth, dims[depth], w.Len())
+		}
+		if depth == len(dims)-1 {
+			buf = append(buf, elementsOf(w, dt)...)
 			return
 		}
-		buf = appendValue(buf, w.Interface())
+		for i := range w.Len() {
+			walk(w.Index(i), depth+1)
+		}
 	}
 	walk(v, 0)
 	return buf, dt, dims
 }
 
-func appendValue(buf []byte, v any) []byte {
-	switch x := v.(type) {
-	case bool:
-		return append(buf, bytesOf([]bool{x})...)
-	case uint8:
-		return append(buf, x)
-	case int32:
-		return append(buf, bytesOf([]int32{x})...)
-	case int64:
-		return append(buf, bytesOf([]int64{x})...)
-	case int:
-		return append(buf, bytesOf([]int64{int64(x)})...)
-	case float32:
-		return append(buf, bytesOf([]float32{x})...)
-	case float64:
-		return append(buf, bytesOf([]float64{x})...)
-	case dtype.F16:
-		return append(buf, bytesOf([]dtype.F16{x})...)
-	case dtype.BF16:
-		return append(buf, bytesOf([]dtype.BF16{x})...)
+// elementsOf returns the bytes of a slice or array of elements of type dt.
+func elementsOf(v reflect.Value, dt DType) []byte {
+	n := v.Len()
+	if n == 0 {
+		return nil
 	}
-	panic(fmt.Sprintf("locus: %T is not an element", v))
+	if v.Kind() == reflect.Array || int(v.Type().Elem().Size()) != dt.Size() { // of an array without an address, and of int where it has 32 bits
+		to := v.Type().Elem()
+		if to.Kind() == reflect.Int {
+			to = reflect.TypeFor[int64]()
+		}
+		s := reflect.MakeSlice(reflect.SliceOf(to), n, n)
+		for i := range n {
+			s.Index(i).Set(v.Index(i).Convert(to))
+		}
+		v = s
+	}
+	return unsafe.Slice((*byte)(v.UnsafePointer()), n*dt.Size())
 }
 
 func bytesOf[T any](s []T) []byte {
