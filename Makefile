@@ -7,8 +7,8 @@ build: ## the command, in bin/
 test:
 	go test ./...
 
-check: ## what must be clean before a commit
-	test -z "$$(gofmt -l .)" && go vet ./... && go test -race ./...
+check: ## what a change must pass: the same as CI
+	.ci/run
 
 release: ## archives for all platforms and checksums, in dist/: make release VERSION=v0.1.0
 	go run ./scripts/release -version "$(VERSION)"
