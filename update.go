@@ -89,7 +89,7 @@ func updateAll(a op.Update, list []Updating, factor, ok *Tensor) []Updating {
 		failf(def.Name, ErrArgument, nil, "there is nothing to update")
 	}
 	a.First, a.Scaled, a.Gated = len(list[0].Slots) == 0 && a.Slots() > 0, factor != nil, ok != nil
-	r := &updateRun{attrs: a, list: list}
+	r := &updateRun{attrs: a, list: list, in: make([]*Tensor, 0, len(list)*a.Each()+a.Extra()), out: make([]*Tensor, 0, len(list)*(1+a.Slots()))}
 	for _, x := range list {
 		if want := a.Each() - 2; len(x.Slots) != want {
 			failf(def.Name, ErrArgument, given(0, x.Value), "%d tensors are remembered for a parameter; want %d", len(x.Slots), want)
@@ -160,6 +160,7 @@ func (r *updateRun) run(def *op.Def) {
 			r.undo()
 		}
 	}()
+	r.held = make([]*Tensor, 0, len(r.list)+r.attrs.Extra())
 	// Readers are counted first, those of this step among them: memory that one of
 	// them reads is not taken.
 	for i := range r.list {
@@ -174,8 +175,9 @@ func (r *updateRun) run(def *op.Def) {
 	for _, t := range r.in[len(r.in)-r.attrs.Extra():] {
 		r.hold(def, t)
 	}
-	call := backend.Call{Op: def.ID, Attrs: r.attrs}
-	var results []backend.View
+	call := backend.Call{Op: def.ID, Attrs: r.attrs, In: make([]backend.View, 0, len(r.in))}
+	results := make([]backend.View, 0, cap(r.out))
+	r.took = make([]takenBlock, 0, cap(r.out))
 	for i := range r.list {
 		x := &r.list[i]
 		for k := range 1 + r.attrs.Slots() {
@@ -282,6 +284,8 @@ func AverageAll(averages, values []*Tensor, decay float64) []*Tensor {
 	if !(math.Abs(decay) <= 1) {
 		failf(name, ErrArgument, nil, "the decay is %v; want one between 0 and 1", decay)
 	}
+	usable(name, averages)
+	usable(name, values)
 	out := make([]*Tensor, len(averages))
 	a := op.Update{Rule: op.SGDRule, Keep: decay, Rate: -(1 - decay)}
 	for _, at := range alike(name, averages) {

@@ -175,6 +175,7 @@ func (o *Optimizer) groups(grads []*locus.Tensor) [][]int {
 // update takes the step of parameters that fit together.
 func (o *Optimizer) update(s *locus.Scope, group []int, factor, ok *locus.Tensor, grads []*locus.Tensor) {
 	list := make([]locus.Updating, len(group))
+	slots := make([]*locus.Tensor, 0, len(group)*len(o.rule.slots()))
 	var moved []*locus.Tensor
 	for k, i := range group {
 		x := &list[k]
@@ -184,6 +185,7 @@ func (o *Optimizer) update(s *locus.Scope, group []int, factor, ok *locus.Tensor
 		if m := o.made[i]; m != nil && m.SharesMemory(x.Value) {
 			x.Value = m
 		}
+		from := len(slots)
 		for _, t := range o.slots[i] {
 			if t == nil {
 				break
@@ -193,8 +195,9 @@ func (o *Optimizer) update(s *locus.Scope, group []int, factor, ok *locus.Tensor
 			if here != t {
 				moved = append(moved, t)
 			}
-			x.Slots = append(x.Slots, here)
+			slots = append(slots, here)
 		}
+		x.Slots = slots[from:len(slots):len(slots)]
 	}
 	if factor != nil {
 		factor = s.Use(factor).To(list[0].Value.Device()).Cast(list[0].Value.DType())
