@@ -1,5 +1,7 @@
 package locus
 
+import "github.com/locusml/locus/internal/op"
+
 // Clipping of gradients. All of it stays on the device: nothing waits.
 
 // ClipByValue gives t with every element moved into [-limit, limit].
@@ -32,19 +34,24 @@ func ClipGlobalNorm(ts []*Tensor, limit float64) (clipped []*Tensor, norm *Tenso
 		failf(name, ErrArgument, in, "the limit is %v; it must be positive", limit)
 	}
 	norm = globalNorm(name, in)
-	// The small number keeps the division defined; PyTorch has the same one.
-	factor := norm.Add(1e-6).Reciprocal().Mul(limit).Minimum(1)
-	clipped = make([]*Tensor, len(ts))
-	for i, t := range ts {
-		if t != nil {
-			clipped[i] = t.Mul(factor.Cast(t.dtype))
-		}
+	return ScaleAll(ts, ClipFactor(norm, limit)), norm
+}
+
+// ClipFactor returns what tensors of a norm are multiplied by so that their norm is at
+// most limit: 1 if it is already. To clip in an optimizer's step without a pass over
+// the gradients of its own, pass it to StepScaled of package optim.
+func ClipFactor(norm *Tensor, limit float64) *Tensor {
+	norm.check("ClipFactor")
+	if !(limit > 0) {
+		failf("ClipFactor", ErrArgument, []*Tensor{norm}, "the limit is %v; it must be positive", limit)
 	}
-	return clipped, norm
+	// The small number keeps the division defined; PyTorch has the same one.
+	return norm.Add(1e-6).Reciprocal().Mul(limit).Minimum(1)
 }
 
 // GlobalNorm gives the Euclidean norm of all elements of the tensors together,
-// without waiting for it.
+// without waiting for it. Squares are added in float64, so it is finite if all elements
+// are and the norm itself fits its type.
 func GlobalNorm(ts []*Tensor) *Tensor {
 	in := given(0, ts...)
 	if len(in) == 0 {
@@ -54,23 +61,24 @@ func GlobalNorm(ts []*Tensor) *Tensor {
 	return globalNorm("GlobalNorm", in)
 }
 
-// globalNorm sums in float32, or in float64 if all tensors are float64.
+// globalNorm is float32, or float64 if all tensors are. Tensors of one type are one op;
+// the norm of several types is that of their norms.
 func globalNorm(name string, ts []*Tensor) *Tensor {
-	dt := Float64
+	byType := map[DType][]*Tensor{}
+	var types []DType
 	for _, t := range ts {
 		t.wantFloat(name)
-		if t.dtype != Float64 {
-			dt = Float32
+		if byType[t.dtype] == nil {
+			types = append(types, t.dtype)
 		}
+		byType[t.dtype] = append(byType[t.dtype], t)
 	}
-	var sum *Tensor
-	for _, t := range ts {
-		s := t.wide().Square().Sum().Cast(dt)
-		if sum == nil {
-			sum = s
-		} else {
-			sum = sum.Add(s)
-		}
+	if len(types) == 1 {
+		return apply(op.GlobalNorm, nil, ts...)
 	}
-	return sum.root(2)
+	var norms []*Tensor
+	for _, d := range types {
+		norms = append(norms, apply(op.GlobalNorm, nil, byType[d]...).Cast(Float32))
+	}
+	return apply(op.GlobalNorm, nil, norms...)
 }

@@ -52,35 +52,17 @@ func (a *adam) check() error {
 	return first(belowOne("Beta1", a.Beta1), belowOne("Beta2", a.Beta2), atLeastZero("Eps", a.Eps), atLeastZero("WeightDecay", a.WeightDecay))
 }
 
-func (a *adam) update(p, g *locus.Tensor, slots []*locus.Tensor, lr float64, step int64) *locus.Tensor {
-	keep := 1.0
-	if a.apart {
-		keep = 1 - lr*a.WeightDecay
-	} else if a.WeightDecay != 0 {
-		g = g.Blend(1, p, a.WeightDecay)
-	}
-	slots[0] = average(slots[0], g, a.Beta1)
-	slots[1] = averageSquare(slots[1], g, a.Beta2)
+func (a *adam) update(lr float64, step int64) locus.Update {
 	// Averages start at 0; the corrections undo that.
 	c1 := 1 - math.Pow(a.Beta1, float64(step))
 	c2 := math.Sqrt(1 - math.Pow(a.Beta2, float64(step)))
-	return p.AdamStep(slots[0], slots[1], keep, lr/c1, 1/c2, a.Eps)
-}
-
-// average returns β·old + (1-β)·new; nil counts as zeros.
-func average(old, new *locus.Tensor, beta float64) *locus.Tensor {
-	if old == nil {
-		return new.Mul(1 - beta)
+	u := locus.Update{Rule: locus.UpdateAdam, Rate: lr / c1, Momentum: a.Beta1, Beta: a.Beta2, Root: 1 / c2, Eps: a.Eps}
+	if a.apart {
+		u.Lose = lr * a.WeightDecay
+	} else {
+		u.Decay = a.WeightDecay
 	}
-	return old.Blend(beta, new, 1-beta)
-}
-
-// averageSquare returns β·old + (1-β)·new²; nil counts as zeros.
-func averageSquare(old, new *locus.Tensor, beta float64) *locus.Tensor {
-	if old == nil {
-		return new.Square().Mul(1 - beta)
-	}
-	return old.BlendSquare(beta, new, 1-beta)
+	return u
 }
 
 // RMSPropOptions are the options of [RMSProp]; zero values mean 0.99, 1e-8.
@@ -115,25 +97,8 @@ func (r *rmsprop) slots() []string {
 	return l
 }
 
-func (r *rmsprop) update(p, g *locus.Tensor, slots []*locus.Tensor, lr float64, _ int64) *locus.Tensor {
-	if r.WeightDecay != 0 {
-		g = g.Blend(1, p, r.WeightDecay)
-	}
-	slots[0] = averageSquare(slots[0], g, r.Alpha)
-	v := slots[0]
-	if r.Centered {
-		slots[1] = average(slots[1], g, r.Alpha)
-		v = v.Sub(slots[1].Square())
-	}
-	d := g.Div(v.Sqrt().Add(r.Eps))
-	if r.Momentum != 0 {
-		k := len(slots) - 1
-		if slots[k] != nil {
-			d = slots[k].Blend(r.Momentum, d, 1)
-		}
-		slots[k] = d
-	}
-	return p.Blend(1, d, -lr)
+func (r *rmsprop) update(lr float64, _ int64) locus.Update {
+	return locus.Update{Rule: locus.UpdateRMSProp, Rate: lr, Decay: r.WeightDecay, Beta: r.Alpha, Eps: r.Eps, Momentum: r.Momentum, Centered: r.Centered}
 }
 
 // AdagradOptions are the options of [Adagrad]; a zero Eps means 1e-10.
@@ -154,15 +119,6 @@ func (a *adagrad) check() error {
 	return first(atLeastZero("LRDecay", a.LRDecay), atLeastZero("InitialAccumulator", a.InitialAccumulator), atLeastZero("Eps", a.Eps), atLeastZero("WeightDecay", a.WeightDecay))
 }
 
-func (a *adagrad) update(p, g *locus.Tensor, slots []*locus.Tensor, lr float64, step int64) *locus.Tensor {
-	if a.WeightDecay != 0 {
-		g = g.Blend(1, p, a.WeightDecay)
-	}
-	if slots[0] == nil {
-		slots[0] = g.Square().Add(a.InitialAccumulator)
-	} else {
-		slots[0] = slots[0].BlendSquare(1, g, 1)
-	}
-	lr /= 1 + float64(step-1)*a.LRDecay
-	return p.AdamStep(g, slots[0], 1, lr, 1, a.Eps)
+func (a *adagrad) update(lr float64, step int64) locus.Update {
+	return locus.Update{Rule: locus.UpdateAdagrad, Rate: lr / (1 + float64(step-1)*a.LRDecay), Decay: a.WeightDecay, Eps: a.Eps, Start: a.InitialAccumulator}
 }

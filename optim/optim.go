@@ -25,13 +25,13 @@ type Optimizer struct {
 	made   []*locus.Tensor   // values that a step has made, and the next one frees
 }
 
-// rule is one update of one parameter: it returns the new value and puts what it
-// remembers into slots, which it finds nil at first. Both are new tensors.
+// rule is a kind of optimizer. All that changes from step to step is in what update
+// returns.
 type rule interface {
 	name() string
-	slots() []string // names of what it remembers
+	slots() []string // names of what it remembers, in the order of locus.Update
 	check() error    // of its options
-	update(p, g *locus.Tensor, slots []*locus.Tensor, lr float64, step int64) *locus.Tensor
+	update(lr float64, step int64) locus.Update
 }
 
 func newOptimizer(params []nn.Entry, lr float64, r rule) *Optimizer {
@@ -107,7 +107,7 @@ func (o *Optimizer) Step() {
 			}
 		}
 	}()
-	o.step("optim.Step", nil, grads)
+	o.step("optim.Step", nil, nil, grads)
 	done = true
 }
 
@@ -115,31 +115,117 @@ func (o *Optimizer) Step() {
 // leaves it as it is. Nothing waits for a device. The value that an earlier step
 // has made is freed: copy it to keep it. Gradients that do not fit are an error,
 // and then nothing is changed.
-func (o *Optimizer) StepWith(grads []*locus.Tensor) { o.step("optim.StepWith", nil, grads) }
+func (o *Optimizer) StepWith(grads []*locus.Tensor) {
+	o.step("optim.StepWith", nil, nil, grads)
+}
 
 // StepIf is StepWith that changes nothing where ok, one bool, is false: the choice
 // is made on the parameters' device, and nothing waits for it. A nil ok is true.
 // The step is counted either way.
 func (o *Optimizer) StepIf(ok *locus.Tensor, grads []*locus.Tensor) {
-	o.step("optim.StepIf", ok, grads)
+	o.step("optim.StepIf", nil, ok, grads)
 }
 
-func (o *Optimizer) step(op string, ok *locus.Tensor, grads []*locus.Tensor) {
-	o.checkStep(op, ok, grads)
+// StepScaled is StepIf by gradients that are multiplied by factor, one number of a
+// floating-point type, on the way: so clipping (locus.ClipFactor) and undoing a loss's
+// scale need no pass over the gradients of their own. A nil factor is 1.
+func (o *Optimizer) StepScaled(factor, ok *locus.Tensor, grads []*locus.Tensor) {
+	o.step("optim.StepScaled", factor, ok, grads)
+}
+
+func (o *Optimizer) step(op string, factor, ok *locus.Tensor, grads []*locus.Tensor) {
+	o.checkStep(op, factor, ok, grads)
 	o.steps++
 	locus.NoGrad(func() {
-		for i, e := range o.params {
-			if g := grads[i]; g != nil && !e.Frozen() {
-				o.update(i, e, g, ok)
-			}
+		// What is made on the way is freed at once.
+		s := locus.NewScope()
+		defer s.Close()
+		for _, g := range o.groups(grads) {
+			o.update(s, g, factor, ok, grads)
 		}
 	})
 }
 
+// groups returns the positions of the parameters to update, those together that one
+// launch can take: on one device, of one type, and either all in their first step or none.
+func (o *Optimizer) groups(grads []*locus.Tensor) [][]int {
+	type kind struct {
+		device locus.Device
+		dtype  locus.DType
+		first  bool
+	}
+	var groups [][]int
+	found := map[kind]int{}
+	for i, e := range o.params {
+		if grads[i] == nil || e.Frozen() {
+			continue
+		}
+		v := e.Value()
+		k := kind{v.Device(), v.DType(), len(o.slots[i]) > 0 && o.slots[i][0] == nil}
+		g, ok := found[k]
+		if !ok {
+			g = len(groups)
+			found[k], groups = g, append(groups, nil)
+		}
+		groups[g] = append(groups[g], i)
+	}
+	return groups
+}
+
+// update takes the step of parameters that fit together.
+func (o *Optimizer) update(s *locus.Scope, group []int, factor, ok *locus.Tensor, grads []*locus.Tensor) {
+	list := make([]locus.Updating, len(group))
+	slots := make([]*locus.Tensor, 0, len(group)*len(o.rule.slots()))
+	var moved []*locus.Tensor
+	for k, i := range group {
+		x := &list[k]
+		// The value that an earlier step has made is overwritten. One that the program has
+		// set is the program's: a view of it is not freed.
+		x.Value, x.Grad, x.Free = o.params[i].Value().Detach(), grads[i], true
+		if m := o.made[i]; m != nil && m.SharesMemory(x.Value) {
+			x.Value = m
+		}
+		from := len(slots)
+		for _, t := range o.slots[i] {
+			if t == nil {
+				break
+			}
+			// The network may have moved, or been converted, since the last step.
+			here := t.To(x.Value.Device()).Cast(x.Value.DType())
+			if here != t {
+				moved = append(moved, t)
+			}
+			slots = append(slots, here)
+		}
+		x.Slots = slots[from:len(slots):len(slots)]
+	}
+	if factor != nil {
+		factor = s.Use(factor).To(list[0].Value.Device()).Cast(list[0].Value.DType())
+	}
+	if ok != nil {
+		ok = s.Use(ok).To(list[0].Value.Device())
+	}
+	for k, x := range locus.UpdateAll(o.rule.update(o.lr, o.steps), list, factor, ok) {
+		i := group[k]
+		o.params[i].Set(x.Value)
+		o.made[i] = x.Value
+		copy(o.slots[i], x.Slots)
+	}
+	for _, t := range moved {
+		t.Free()
+	}
+}
+
 // checkStep panics, before anything is changed, unless a step can be taken.
-func (o *Optimizer) checkStep(op string, ok *locus.Tensor, grads []*locus.Tensor) {
+func (o *Optimizer) checkStep(op string, factor, ok *locus.Tensor, grads []*locus.Tensor) {
 	if len(grads) != len(o.ready().params) {
 		fail(locus.ErrArgument, op, fmt.Sprintf("%d gradients for %d parameters", len(grads), len(o.params)), "pass one for each of Params(), nil for none")
+	}
+	if factor != nil {
+		checkTensor(op, "", "factor", factor)
+		if !factor.DType().IsFloat() || factor.Len() != 1 {
+			fail(locus.ErrArgument, op, fmt.Sprintf("factor is %s %v; want one number of a floating-point type", factor.DType(), factor.Shape()), "")
+		}
 	}
 	if ok != nil {
 		checkTensor(op, "", "ok", ok)
@@ -167,51 +253,6 @@ func (o *Optimizer) checkStep(op string, ok *locus.Tensor, grads []*locus.Tensor
 			fail(locus.ErrDevice, op, fmt.Sprintf("the gradient of %s is on %s, the parameter on %s", e.Name, g.Device(), v.Device()), "move it with .To(device)")
 		}
 	}
-}
-
-func (o *Optimizer) update(i int, e nn.Entry, g, ok *locus.Tensor) {
-	// What is computed here is freed at once but for the new value and what the
-	// rule remembers.
-	s := locus.NewScope()
-	defer s.Close()
-	old := e.Value().Detach()
-	before := o.slots[i]
-	remembered := make([]*locus.Tensor, len(before))
-	for k, t := range before {
-		if t != nil {
-			// The network may have moved, or been converted, since the last step.
-			remembered[k] = s.Use(t).To(old.Device()).Cast(old.DType())
-		}
-	}
-	var last []*locus.Tensor
-	if ok != nil {
-		last = slices.Clone(remembered)
-	}
-	value := o.rule.update(s.Use(old), s.Use(g.Detach()), remembered, o.lr, o.steps)
-	if ok != nil {
-		ok = s.Use(ok).To(old.Device())
-		value = ok.Where(value, old)
-		for k, t := range remembered {
-			if last[k] != nil {
-				remembered[k] = ok.Where(t, last[k])
-			} else {
-				remembered[k] = ok.Where(t, 0)
-			}
-		}
-	}
-	for k, t := range remembered {
-		if b := before[k]; b == nil || !t.SharesMemory(b) {
-			before[k] = s.Keep(t)
-			if b != nil {
-				b.Free()
-			}
-		}
-	}
-	e.Set(s.Keep(value))
-	if m := o.made[i]; m != nil && m.SharesMemory(old) {
-		m.Free() // at once: the collector would let as much garbage pile up as there are parameters
-	}
-	o.made[i] = value
 }
 
 // ZeroGrad forgets gradients that were collected and not used.

@@ -38,21 +38,6 @@ func (s *sgd) slots() []string {
 	return []string{"momentum"}
 }
 
-func (s *sgd) update(p, g *locus.Tensor, slots []*locus.Tensor, lr float64, _ int64) *locus.Tensor {
-	if s.WeightDecay != 0 {
-		g = g.Blend(1, p, s.WeightDecay)
-	}
-	if s.Momentum != 0 {
-		if slots[0] == nil {
-			slots[0] = g.Copy()
-		} else {
-			slots[0] = slots[0].Blend(s.Momentum, g, 1-s.Dampening)
-		}
-		if s.Nesterov {
-			g = g.Blend(1, slots[0], s.Momentum)
-		} else {
-			g = slots[0]
-		}
-	}
-	return p.Blend(1, g, -lr)
+func (s *sgd) update(lr float64, _ int64) locus.Update {
+	return locus.Update{Rule: locus.UpdateSGD, Rate: lr, Decay: s.WeightDecay, Momentum: s.Momentum, Dampening: s.Dampening, Nesterov: s.Nesterov}
 }

@@ -163,10 +163,15 @@ func (b *Block) Manage() {
 		return // its slab is managed as a whole
 	}
 	b.pool.manage(b, true)
+	setFinalizer(b)
+}
+
+func setFinalizer(b *Block) {
 	runtime.SetFinalizer(b, func(b *Block) {
-		b.state.Store(freedBit | releasedBit)
-		b.pool.found(b)
-		b.recycle()
+		if b.state.Swap(freedBit|releasedBit)&releasedBit == 0 {
+			b.pool.found(b)
+			b.recycle()
+		}
 	})
 }
 

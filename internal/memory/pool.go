@@ -313,6 +313,10 @@ func (p *Pool) releaseSlab(s *slab) {
 func (p *Pool) manage(b *Block, on bool) {
 	p.mu.Lock()
 	l := b.large.Load()
+	if l == nil { // its memory was taken over meanwhile
+		p.mu.Unlock()
+		return
+	}
 	switch {
 	case on && !l.managed:
 		p.managed += int64(b.Size)

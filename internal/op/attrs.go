@@ -155,3 +155,83 @@ type Scales struct{ A, B float64 }
 
 // Adam is the attribute of AdamStep: the new value is Keep·p - Rate·m/(√v·Root + Eps).
 type Adam struct{ Keep, Rate, Root, Eps float64 }
+
+// Rule says what UpdateAll does to a parameter.
+type Rule uint8
+
+// The rules.
+const (
+	SGDRule Rule = iota
+	AdamRule
+	RMSPropRule
+	AdagradRule
+)
+
+func (r Rule) String() string {
+	return EnumName("Rule", int(r), "sgd", "adam", "rmsprop", "adagrad")
+}
+
+// Update is the attribute of UpdateAll. All numbers of a step are here, in one place:
+// nothing else changes from step to step but memory.
+//
+// A gradient g is first multiplied by the factor, if there is one, and then, unless
+// Decay is 0, Decay·p is added to it. What is called an average is Beta·old + (1-Beta)·new.
+//
+//	SGD:      m = Momentum·m + Fresh·g, at first g;      p = Keep·p - Rate·m
+//	          without momentum m is g; with Nesterov it is g + Momentum·m in the last formula
+//	Adam:     m = average of g by Momentum, v = average of g² by Beta;
+//	          p = Keep·p - Rate·m/(√v·Root + Eps)
+//	RMSProp:  v = average of g² by Beta; if Centered, a = average of g by Beta;
+//	          d = g/(√(v - a²) + Eps); unless Momentum is 0, m = Momentum·m + d, and d is m;
+//	          p = Keep·p - Rate·d
+//	Adagrad:  s = s + g², at first g² + Start;           p = Keep·p - Rate·g/(√s·Root + Eps)
+type Update struct {
+	Rule               Rule
+	First              bool // what the rule remembers does not exist yet, and is no operand
+	Scaled             bool // the last operand, or the last but one, is the factor
+	Gated              bool // the last operand is a bool; where it is false nothing changes
+	Nesterov, Centered bool
+
+	Rate, Keep, Decay, Momentum, Fresh, Beta, Root, Eps, Start float64
+}
+
+// Slots is how many tensors the rule remembers for each parameter.
+func (u Update) Slots() int {
+	n := 0
+	switch u.Rule {
+	case AdamRule:
+		return 2
+	case AdagradRule:
+		return 1
+	case RMSPropRule:
+		n = 1
+		if u.Centered {
+			n++
+		}
+	}
+	if u.Momentum != 0 {
+		n++
+	}
+	return n
+}
+
+// Each is how many operands there are for each parameter: the parameter, its
+// gradient, and what is remembered.
+func (u Update) Each() int {
+	if u.First {
+		return 2
+	}
+	return 2 + u.Slots()
+}
+
+// Extra is how many operands follow those of the parameters.
+func (u Update) Extra() int {
+	n := 0
+	if u.Scaled {
+		n++
+	}
+	if u.Gated {
+		n++
+	}
+	return n
+}

@@ -142,5 +142,11 @@ const (
 	BlendSquare
 	AdamStep
 
+	// What is done to all parameters, or all gradients, in one call: lists.go.
+	UpdateAll
+	GlobalNorm
+	ScaleAll
+	CastAll
+
 	NumOps
 )

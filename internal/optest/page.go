@@ -94,6 +94,7 @@ var elsewhere = map[string]string{
 	"VJP": "takes a function", "JVP": "takes a function", "Vmap": "takes a function", "Checkpoint": "takes a function",
 	"Custom": "takes a function", "ValueAndGrad": "takes a function",
 	"Scope.Use": "memory", "Scope.Adopt": "memory", "Scope.Keep": "memory",
+	"ScaleAll": "lists: what Tensor.Mul gives", "CastAll": "lists: what Tensor.Cast gives", "Unscale": "lists", "ClipFactor": "lists", "AverageAll": "frees its operands",
 	"Maker.Rand": "random", "Maker.Randn": "random", "Maker.Randint": "random", "Maker.Permutation": "random",
 }
 

@@ -10,7 +10,20 @@ import (
 
 func fused(id op.ID, a op.Attrs, e *expected, in []*array) {
 	e.scale = make([]float64, e.len())
+	switch id {
+	case op.GlobalNorm:
+		globalNorm(e, in)
+		return
+	case op.ScaleAll:
+		scaleAll(e, in)
+		return
+	case op.CastAll:
+		castAll(e, in)
+		return
+	}
 	switch a := a.(type) {
+	case op.Update:
+		updateAll(a, e, in)
 	case op.Normalize:
 		for _, g := range groups(e.shape, a.Axes) {
 			e.units = max(e.units, 2*lengthUnits(len(g)))

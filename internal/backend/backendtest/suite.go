@@ -231,6 +231,7 @@ func (s *suite) try(dev backend.Device, pool *memory.Pool, c sample.Sample) erro
 		b, err := put(bytes.Repeat([]byte{filler}, e.len()*e.dtype.Size()+guard))
 		return backend.View{Block: b, Shape: e.shape, Strides: op.Strides(e.shape), DType: e.dtype}, err
 	}
+	inPlace := false
 	run := func(results ...*expected) error {
 		views := make([]*backend.View, len(results))
 		call.More = make([]backend.View, len(results)-1)
@@ -243,6 +244,11 @@ func (s *suite) try(dev backend.Device, pool *memory.Pool, c sample.Sample) erro
 				views[i] = &call.More[i-1]
 			}
 			*views[i] = v
+			if inPlace {
+				if err := s.replace(dev, call, tensors, i, v.Block); err != nil {
+					return err
+				}
+			}
 		}
 		if err := dev.Run(call); err != nil {
 			return fmt.Errorf("run: %w", err)
@@ -269,6 +275,14 @@ func (s *suite) try(dev backend.Device, pool *memory.Pool, c sample.Sample) erro
 			return fmt.Errorf("with all results: %w", err)
 		}
 	}
+	if c.Op == op.UpdateAll {
+		operands := slices.Clone(call.In)
+		inPlace = true
+		if err := run(append([]*expected{want}, want.more...)...); err != nil {
+			return fmt.Errorf("in place: %w", err)
+		}
+		call.In = operands
+	}
 	for i, x := range tensors {
 		if x.Bytes == nil || c.Big {
 			continue
@@ -282,6 +296,28 @@ func (s *suite) try(dev backend.Device, pool *memory.Pool, c sample.Sample) erro
 		}
 	}
 	return nil
+}
+
+// replace makes the operand that result i of UpdateAll replaces lie where the result
+// lies, in b, as it does in an optimizer's step.
+func (s *suite) replace(dev backend.Device, call *backend.Call, tensors []sample.Tensor, i int, b *memory.Block) error {
+	u := call.Attrs.(op.Update)
+	k := i % (1 + u.Slots())
+	at := i / (1 + u.Slots()) * u.Each()
+	switch {
+	case k > 0 && u.First:
+		return nil // it replaces nothing
+	case k > 0:
+		at += 1 + k // behind the gradient
+	}
+	x := tensors[at]
+	if !op.IsContiguous(x.Shape, x.Strides) {
+		return nil
+	}
+	v := &call.In[at]
+	v.Block, v.Offset = b, 0
+	size := x.DType.Size()
+	return dev.CopyIn(b, x.Bytes[x.Offset*size:][:op.Elements(x.Shape)*size], func() {})
 }
 
 func (s *suite) testRandom(t *testing.T) {

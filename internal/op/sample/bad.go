@@ -233,6 +233,32 @@ func badShapes(id op.ID) []badShape {
 			{"an activation that there is not", op.ErrArgument, op.Epilogue{Act: op.Exp}, specs(x, w)},
 			{"attributes of another op", op.ErrArgument, nil, specs(x, w)},
 		}
+	case op.UpdateAll:
+		p, q := []int{2, 3}, []int{3, 2}
+		adam := op.Update{Rule: op.AdamRule}
+		return []badShape{
+			{"no attributes", op.ErrArgument, nil, specs(p, p)},
+			{"a rule that there is not", op.ErrArgument, op.Update{Rule: 77}, specs(p, p)},
+			{"nesterov without momentum", op.ErrArgument, op.Update{Nesterov: true}, specs(p, p)},
+			{"a gradient too few", op.ErrArgument, op.Update{}, specs(p, p, p)},
+			{"nothing is remembered", op.ErrArgument, adam, specs(p, p)},
+			{"a gradient of another shape", op.ErrShape, op.Update{}, specs(p, p, p, q)},
+			{"an average of another shape", op.ErrShape, adam, specs(p, p, p, q)},
+			{"no factor", op.ErrArgument, op.Update{Scaled: true}, specs(p, p)},
+			{"two factors", op.ErrShape, op.Update{Scaled: true}, specs(p, p, []int{2})},
+			{"a choice that is no bool", op.ErrDType, op.Update{Gated: true}, specs(p, p, []int{})},
+			{"two choices", op.ErrShape, op.Update{Gated: true}, append(specs(p, p), op.Spec{DType: dtype.Bool, Shape: []int{2}})},
+		}
+	case op.ScaleAll:
+		return []badShape{
+			{"no factor", op.ErrArgument, nil, specs([]int{2})},
+			{"two factors", op.ErrShape, nil, specs([]int{2}, []int{2})},
+		}
+	case op.CastAll:
+		return []badShape{
+			{"to no type", op.ErrDType, op.Cast{}, specs([]int{2})},
+			{"to integers", op.ErrDType, op.Cast{To: dtype.Int32}, specs([]int{2})},
+		}
 	case op.Attend:
 		a := op.Attention{Scale: 1}
 		q := []int{2, 3, 4}

@@ -19,6 +19,8 @@ func (b *builder) fused() {
 		b.convolutions()
 	case op.Blend, op.BlendSquare, op.AdamStep:
 		b.optimize()
+	case op.UpdateAll, op.GlobalNorm, op.ScaleAll, op.CastAll:
+		b.lists()
 	default:
 		b.softmax()
 	}

@@ -156,6 +156,8 @@ func Differentiable(id op.ID) bool {
 	switch id {
 	case op.IsNaN, op.IsInf, op.IsFinite, op.Not, op.And, op.Or, op.Xor, op.ArgMax, op.ArgMin, op.ArgSort, op.MaxPoolIndices:
 		return false
+	case op.UpdateAll, op.ScaleAll, op.CastAll: // no gradient is asked of the first; the others' results have the history of single ops
+		return false
 	}
 	f := op.Get(id).Family
 	return f != op.CreateFamily && f != op.CompareFamily

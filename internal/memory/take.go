@@ -1,0 +1,48 @@
+package memory
+
+import "runtime"
+
+// Take ends b as Free does, but hands its memory on: the block that it returns lies
+// in the same memory and holds the same bytes. It is for results that replace an
+// operand, so that an update needs no second copy. Handles of b are handles of freed
+// memory afterwards, so nobody sees the bytes change.
+//
+// Take reports false, and does nothing, if somebody holds b, if b is freed, or if b is
+// in a group, whose end is another's to decide. Work that was queued before is not
+// disturbed as long as what writes to the new block is queued behind it.
+//
+// Nothing is allocated or freed as far as the counters tell. The new block ends by
+// Free or by the collector as b would have.
+func (b *Block) Take() (*Block, bool) {
+	if b.group.Load() != nil || !b.state.CompareAndSwap(0, freedBit|releasedBit) {
+		return nil, false
+	}
+	n := &Block{Region: b.Region, pool: b.pool, slab: b.slab}
+	pass(b, n)
+	return n, true
+}
+
+// GiveBack undoes Take: b, which Take returned and nobody else knows yet, is freed and
+// from is alive again, with what its memory holds now. It is for an update that failed.
+func (b *Block) GiveBack(from *Block) {
+	b.state.Store(freedBit | releasedBit)
+	pass(b, from)
+	from.state.Add(-(freedBit | releasedBit)) // a reader may be about to find it freed, and counts itself out again
+}
+
+// pass makes to the one that answers for the memory of from.
+func pass(from, to *Block) {
+	l := from.large.Swap(nil)
+	to.large.Store(l)
+	if from.slab != nil {
+		return // the slab answers
+	}
+	p := from.pool
+	p.mu.Lock()
+	managed := l.managed
+	p.mu.Unlock()
+	if managed {
+		runtime.SetFinalizer(from, nil)
+		setFinalizer(to)
+	}
+}
