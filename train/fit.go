@@ -42,11 +42,16 @@ func (t *Trainer) FitContext(ctx context.Context, model Model, d Data) (*Report,
 	if errors.Is(err, ErrStop) {
 		r.report.Stopped, err = "a callback asked for it", nil
 	}
+	return r.report, withStack(err)
+}
+
+// withStack adds to the error of a panic where it was.
+func withStack(err error) error {
 	var panicked *guard.Panic
 	if errors.As(err, &panicked) {
-		err = fmt.Errorf("train: %w\n\n%s", err, panicked.Stack)
+		return fmt.Errorf("train: %w\n\n%s", err, panicked.Stack)
 	}
-	return r.report, err
+	return err
 }
 
 // run is one call of Fit.
@@ -113,9 +118,7 @@ func (r *run) prepareData() error {
 		return err
 	}
 	if r.data.Validation != nil {
-		o.Shuffle, o.DropLast, o.Device = false, false, r.devices[0]
-		o.BatchSize = min(o.BatchSize, max(1, r.data.Validation.Len()))
-		if r.validation, err = data.NewLoader(r.data.Validation, o); err != nil {
+		if r.validation, err = r.data.inOrder(r.data.Validation, r.set.seed, r.devices); err != nil {
 			return err
 		}
 	}
@@ -325,31 +328,20 @@ func (r *run) notFinite(name string, v float64) error {
 	return fmt.Errorf("%w: the %s is %v in epoch %d; try a smaller learning rate, ClipGradients, or look for bad values in the data%s", ErrNotFinite, name, v, r.epoch.Number+1, where)
 }
 
-// validate measures the model on the validation data. It returns nil if the run
-// was interrupted.
+// validate measures the model on the validation data, on all devices. It returns
+// nil if the run was interrupted.
 func (r *run) validate() (map[string]float64, error) {
-	nn.Eval(r.model)
-	defer nn.Train(r.model)
-	m := newMeter()
-	defer m.reset()
-	for batch, err := range r.validation.Epoch(0) {
-		if err != nil {
-			return nil, err
-		}
-		if r.ctx.Err() != nil {
-			batch.Free()
-			return nil, nil
-		}
-		locus.Scoped(func(s *locus.Scope) {
-			defer batch.Free()
-			locus.NoGrad(func() {
-				for name, v := range validationStep(r.model, place(s, batch.Fields, r.devices[0])) {
-					m.add(name, v, batch.Size)
-				}
-			})
-		})
+	models := make([]Model, len(r.replicas))
+	for i, p := range r.replicas {
+		models[i] = nn.Eval(p.model)
+		defer nn.Train(p.model)
 	}
-	return m.read(), nil
+	r.copyState() // what a callback has changed
+	values, err := (&evaluation{ctx: r.ctx, devices: r.devices, models: models}).measure(r.validation)
+	if err != nil && r.ctx.Err() != nil && errors.Is(err, r.ctx.Err()) {
+		return nil, nil
+	}
+	return values, err
 }
 
 func (r *run) prepareBoard() {

@@ -13,10 +13,13 @@ import (
 	"github.com/locusml/locus/optim"
 )
 
-// Data is what a model is trained and validated on.
+// Data is what a model is trained, measured and used on: each of the trainer's
+// methods looks at its own dataset, the others may be nil.
 type Data struct {
-	Train      data.Dataset
-	Validation data.Dataset // may be nil
+	Train      data.Dataset // for Fit
+	Validation data.Dataset // for Fit after each epoch, if there is one, and for Validate
+	Test       data.Dataset // for Test
+	Predict    data.Dataset // for Predict; it needs no targets
 	BatchSize  int
 	Workers    int  // goroutines that make batches; 0 means one
 	DropLast   bool // leave out a last batch that is smaller
@@ -170,19 +173,30 @@ var ErrStop = errors.New("train: stop")
 // infinite.
 var ErrNotFinite = errors.New("train: not a finite number")
 
-// check finds the devices and refuses options that cannot be.
+// bad is the error of an argument that cannot be.
+func bad(format string, args ...any) error {
+	return fmt.Errorf("train: "+format+": %w", append(args, locus.ErrArgument)...)
+}
+
+// check finds the devices and refuses what Fit cannot do.
 func (s *settings) check(model Model, d Data) ([]locus.Device, error) {
-	bad := func(format string, args ...any) error {
-		return fmt.Errorf("train: "+format+": %w", append(args, locus.ErrArgument)...)
-	}
 	watches := s.stopEarly || s.keepBest || s.monitored
 	switch {
 	case model == nil:
 		return nil, bad("the model is nil")
-	case s.missing:
-		return nil, bad("an option is a zero value; make options with the functions of this package")
 	case d.Train == nil:
 		return nil, bad("Data.Train is nil: there is nothing to train on")
+	case watches && d.Validation == nil:
+		return nil, bad("EarlyStopping, KeepBest and Monitor look at the validation data; Data.Validation is nil")
+	}
+	return s.checkOptions()
+}
+
+// checkOptions finds the devices and refuses options that cannot be.
+func (s *settings) checkOptions() ([]locus.Device, error) {
+	switch {
+	case s.missing:
+		return nil, bad("an option is a zero value; make options with the functions of this package")
 	case s.maxEpochs < 1:
 		return nil, bad("MaxEpochs(%d); train for at least one epoch", s.maxEpochs)
 	case s.accumulate < 1:
@@ -199,8 +213,6 @@ func (s *settings) check(model Model, d Data) ([]locus.Device, error) {
 		return nil, bad("EarlyStopping(%d); wait for at least one epoch", s.patience)
 	case s.better != Lowest && s.better != Highest:
 		return nil, bad("Monitor(%q, %v); want train.Lowest or train.Highest", s.monitor, s.better)
-	case watches && d.Validation == nil:
-		return nil, bad("EarlyStopping, KeepBest and Monitor look at the validation data; Data.Validation is nil")
 	case s.save && s.checkpoints == "":
 		return nil, bad("Checkpoints without a folder")
 	case s.save && s.keep < 1:

@@ -470,6 +470,7 @@ var types = []reflect.Type{
 	reflect.TypeFor[train.Model](),
 	reflect.TypeFor[train.OptimizerConfigurer](),
 	reflect.TypeFor[train.Option](),
+	reflect.TypeFor[train.PredictionStepper](),
 	reflect.TypeFor[train.Report](),
 	reflect.TypeFor[train.Step](),
 	reflect.TypeFor[train.Supervised](),
