@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"maps"
 	"strings"
 
 	"github.com/locusml/locus"
@@ -11,6 +12,7 @@ import (
 	"github.com/locusml/locus/internal/gate"
 	"github.com/locusml/locus/internal/guard"
 	"github.com/locusml/locus/nn"
+	"github.com/locusml/locus/train/metric"
 )
 
 // PredictionStepper is a model that computes the prediction for a batch itself:
@@ -23,22 +25,22 @@ type PredictionStepper interface {
 // mode for use, in the model's own precision, on all of the trainer's devices. The
 // model is left as it is, where it is and in its mode: a copy of it is used, which
 // shares its tensors where it can. Several goroutines may use one model this way.
-func (t *Trainer) Validate(model Model, d Data) (map[string]float64, error) {
+func (t *Trainer) Validate(model Model, d Data) (metric.Result, error) {
 	return t.ValidateContext(context.Background(), model, d)
 }
 
 // ValidateContext is Validate that ends when ctx does, with its error.
-func (t *Trainer) ValidateContext(ctx context.Context, model Model, d Data) (map[string]float64, error) {
+func (t *Trainer) ValidateContext(ctx context.Context, model Model, d Data) (metric.Result, error) {
 	return t.evaluate(ctx, model, d, d.Validation, "Validation")
 }
 
 // Test measures a model on Data.Test, like Validate.
-func (t *Trainer) Test(model Model, d Data) (map[string]float64, error) {
+func (t *Trainer) Test(model Model, d Data) (metric.Result, error) {
 	return t.TestContext(context.Background(), model, d)
 }
 
 // TestContext is Test that ends when ctx does, with its error.
-func (t *Trainer) TestContext(ctx context.Context, model Model, d Data) (map[string]float64, error) {
+func (t *Trainer) TestContext(ctx context.Context, model Model, d Data) (metric.Result, error) {
 	return t.evaluate(ctx, model, d, d.Test, "Test")
 }
 
@@ -98,10 +100,13 @@ func (t *Trainer) PredictContext(ctx context.Context, net nn.Module, d Data) ite
 }
 
 // evaluate measures a model on a dataset, the field of Data of the given name.
-func (t *Trainer) evaluate(ctx context.Context, model Model, d Data, set data.Dataset, field string) (values map[string]float64, err error) {
+func (t *Trainer) evaluate(ctx context.Context, model Model, d Data, set data.Dataset, field string) (scores metric.Result, err error) {
 	devices, err := t.settings().checkOptions()
+	if err == nil {
+		err = t.settings().checkMeasures(model)
+	}
 	if err != nil {
-		return nil, err
+		return scores, err
 	}
 	err = guard.Call(func() error {
 		loader, err := d.loader(set, field, t.settings().seed, devices)
@@ -112,10 +117,10 @@ func (t *Trainer) evaluate(ctx context.Context, model Model, d Data, set data.Da
 		if err != nil {
 			return err
 		}
-		values, err = (&evaluation{ctx: ctx, devices: devices, models: models}).measure(loader)
+		scores, err = (&evaluation{ctx: ctx, devices: devices, models: models, measures: t.settings().measures}).measure(loader)
 		return err
 	})
-	return values, withStack(err)
+	return scores, withStack(err)
 }
 
 // loader makes the loader of a dataset that is measured, and refuses nil.
@@ -165,36 +170,49 @@ type evaluation struct {
 	ctx     context.Context
 	devices []locus.Device
 	models  []Model
+
+	measures []metric.Metric
 }
 
-// measure returns the means over the examples of a loader. Each batch is split over
+// measure returns the metrics over the examples of a loader. Each batch is split over
 // the devices.
-func (e *evaluation) measure(loader *data.Loader) (map[string]float64, error) {
-	meters := make([]*meter, len(e.models))
+func (e *evaluation) measure(loader *data.Loader) (metric.Result, error) {
+	meters, counts := make([]*meter, len(e.models)), make([]*metric.Meter, len(e.models))
 	for i := range meters {
-		meters[i] = newMeter()
+		meters[i], counts[i] = newMeter(), newCount(e.measures)
 		defer meters[i].reset()
+		if counts[i] != nil {
+			defer counts[i].Reset()
+		}
 	}
 	for batch, err := range loader.Epoch(0) {
 		if err != nil {
-			return nil, err
+			return metric.Result{}, err
 		}
 		err := ended(e.ctx)
 		if err == nil {
 			err = eachPart(batch, e.devices, func(i int, fields []*locus.Tensor, size int) {
-				for name, v := range validationStep(e.models[i], fields) {
+				for name, v := range validationStep(e.models[i], fields, counts[i]) {
 					meters[i].add(name, v, size)
 				}
 			})
 		}
 		batch.Free()
 		if err != nil {
-			return nil, err
+			return metric.Result{}, err
 		}
 	}
-	var values map[string]float64
-	err := guard.Call(func() error { values = merge(meters); return nil })
-	return values, err
+	var scores metric.Result
+	err := guard.Call(func() error {
+		if len(e.measures) > 0 {
+			scores = metric.Read(counts...)
+		} else {
+			scores.Values = map[string]float64{}
+		}
+		maps.Copy(scores.Values, merge(meters))
+		return nil
+	})
+	return scores, err
 }
 
 // ended is the error of a context that has.

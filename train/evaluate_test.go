@@ -13,6 +13,7 @@ import (
 	"github.com/locusml/locus/data"
 	"github.com/locusml/locus/nn"
 	"github.com/locusml/locus/train"
+	"github.com/locusml/locus/train/metric"
 )
 
 // normedModel has everything that behaves otherwise in training.
@@ -37,11 +38,12 @@ func TestValidateIsFitsValidation(t *testing.T) {
 		for _, size := range []int{1, 7, 16, 50, 1000} {
 			d.BatchSize = size
 			trainer := train.New(train.Devices(devices...))
-			for name, f := range map[string]func(train.Model, train.Data) (map[string]float64, error){"Validate": trainer.Validate, "Test": trainer.Test} {
-				got, err := f(m, d)
+			for name, f := range map[string]func(train.Model, train.Data) (metric.Result, error){"Validate": trainer.Validate, "Test": trainer.Test} {
+				scores, err := f(m, d)
 				if err != nil {
 					t.Fatal(err)
 				}
+				got := scores.Values
 				if len(got) != 2 || len(want) != 2 {
 					t.Errorf("%v and %v", got, want)
 				}
@@ -303,7 +305,7 @@ func TestEvaluationTogether(t *testing.T) {
 	for range 4 {
 		wg.Go(func() {
 			got, err := train.New().Validate(m, d)
-			if err != nil || got["loss"] != want["loss"] {
+			if err != nil || got.Values["loss"] != want.Values["loss"] {
 				t.Error(got, want, err)
 			}
 		})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/locusml/locus/internal/guard"
 	"github.com/locusml/locus/nn"
 	"github.com/locusml/locus/optim"
+	"github.com/locusml/locus/train/metric"
 )
 
 // Fit trains a model. The model ends up on the first of the trainer's devices.
@@ -181,7 +183,7 @@ func (r *run) warmUp() error {
 	nn.Eval(r.model)
 	s := locus.NewScope()
 	defer s.Close()
-	locus.NoGrad(func() { trainingStep(r.model, place(s, fields, r.devices[0])) })
+	locus.NoGrad(func() { trainingStep(r.model, place(s, fields, r.devices[0]), nil) })
 	return nil
 }
 
@@ -224,20 +226,21 @@ func (r *run) runEpoch() (done bool, err error) {
 		}
 	}
 	e.Time = time.Since(start)
-	e.Train = r.metrics()
-	if name, ok := finite(e.Train); !ok {
-		return false, r.notFinite(name, e.Train[name])
+	if e.Train, err = r.metrics(); err != nil {
+		return false, err
 	}
 	if r.validation != nil {
-		if e.Validation, err = r.validate(); err != nil {
+		scores, err := r.validate()
+		if err != nil {
 			return false, err
 		}
-		if e.Validation == nil {
+		if scores.Values == nil {
 			return false, r.interrupt(r.train.Len())
 		}
+		e.Validation, e.Tables = scores.Values, scores.Tables
 	}
 	for _, p := range r.replicas {
-		p.meter.reset()
+		p.reset()
 	}
 	if done, err = r.judge(e); err != nil {
 		return false, err
@@ -285,9 +288,9 @@ func (r *run) afterBatch(index int) error {
 	if r.set.logEvery <= 0 || (index+1)%r.set.logEvery != 0 {
 		return nil
 	}
-	now := r.metrics()
-	if name, ok := finite(now); !ok {
-		return r.notFinite(name, now[name])
+	now, err := r.metrics()
+	if err != nil {
+		return err
 	}
 	r.show("", now)
 	r.draw(float64(r.epoch.Number)+float64(index+1)/float64(r.train.Len()), "", now)
@@ -311,13 +314,21 @@ func (r *run) afterStep(index int) error {
 	return nil
 }
 
-// metrics reads the means of the epoch so far from all devices.
-func (r *run) metrics() map[string]float64 {
-	meters := make([]*meter, len(r.replicas))
+// metrics reads those of the epoch so far from all devices. A mean that is not
+// finite is an error; what [Measure] computes may not be defined yet.
+func (r *run) metrics() (map[string]float64, error) {
+	meters, counts := make([]*meter, len(r.replicas)), make([]*metric.Meter, len(r.replicas))
 	for i, p := range r.replicas {
-		meters[i] = p.meter
+		meters[i], counts[i] = p.meter, p.count
 	}
-	return merge(meters)
+	means := merge(meters)
+	if name, ok := finite(means); !ok {
+		return nil, r.notFinite(name, means[name])
+	}
+	if len(r.set.measures) > 0 {
+		maps.Copy(means, metric.Read(counts...).Values)
+	}
+	return means, nil
 }
 
 func (r *run) notFinite(name string, v float64) error {
@@ -329,19 +340,19 @@ func (r *run) notFinite(name string, v float64) error {
 }
 
 // validate measures the model on the validation data, on all devices. It returns
-// nil if the run was interrupted.
-func (r *run) validate() (map[string]float64, error) {
+// nothing if the run was interrupted.
+func (r *run) validate() (metric.Result, error) {
 	models := make([]Model, len(r.replicas))
 	for i, p := range r.replicas {
 		models[i] = nn.Eval(p.model)
 		defer nn.Train(p.model)
 	}
 	r.copyState() // what a callback has changed
-	values, err := (&evaluation{ctx: r.ctx, devices: r.devices, models: models}).measure(r.validation)
+	scores, err := (&evaluation{ctx: r.ctx, devices: r.devices, models: models, measures: r.set.measures}).measure(r.validation)
 	if err != nil && r.ctx.Err() != nil && errors.Is(err, r.ctx.Err()) {
-		return nil, nil
+		return metric.Result{}, nil
 	}
-	return values, err
+	return scores, err
 }
 
 func (r *run) prepareBoard() {
@@ -365,7 +376,9 @@ func (r *run) draw(x float64, prefix string, values map[string]float64) {
 		return
 	}
 	for k, v := range values {
-		r.set.board.Draw(prefix+k, x, v, 1)
+		if !math.IsNaN(v) && !math.IsInf(v, 0) {
+			r.set.board.Draw(prefix+k, x, v, 1)
+		}
 	}
 }
 
@@ -379,7 +392,7 @@ func (r *run) close() {
 	}
 	r.dropGrads()
 	for _, p := range r.replicas {
-		p.meter.reset()
+		p.reset()
 	}
 	if r.sound {
 		nn.Eval(r.model)

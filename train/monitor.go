@@ -110,8 +110,15 @@ func (r *run) checkMonitor() error {
 	defer nn.Train(r.model)
 	locus.Scoped(func(s *locus.Scope) {
 		locus.NoGrad(func() {
-			for name := range validationStep(r.model, place(s, fields, r.devices[0])) {
+			count := newCount(r.set.measures)
+			for name := range validationStep(r.model, place(s, fields, r.devices[0]), count) {
 				measured[name] = 0
+			}
+			if count != nil {
+				for _, name := range count.Names() {
+					measured[name] = 0
+				}
+				count.Reset()
 			}
 		})
 	})

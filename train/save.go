@@ -63,6 +63,7 @@ const (
 	scalerPrefix = "scaler."
 	gradPrefix   = "grad."  // sums over the batches that wait for a step
 	meterPrefix  = "meter." // and the replica's number: sums of the epoch's metrics
+	countPrefix  = "count." // and the replica's number: those of Measure
 )
 
 // save writes the state of the run, which is to go on with the given batch.
@@ -94,6 +95,11 @@ func (s *saver) save(r *run, epoch, batch int) error {
 			state.Weights = append(state.Weights, p.meter.weights)
 			for name, t := range p.meter.sums {
 				tensors[fmt.Sprint(meterPrefix, i, ".", name)] = t
+			}
+			if p.count != nil {
+				for name, t := range p.count.State() {
+					tensors[fmt.Sprint(countPrefix, i, ".", name)] = t
+				}
 			}
 		}
 	}
@@ -167,6 +173,9 @@ func (r *run) restore(c *checkpoint.Checkpoint) error {
 			}
 			p.meter.sums[name], p.meter.weights[name] = t, w
 		}
+		if err := p.restoreCount(c, fmt.Sprint(countPrefix, i, ".")); err != nil {
+			return fmt.Errorf("train: the checkpoint in %s is of a run that measures something else: %w", r.set.checkpoints, err)
+		}
 	}
 	if err := r.opt.SetState(state, s.Steps); err != nil {
 		return err
@@ -193,6 +202,27 @@ func (r *run) restore(c *checkpoint.Checkpoint) error {
 	r.report.Epochs, r.report.Steps, r.report.BestEpoch = s.Epochs, s.Steps, s.BestEpoch
 	r.monitor.value, r.monitor.sinceBest = s.BestValue, s.SinceBest
 	return nil
+}
+
+// restoreCount puts the sums of Measure back, whose names begin with prefix.
+func (r *replica) restoreCount(c *checkpoint.Checkpoint, prefix string) error {
+	if r.count == nil {
+		return nil
+	}
+	sums := map[string]*locus.Tensor{}
+	for _, name := range c.Tensors.Names() {
+		rest, ok := strings.CutPrefix(name, prefix)
+		if !ok {
+			continue
+		}
+		t, err := c.Tensors.Load(name, r.device)
+		if err != nil {
+			return err
+		}
+		defer t.Free()
+		sums[rest] = t
+	}
+	return r.count.SetState(sums)
 }
 
 // interrupt ends a run whose context is done: with a checkpoint, so that it can go

@@ -11,6 +11,7 @@ import (
 	"github.com/locusml/locus/board"
 	"github.com/locusml/locus/data"
 	"github.com/locusml/locus/optim"
+	"github.com/locusml/locus/train/metric"
 )
 
 // Data is what a model is trained, measured and used on: each of the trainer's
@@ -60,6 +61,7 @@ type settings struct {
 	save        bool // checkpoints were asked for
 	keep        int
 	resume      bool
+	measures    []metric.Metric
 	missing     bool // an option was a zero value
 }
 
@@ -148,6 +150,16 @@ func AfterStep(f func(*Step) error) Option {
 	return Option{func(s *settings) { s.afterStep = append(s.afterStep, f) }}
 }
 
+// Measure measures more of the model's outputs than its loss and [Metrics]: over
+// all examples of an epoch, exactly, whatever the sizes of batches and the number of
+// devices. In training they are of the outputs as the model was at each step, of
+// models without a TrainingStep.
+//
+//	train.Measure(metric.TopK(5), metric.F1(10, metric.Macro), metric.ConfusionMatrix(10))
+func Measure(metrics ...metric.Metric) Option {
+	return Option{func(s *settings) { s.measures = append(s.measures, metrics...) }}
+}
+
 // EarlyStopping ends training when the monitored metric has not become better for
 // so many epochs.
 func EarlyStopping(patience int) Option {
@@ -186,10 +198,20 @@ func (s *settings) check(model Model, d Data) ([]locus.Device, error) {
 		return nil, bad("the model is nil")
 	case d.Train == nil:
 		return nil, bad("Data.Train is nil: there is nothing to train on")
+	case d.Validation != nil && s.checkMeasures(model) != nil:
+		return nil, s.checkMeasures(model)
 	case watches && d.Validation == nil:
 		return nil, bad("EarlyStopping, KeepBest and Monitor look at the validation data; Data.Validation is nil")
 	}
 	return s.checkOptions()
+}
+
+// checkMeasures refuses metrics of outputs that the trainer does not see.
+func (s *settings) checkMeasures(model Model) error {
+	if _, ok := model.(ValidationStepper); ok && len(s.measures) > 0 {
+		return bad("Measure with a model that has a ValidationStep: the trainer does not see its outputs; count them there with a metric.Meter, or return them as means")
+	}
+	return nil
 }
 
 // checkOptions finds the devices and refuses options that cannot be.
@@ -222,6 +244,9 @@ func (s *settings) checkOptions() ([]locus.Device, error) {
 	case slices.ContainsFunc(s.afterEpoch, func(f func(*Epoch) error) bool { return f == nil }),
 		slices.ContainsFunc(s.afterStep, func(f func(*Step) error) bool { return f == nil }):
 		return nil, bad("a callback is nil")
+	}
+	if err := metric.Check(s.measures...); err != nil {
+		return nil, fmt.Errorf("train: Measure: %w", err)
 	}
 	if s.gpus > locus.NumGPUs() {
 		err := fmt.Errorf("train: NumGPUs(%d), but there are %d; visible are %v; use Devices(locus.TryGPU()) to fall back to the CPU, or LOCUS_VIRTUAL_GPUS=%d for virtual ones: %w",

@@ -330,6 +330,7 @@ var functions = map[string]any{
 	"train.LearningRate":          train.LearningRate,
 	"train.LogEvery":              train.LogEvery,
 	"train.MaxEpochs":             train.MaxEpochs,
+	"train.Measure":               train.Measure,
 	"train.Monitor":               train.Monitor,
 	"train.New":                   train.New,
 	"train.NewFlags":              train.NewFlags,
