@@ -31,7 +31,7 @@ func (t *Trainer) Validate(model Model, d Data) (metric.Result, error) {
 
 // ValidateContext is Validate that ends when ctx does, with its error.
 func (t *Trainer) ValidateContext(ctx context.Context, model Model, d Data) (metric.Result, error) {
-	return t.evaluate(ctx, model, d, d.Validation, "Validation")
+	return t.evaluate(ctx, model, d, d.Validation, Validating)
 }
 
 // Test measures a model on Data.Test, like Validate.
@@ -41,7 +41,7 @@ func (t *Trainer) Test(model Model, d Data) (metric.Result, error) {
 
 // TestContext is Test that ends when ctx does, with its error.
 func (t *Trainer) TestContext(ctx context.Context, model Model, d Data) (metric.Result, error) {
-	return t.evaluate(ctx, model, d, d.Test, "Test")
+	return t.evaluate(ctx, model, d, d.Test, Testing)
 }
 
 // Predict applies a network to Data.Predict and returns what it gives, batch by
@@ -71,7 +71,7 @@ func (t *Trainer) PredictContext(ctx context.Context, net nn.Module, d Data) ite
 		devices, err := t.settings().checkOptions()
 		if err == nil {
 			err = guard.Call(func() (err error) {
-				if loader, err = d.loader(d.Predict, "Predict", t.settings().seed, devices); err != nil {
+				if loader, err = d.loader(d.Predict, Predicting, t.settings().seed, devices); err != nil {
 					return err
 				}
 				models, err = copies(net, devices)
@@ -88,7 +88,7 @@ func (t *Trainer) PredictContext(ctx context.Context, net nn.Module, d Data) ite
 			}
 			var y *locus.Tensor
 			if err == nil {
-				y, err = predict(models, devices, batch)
+				y, err = predict(t.settings(), models, devices, batch)
 			} else if batch != nil {
 				batch.Free()
 			}
@@ -99,8 +99,8 @@ func (t *Trainer) PredictContext(ctx context.Context, net nn.Module, d Data) ite
 	}
 }
 
-// evaluate measures a model on a dataset, the field of Data of the given name.
-func (t *Trainer) evaluate(ctx context.Context, model Model, d Data, set data.Dataset, field string) (scores metric.Result, err error) {
+// evaluate measures a model on a dataset of Data.
+func (t *Trainer) evaluate(ctx context.Context, model Model, d Data, set data.Dataset, stage Stage) (scores metric.Result, err error) {
 	devices, err := t.settings().checkOptions()
 	if err == nil {
 		err = t.settings().checkMeasures(model)
@@ -109,7 +109,7 @@ func (t *Trainer) evaluate(ctx context.Context, model Model, d Data, set data.Da
 		return scores, err
 	}
 	err = guard.Call(func() error {
-		loader, err := d.loader(set, field, t.settings().seed, devices)
+		loader, err := d.loader(set, stage, t.settings().seed, devices)
 		if err != nil {
 			return err
 		}
@@ -117,15 +117,16 @@ func (t *Trainer) evaluate(ctx context.Context, model Model, d Data, set data.Da
 		if err != nil {
 			return err
 		}
-		scores, err = (&evaluation{ctx: ctx, devices: devices, models: models, measures: t.settings().measures}).measure(loader)
+		scores, err = (&evaluation{ctx: ctx, set: t.settings(), stage: stage, devices: devices, models: models}).measure(loader)
 		return err
 	})
 	return scores, withStack(err)
 }
 
 // loader makes the loader of a dataset that is measured, and refuses nil.
-func (d Data) loader(set data.Dataset, field string, seed uint64, devices []locus.Device) (*data.Loader, error) {
+func (d Data) loader(set data.Dataset, stage Stage, seed uint64, devices []locus.Device) (*data.Loader, error) {
 	if gate.IsNil(set) {
+		field := map[Stage]string{Validating: "Validation", Testing: "Test", Predicting: "Predict"}[stage]
 		return nil, bad("Data.%s is nil: there is nothing to look at", field)
 	}
 	return d.inOrder(set, seed, devices)
@@ -168,10 +169,10 @@ func copies[M nn.Module](m M, devices []locus.Device) ([]M, error) {
 // evaluation measures models, one a device, which are equal.
 type evaluation struct {
 	ctx     context.Context
+	set     *settings
+	stage   Stage
 	devices []locus.Device
 	models  []Model
-
-	measures []metric.Metric
 }
 
 // measure returns the metrics over the examples of a loader. Each batch is split over
@@ -179,7 +180,7 @@ type evaluation struct {
 func (e *evaluation) measure(loader *data.Loader) (metric.Result, error) {
 	meters, counts := make([]*meter, len(e.models)), make([]*metric.Meter, len(e.models))
 	for i := range meters {
-		meters[i], counts[i] = newMeter(), newCount(e.measures)
+		meters[i], counts[i] = newMeter(), newCount(e.set.measures)
 		defer meters[i].reset()
 		if counts[i] != nil {
 			defer counts[i].Reset()
@@ -191,7 +192,7 @@ func (e *evaluation) measure(loader *data.Loader) (metric.Result, error) {
 		}
 		err := ended(e.ctx)
 		if err == nil {
-			err = eachPart(batch, e.devices, func(i int, fields []*locus.Tensor, size int) {
+			err = eachPart(e.set, e.stage, batch, e.devices, func(i int, fields []*locus.Tensor, size int) {
 				for name, v := range validationStep(e.models[i], fields, counts[i]) {
 					meters[i].add(name, v, size)
 				}
@@ -204,7 +205,7 @@ func (e *evaluation) measure(loader *data.Loader) (metric.Result, error) {
 	}
 	var scores metric.Result
 	err := guard.Call(func() error {
-		if len(e.measures) > 0 {
+		if len(e.set.measures) > 0 {
 			scores = metric.Read(counts...)
 		} else {
 			scores.Values = map[string]float64{}
@@ -228,26 +229,31 @@ func ended(ctx context.Context) error {
 
 // eachPart calls f, on every device at the same time, with its part of a batch, in
 // a scope that is closed afterwards and without gradients.
-func eachPart(batch *data.Batch, devices []locus.Device, f func(i int, fields []*locus.Tensor, size int)) error {
+func eachPart(set *settings, stage Stage, batch *data.Batch, devices []locus.Device, f func(i int, fields []*locus.Tensor, size int)) error {
 	parts := split(batch, len(devices))
-	return each(len(parts), func(i int) error {
+	return each(len(parts), func(i int) (err error) {
 		if parts[i].size == 0 {
 			return nil
 		}
 		s := locus.NewScope()
 		defer s.Close()
-		locus.NoGrad(func() { f(i, place(s, parts[i].fields, devices[i]), parts[i].size) })
-		return nil
+		locus.NoGrad(func() {
+			var fields []*locus.Tensor
+			if fields, err = set.prepare(s, devices[i], i, Batch{Stage: stage, Index: batch.Index, Fields: parts[i].fields}); err == nil {
+				f(i, fields, parts[i].size)
+			}
+		})
+		return err
 	})
 }
 
 // predict applies networks, one a device, to a batch, which it frees. The result
 // is on the first device, in no scope.
-func predict(models []nn.Module, devices []locus.Device, batch *data.Batch) (y *locus.Tensor, err error) {
+func predict(set *settings, models []nn.Module, devices []locus.Device, batch *data.Batch) (y *locus.Tensor, err error) {
 	defer batch.Free()
 	parts := make([]*locus.Tensor, len(models))
 	defer freeAll(parts)
-	err = eachPart(batch, devices, func(i int, fields []*locus.Tensor, size int) {
+	err = eachPart(set, Predicting, batch, devices, func(i int, fields []*locus.Tensor, size int) {
 		p := predictionStep(models[i], fields)
 		if p.Rank() == 0 || p.Dim(0) != size {
 			panic(&locus.Error{Kind: locus.ErrShape, Op: "train.Predict", Msg: fmt.Sprintf("the prediction for %d examples has shape %v", size, p.Shape()),

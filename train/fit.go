@@ -139,6 +139,15 @@ func (r *run) prepareModel() error {
 		return err
 	}
 	nn.Train(r.model)
+	for _, f := range r.set.prepareModel {
+		if err := f(r.model); err != nil {
+			return err
+		}
+	}
+	if err := r.warmUp(); err != nil { // of layers that PrepareModel has put in
+		return err
+	}
+	nn.Train(r.model)
 	r.opt = configure(r.set, r.model)
 	for i, d := range r.devices {
 		m := r.model
@@ -175,16 +184,26 @@ func (r *run) warmUp() error {
 	if !lazy {
 		return nil
 	}
-	fields, err := r.data.Train.Batch([]int{0}, locus.NewKey(r.set.seed))
+	nn.Eval(r.model)
+	return r.tryOne(r.data.Train, Training, func(fields []*locus.Tensor) { trainingStep(r.model, fields, nil) })
+}
+
+// tryOne calls f with the first example of a dataset, without gradients.
+func (r *run) tryOne(set data.Dataset, stage Stage, f func(fields []*locus.Tensor)) error {
+	fields, err := set.Batch([]int{0}, locus.NewKey(r.set.seed))
 	if err != nil {
 		return err
 	}
 	defer freeAll(fields)
-	nn.Eval(r.model)
 	s := locus.NewScope()
 	defer s.Close()
-	locus.NoGrad(func() { trainingStep(r.model, place(s, fields, r.devices[0]), nil) })
-	return nil
+	locus.NoGrad(func() {
+		var prepared []*locus.Tensor
+		if prepared, err = r.set.prepare(s, r.devices[0], 0, Batch{Stage: stage, Fields: fields}); err == nil {
+			f(prepared)
+		}
+	})
+	return err
 }
 
 // runEpoch runs one pass over the data, or what is left of it; done reports that
@@ -195,6 +214,9 @@ func (r *run) runEpoch() (done bool, err error) {
 	if r.progress != nil {
 		r.progress.Epoch(e.Number + 1)
 		r.progress.Add(int64(r.startBatch))
+	}
+	if err := tell(r.set.beforeEpoch, *e); err != nil {
+		return false, err
 	}
 	last := 0
 	for batch, err := range r.train.EpochFrom(e.Number, r.startBatch) {
@@ -208,6 +230,12 @@ func (r *run) runEpoch() (done bool, err error) {
 		last = batch.Index
 		size := batch.Size
 		e.LR = r.baseLR * r.schedule(r.report.Steps)
+		if r.pending == 0 {
+			if err := r.tellStep(r.set.beforeStep, last); err != nil {
+				batch.Free()
+				return false, err
+			}
+		}
 		if err := r.step(batch, e.LR); err != nil {
 			return false, err
 		}
@@ -221,7 +249,7 @@ func (r *run) runEpoch() (done bool, err error) {
 		return false, err
 	}
 	if stepped {
-		if err := r.afterStep(last); err != nil {
+		if err := r.tellStep(r.set.afterStep, last); err != nil {
 			return false, err
 		}
 	}
@@ -250,7 +278,7 @@ func (r *run) runEpoch() (done bool, err error) {
 	r.show("validation ", e.Validation)
 	r.draw(float64(e.Number+1), "", e.Train)
 	r.draw(float64(e.Number+1), "validation ", e.Validation)
-	stop := r.afterEpoch(e)
+	stop := tell(r.set.afterEpoch, *e)
 	if stop != nil && !errors.Is(stop, ErrStop) {
 		return false, stop
 	}
@@ -263,17 +291,6 @@ func (r *run) runEpoch() (done bool, err error) {
 	return done, stop
 }
 
-// afterEpoch tells callbacks.
-func (r *run) afterEpoch(e *Epoch) error {
-	for _, f := range r.set.afterEpoch {
-		copied := *e
-		if err := f(&copied); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // afterBatch tells callbacks if a step was taken and, now and then, reads the
 // metrics.
 func (r *run) afterBatch(index int) error {
@@ -281,7 +298,7 @@ func (r *run) afterBatch(index int) error {
 		r.progress.Add(1)
 	}
 	if r.pending == 0 {
-		if err := r.afterStep(index); err != nil {
+		if err := r.tellStep(r.set.afterStep, index); err != nil {
 			return err
 		}
 	}
@@ -297,21 +314,16 @@ func (r *run) afterBatch(index int) error {
 	return nil
 }
 
-// afterStep tells callbacks.
-func (r *run) afterStep(index int) error {
-	if len(r.set.afterStep) == 0 {
+// tellStep tells callbacks of a step.
+func (r *run) tellStep(callbacks []func(*Step) error, index int) error {
+	if len(callbacks) == 0 {
 		return nil
 	}
-	info := &Step{Epoch: r.epoch.Number, Index: index, Steps: r.report.Steps, LR: r.epoch.LR}
+	info := Step{Epoch: r.epoch.Number, Index: index, Steps: r.report.Steps, LR: r.epoch.LR}
 	for _, p := range r.replicas {
 		info.Models = append(info.Models, p.model)
 	}
-	for _, f := range r.set.afterStep {
-		if err := f(info); err != nil {
-			return err
-		}
-	}
-	return nil
+	return tell(callbacks, info)
 }
 
 // metrics reads those of the epoch so far from all devices. A mean that is not
@@ -348,7 +360,7 @@ func (r *run) validate() (metric.Result, error) {
 		defer nn.Train(p.model)
 	}
 	r.copyState() // what a callback has changed
-	scores, err := (&evaluation{ctx: r.ctx, devices: r.devices, models: models, measures: r.set.measures}).measure(r.validation)
+	scores, err := (&evaluation{ctx: r.ctx, set: r.set, stage: Validating, devices: r.devices, models: models}).measure(r.validation)
 	if err != nil && r.ctx.Err() != nil && errors.Is(err, r.ctx.Err()) {
 		return metric.Result{}, nil
 	}

@@ -87,11 +87,12 @@ func (r *replica) copyFrom(first *replica) {
 	}
 }
 
-// backward computes the gradients of a part of a batch in scope sc, weighted by
+// backward computes the gradients of a part of a batch, which is on its device, in
+// scope sc, weighted by
 // its share of the batch and times scale, unless that is nil, and counts its
 // metrics. Gradients of parameters that are not trained are nil.
 func (r *replica) backward(sc *locus.Scope, p part, batch int, trained []int, scale *locus.Tensor) []*locus.Tensor {
-	model, fields := r.lower(sc, place(sc, p.fields, r.device))
+	model, fields := r.lower(sc, p.fields)
 	leaves := make([]*locus.Tensor, len(trained))
 	for k, i := range trained {
 		leaves[k] = r.params[i].Value()

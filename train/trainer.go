@@ -36,33 +36,38 @@ type Trainer struct {
 
 // settings are what options choose.
 type settings struct {
-	maxEpochs   int
-	gpus        int
-	devices     []locus.Device
-	clip        float64
-	lr          float64
-	schedule    optim.Schedule
-	accumulate  int
-	precision   locus.DType
-	lowered     bool // precision was asked for
-	seed        uint64
-	logEvery    int
-	board       *board.Board
-	progress    io.Writer
-	afterEpoch  []func(*Epoch) error
-	afterStep   []func(*Step) error
-	patience    int
-	stopEarly   bool // patience was asked for
-	monitor     string
-	better      Direction
-	monitored   bool // monitor was asked for
-	keepBest    bool
-	checkpoints string
-	save        bool // checkpoints were asked for
-	keep        int
-	resume      bool
-	measures    []metric.Metric
-	missing     bool // an option was a zero value
+	maxEpochs  int
+	gpus       int
+	devices    []locus.Device
+	clip       float64
+	lr         float64
+	schedule   optim.Schedule
+	accumulate int
+	precision  locus.DType
+	lowered    bool // precision was asked for
+	seed       uint64
+	logEvery   int
+	board      *board.Board
+	progress   io.Writer
+	afterEpoch []func(*Epoch) error
+	afterStep  []func(*Step) error
+
+	prepareBatch []func(*Batch) error
+	prepareModel []func(Model) error
+	beforeEpoch  []func(*Epoch) error
+	beforeStep   []func(*Step) error
+	patience     int
+	stopEarly    bool // patience was asked for
+	monitor      string
+	better       Direction
+	monitored    bool // monitor was asked for
+	keepBest     bool
+	checkpoints  string
+	save         bool // checkpoints were asked for
+	keep         int
+	resume       bool
+	measures     []metric.Metric
+	missing      bool // an option was a zero value
 }
 
 func defaults() *settings {
@@ -241,8 +246,7 @@ func (s *settings) checkOptions() ([]locus.Device, error) {
 		return nil, bad("Checkpoints that keep %d; keep at least one", s.keep)
 	case s.resume && !s.save:
 		return nil, bad("Resume without Checkpoints; say in which folder they are")
-	case slices.ContainsFunc(s.afterEpoch, func(f func(*Epoch) error) bool { return f == nil }),
-		slices.ContainsFunc(s.afterStep, func(f func(*Step) error) bool { return f == nil }):
+	case anyNil(s.afterEpoch), anyNil(s.afterStep), anyNil(s.beforeEpoch), anyNil(s.beforeStep), anyNil(s.prepareBatch), anyNil(s.prepareModel):
 		return nil, bad("a callback is nil")
 	}
 	if err := metric.Check(s.measures...); err != nil {
