@@ -77,8 +77,9 @@ type run struct {
 	progress          *board.Progress
 	saver             *saver
 	monitor           monitor
-	epoch             Epoch // the one that is under way
-	startBatch        int   // where a resumed run goes on in it
+	epoch             Epoch    // the one that is under way
+	startBatch        int      // where a resumed run goes on in it
+	own               []string // names of hyperparameters that are not the trainer's
 }
 
 // fit prepares, then runs the epochs.
@@ -169,6 +170,7 @@ func (r *run) prepareModel() error {
 	if r.schedule == nil {
 		r.schedule = optim.Fixed()
 	}
+	r.report.Hyperparameters = r.describe()
 	if err := r.checkMonitor(); err != nil {
 		return err
 	}

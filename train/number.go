@@ -62,5 +62,8 @@ func (e Epoch) MarshalJSON() ([]byte, error) {
 
 // UnmarshalJSON reads what MarshalJSON writes.
 func (e *Epoch) UnmarshalJSON(b []byte) error {
+	if e == nil {
+		return bad("the epoch to read into is nil")
+	}
 	return json.Unmarshal(b, &epochJSON{(*epochFields)(e), (*numbers)(&e.Train), (*numbers)(&e.Validation)})
 }

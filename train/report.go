@@ -41,6 +41,8 @@ type Report struct {
 	Stopped    string           // why it ended before its last epoch; "" if it did not
 	BestEpoch  int              // -1 without validation data
 	Parameters int
+
+	Hyperparameters Hyperparameters
 }
 
 // Last gives the last epoch's record.

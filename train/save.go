@@ -3,6 +3,7 @@ package train
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -28,6 +29,9 @@ type saved struct {
 	Pending   int                  `json:"pending,omitempty"`  // batches whose gradients wait for a step
 	Examples  int                  `json:"examples,omitempty"` // of the epoch so far
 	Weights   []map[string]float64 `json:"weights,omitempty"`  // of its metrics, for every replica
+	Hyper     Hyperparameters      `json:"hyperparameters,omitempty"`
+	Own       []string             `json:"own_hyperparameters,omitempty"` // names of those that are not the trainer's
+	LR        *float64             `json:"lr,omitempty"`                  // of the next step by the schedule, as a multiple of the optimizer's
 }
 
 // openCheckpoints opens the folder, and goes on from the last checkpoint where
@@ -87,7 +91,11 @@ func (s *saver) save(r *run, epoch, batch int) error {
 		}
 	}
 	state := saved{Epoch: epoch, Batch: batch, Steps: r.opt.Steps(), Seed: r.set.seed,
-		Epochs: r.report.Epochs, BestEpoch: r.report.BestEpoch, BestValue: r.monitor.value, SinceBest: r.monitor.sinceBest, Pending: r.pending}
+		Epochs: r.report.Epochs, BestEpoch: r.report.BestEpoch, BestValue: r.monitor.value, SinceBest: r.monitor.sinceBest, Pending: r.pending,
+		Hyper: r.report.Hyperparameters, Own: r.own}
+	if lr := r.schedule(state.Steps); !math.IsNaN(lr) && !math.IsInf(lr, 0) {
+		state.LR = &lr
+	}
 	for i, p := range r.replicas {
 		state.Counters = append(state.Counters, nn.Counters(p.model))
 		if batch > 0 {
@@ -118,11 +126,20 @@ func (r *run) restore(c *checkpoint.Checkpoint) error {
 		return fmt.Errorf("train: the checkpoint is of a run with Seed(%d), not %d: its batches would come in another order: %w", s.Seed, r.set.seed, locus.ErrArgument)
 	case len(s.Counters) != len(r.replicas):
 		return fmt.Errorf("train: the checkpoint is of a run on %d devices, not %d: its parts of batches would be others: %w", len(s.Counters), len(r.replicas), locus.ErrArgument)
+	}
+	if err := r.sameModel(c); err != nil {
+		return err
+	}
+	moved, err := r.compare(&s)
+	if err != nil {
+		return err
+	}
+	if moved && s.Batch > 0 { // its place in the epoch means nothing now
+		s.Batch, s.Examples, s.Pending, s.Weights = 0, 0, 0, nil
+	}
+	switch {
 	case s.Pending >= r.set.accumulate && s.Pending > 0:
 		return fmt.Errorf("train: in the checkpoint the gradients of %d batches wait for a step, which Accumulate(%d) would have taken: %w", s.Pending, r.set.accumulate, locus.ErrArgument)
-	}
-	another := func(err error) error {
-		return fmt.Errorf("train: the checkpoint in %s is of another model: %w", r.set.checkpoints, err)
 	}
 	// What belongs to the first device only.
 	first := r.devices[0]
@@ -153,10 +170,7 @@ func (r *run) restore(c *checkpoint.Checkpoint) error {
 		for _, e := range p.state {
 			t, err := c.Tensors.Load(modelPrefix+e.Name, p.device)
 			if err != nil {
-				return another(err)
-			}
-			if v := e.Value(); !slices.Equal(v.Shape(), t.Shape()) {
-				return another(fmt.Errorf("%s has shape %v there and %v here: %w", e.Name, t.Shape(), v.Shape(), locus.ErrShape))
+				return r.another(err)
 			}
 			e.Set(t)
 		}
@@ -184,7 +198,7 @@ func (r *run) restore(c *checkpoint.Checkpoint) error {
 		r.grads, r.pending = make([]*locus.Tensor, len(r.replicas[0].params)), s.Pending
 		for i, e := range r.replicas[0].params {
 			if r.grads[i] = grads[e.Name]; r.grads[i] != nil && !slices.Equal(r.grads[i].Shape(), e.Value().Shape()) {
-				return another(fmt.Errorf("the gradient of %s has shape %v: %w", e.Name, r.grads[i].Shape(), locus.ErrShape))
+				return r.another(fmt.Errorf("the gradient of %s has shape %v: %w", e.Name, r.grads[i].Shape(), locus.ErrShape))
 			}
 		}
 	}
@@ -201,6 +215,25 @@ func (r *run) restore(c *checkpoint.Checkpoint) error {
 	r.epoch.LR = r.baseLR * r.schedule(s.Steps)
 	r.report.Epochs, r.report.Steps, r.report.BestEpoch = s.Epochs, s.Steps, s.BestEpoch
 	r.monitor.value, r.monitor.sinceBest = s.BestValue, s.SinceBest
+	return nil
+}
+
+// another is the error of a checkpoint that does not fit the model.
+func (r *run) another(err error) error {
+	return fmt.Errorf("train: the checkpoint in %s is of another model: %w", r.set.checkpoints, err)
+}
+
+// sameModel refuses a checkpoint of another model before anything is changed.
+func (r *run) sameModel(c *checkpoint.Checkpoint) error {
+	for _, e := range r.replicas[0].state {
+		info, ok := c.Tensors.Info(modelPrefix + e.Name)
+		if !ok {
+			return r.another(fmt.Errorf("it has no %s: %w", e.Name, locus.ErrArgument))
+		}
+		if v := e.Value(); !slices.Equal(v.Shape(), info.Shape) {
+			return r.another(fmt.Errorf("%s has shape %v there and %v here: %w", e.Name, info.Shape, v.Shape(), locus.ErrShape))
+		}
+	}
 	return nil
 }
 

@@ -67,7 +67,9 @@ type settings struct {
 	keep         int
 	resume       bool
 	measures     []metric.Metric
-	missing      bool // an option was a zero value
+	record       Hyperparameters
+	accept       []string // names of hyperparameters that may differ at Resume
+	missing      bool     // an option was a zero value
 }
 
 func defaults() *settings {
@@ -180,7 +182,10 @@ func Checkpoints(folder string, keep int) Option {
 	return Option{func(s *settings) { s.checkpoints, s.keep, s.save = folder, keep, true }}
 }
 
-// Resume goes on from the last checkpoint, if there is one.
+// Resume goes on from the last checkpoint, if there is one. A run that is made
+// otherwise than that of the checkpoint, with another batch size for one, is an
+// [ErrChanged] that lists the differences; [AcceptChanges] accepts them by name.
+// Only when a run ends may differ: MaxEpochs, EarlyStopping, KeepBest.
 func Resume() Option { return Option{func(s *settings) { s.resume = true }} }
 
 // ErrStop is what a callback returns to end training.
@@ -244,6 +249,8 @@ func (s *settings) checkOptions() ([]locus.Device, error) {
 		return nil, bad("Checkpoints without a folder")
 	case s.save && s.keep < 1:
 		return nil, bad("Checkpoints that keep %d; keep at least one", s.keep)
+	case len(s.accept) > 0 && !s.resume:
+		return nil, bad("AcceptChanges without Resume")
 	case s.resume && !s.save:
 		return nil, bad("Resume without Checkpoints; say in which folder they are")
 	case anyNil(s.afterEpoch), anyNil(s.afterStep), anyNil(s.beforeEpoch), anyNil(s.beforeStep), anyNil(s.prepareBatch), anyNil(s.prepareModel):
