@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/locusml/locus/internal/guard"
 	"github.com/locusml/locus/nn"
 	"github.com/locusml/locus/optim"
+	"github.com/locusml/locus/train/metric"
 )
 
 // Fit trains a model. The model ends up on the first of the trainer's devices.
@@ -42,11 +44,16 @@ func (t *Trainer) FitContext(ctx context.Context, model Model, d Data) (*Report,
 	if errors.Is(err, ErrStop) {
 		r.report.Stopped, err = "a callback asked for it", nil
 	}
+	return r.report, withStack(err)
+}
+
+// withStack adds to the error of a panic where it was.
+func withStack(err error) error {
 	var panicked *guard.Panic
 	if errors.As(err, &panicked) {
-		err = fmt.Errorf("train: %w\n\n%s", err, panicked.Stack)
+		return fmt.Errorf("train: %w\n\n%s", err, panicked.Stack)
 	}
-	return r.report, err
+	return err
 }
 
 // run is one call of Fit.
@@ -70,8 +77,9 @@ type run struct {
 	progress          *board.Progress
 	saver             *saver
 	monitor           monitor
-	epoch             Epoch // the one that is under way
-	startBatch        int   // where a resumed run goes on in it
+	epoch             Epoch    // the one that is under way
+	startBatch        int      // where a resumed run goes on in it
+	own               []string // names of hyperparameters that are not the trainer's
 }
 
 // fit prepares, then runs the epochs.
@@ -113,9 +121,7 @@ func (r *run) prepareData() error {
 		return err
 	}
 	if r.data.Validation != nil {
-		o.Shuffle, o.DropLast, o.Device = false, false, r.devices[0]
-		o.BatchSize = min(o.BatchSize, max(1, r.data.Validation.Len()))
-		if r.validation, err = data.NewLoader(r.data.Validation, o); err != nil {
+		if r.validation, err = r.data.inOrder(r.data.Validation, r.set.seed, r.devices); err != nil {
 			return err
 		}
 	}
@@ -131,6 +137,15 @@ func (r *run) prepareModel() error {
 	r.sound = true
 	nn.To(r.model, r.devices[0])
 	if err := r.warmUp(); err != nil {
+		return err
+	}
+	nn.Train(r.model)
+	for _, f := range r.set.prepareModel {
+		if err := f(r.model); err != nil {
+			return err
+		}
+	}
+	if err := r.warmUp(); err != nil { // of layers that PrepareModel has put in
 		return err
 	}
 	nn.Train(r.model)
@@ -155,6 +170,7 @@ func (r *run) prepareModel() error {
 	if r.schedule == nil {
 		r.schedule = optim.Fixed()
 	}
+	r.report.Hyperparameters = r.describe()
 	if err := r.checkMonitor(); err != nil {
 		return err
 	}
@@ -170,16 +186,26 @@ func (r *run) warmUp() error {
 	if !lazy {
 		return nil
 	}
-	fields, err := r.data.Train.Batch([]int{0}, locus.NewKey(r.set.seed))
+	nn.Eval(r.model)
+	return r.tryOne(r.data.Train, Training, func(fields []*locus.Tensor) { trainingStep(r.model, fields, nil) })
+}
+
+// tryOne calls f with the first example of a dataset, without gradients.
+func (r *run) tryOne(set data.Dataset, stage Stage, f func(fields []*locus.Tensor)) error {
+	fields, err := set.Batch([]int{0}, locus.NewKey(r.set.seed))
 	if err != nil {
 		return err
 	}
 	defer freeAll(fields)
-	nn.Eval(r.model)
 	s := locus.NewScope()
 	defer s.Close()
-	locus.NoGrad(func() { trainingStep(r.model, place(s, fields, r.devices[0])) })
-	return nil
+	locus.NoGrad(func() {
+		var prepared []*locus.Tensor
+		if prepared, err = r.set.prepare(s, r.devices[0], 0, Batch{Stage: stage, Fields: fields}); err == nil {
+			f(prepared)
+		}
+	})
+	return err
 }
 
 // runEpoch runs one pass over the data, or what is left of it; done reports that
@@ -190,6 +216,9 @@ func (r *run) runEpoch() (done bool, err error) {
 	if r.progress != nil {
 		r.progress.Epoch(e.Number + 1)
 		r.progress.Add(int64(r.startBatch))
+	}
+	if err := tell(r.set.beforeEpoch, *e); err != nil {
+		return false, err
 	}
 	last := 0
 	for batch, err := range r.train.EpochFrom(e.Number, r.startBatch) {
@@ -203,6 +232,12 @@ func (r *run) runEpoch() (done bool, err error) {
 		last = batch.Index
 		size := batch.Size
 		e.LR = r.baseLR * r.schedule(r.report.Steps)
+		if r.pending == 0 {
+			if err := r.tellStep(r.set.beforeStep, last); err != nil {
+				batch.Free()
+				return false, err
+			}
+		}
 		if err := r.step(batch, e.LR); err != nil {
 			return false, err
 		}
@@ -216,25 +251,26 @@ func (r *run) runEpoch() (done bool, err error) {
 		return false, err
 	}
 	if stepped {
-		if err := r.afterStep(last); err != nil {
+		if err := r.tellStep(r.set.afterStep, last); err != nil {
 			return false, err
 		}
 	}
 	e.Time = time.Since(start)
-	e.Train = r.metrics()
-	if name, ok := finite(e.Train); !ok {
-		return false, r.notFinite(name, e.Train[name])
+	if e.Train, err = r.metrics(); err != nil {
+		return false, err
 	}
 	if r.validation != nil {
-		if e.Validation, err = r.validate(); err != nil {
+		scores, err := r.validate()
+		if err != nil {
 			return false, err
 		}
-		if e.Validation == nil {
+		if scores.Values == nil {
 			return false, r.interrupt(r.train.Len())
 		}
+		e.Validation, e.Tables = scores.Values, scores.Tables
 	}
 	for _, p := range r.replicas {
-		p.meter.reset()
+		p.reset()
 	}
 	if done, err = r.judge(e); err != nil {
 		return false, err
@@ -244,7 +280,7 @@ func (r *run) runEpoch() (done bool, err error) {
 	r.show("validation ", e.Validation)
 	r.draw(float64(e.Number+1), "", e.Train)
 	r.draw(float64(e.Number+1), "validation ", e.Validation)
-	stop := r.afterEpoch(e)
+	stop := tell(r.set.afterEpoch, *e)
 	if stop != nil && !errors.Is(stop, ErrStop) {
 		return false, stop
 	}
@@ -257,17 +293,6 @@ func (r *run) runEpoch() (done bool, err error) {
 	return done, stop
 }
 
-// afterEpoch tells callbacks.
-func (r *run) afterEpoch(e *Epoch) error {
-	for _, f := range r.set.afterEpoch {
-		copied := *e
-		if err := f(&copied); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // afterBatch tells callbacks if a step was taken and, now and then, reads the
 // metrics.
 func (r *run) afterBatch(index int) error {
@@ -275,46 +300,49 @@ func (r *run) afterBatch(index int) error {
 		r.progress.Add(1)
 	}
 	if r.pending == 0 {
-		if err := r.afterStep(index); err != nil {
+		if err := r.tellStep(r.set.afterStep, index); err != nil {
 			return err
 		}
 	}
 	if r.set.logEvery <= 0 || (index+1)%r.set.logEvery != 0 {
 		return nil
 	}
-	now := r.metrics()
-	if name, ok := finite(now); !ok {
-		return r.notFinite(name, now[name])
+	now, err := r.metrics()
+	if err != nil {
+		return err
 	}
 	r.show("", now)
 	r.draw(float64(r.epoch.Number)+float64(index+1)/float64(r.train.Len()), "", now)
 	return nil
 }
 
-// afterStep tells callbacks.
-func (r *run) afterStep(index int) error {
-	if len(r.set.afterStep) == 0 {
+// tellStep tells callbacks of a step.
+func (r *run) tellStep(callbacks []func(*Step) error, index int) error {
+	if len(callbacks) == 0 {
 		return nil
 	}
-	info := &Step{Epoch: r.epoch.Number, Index: index, Steps: r.report.Steps, LR: r.epoch.LR}
+	info := Step{Epoch: r.epoch.Number, Index: index, Steps: r.report.Steps, LR: r.epoch.LR}
 	for _, p := range r.replicas {
 		info.Models = append(info.Models, p.model)
 	}
-	for _, f := range r.set.afterStep {
-		if err := f(info); err != nil {
-			return err
-		}
-	}
-	return nil
+	return tell(callbacks, info)
 }
 
-// metrics reads the means of the epoch so far from all devices.
-func (r *run) metrics() map[string]float64 {
-	meters := make([]*meter, len(r.replicas))
+// metrics reads those of the epoch so far from all devices. A mean that is not
+// finite is an error; what [Measure] computes may not be defined yet.
+func (r *run) metrics() (map[string]float64, error) {
+	meters, counts := make([]*meter, len(r.replicas)), make([]*metric.Meter, len(r.replicas))
 	for i, p := range r.replicas {
-		meters[i] = p.meter
+		meters[i], counts[i] = p.meter, p.count
 	}
-	return merge(meters)
+	means := merge(meters)
+	if name, ok := finite(means); !ok {
+		return nil, r.notFinite(name, means[name])
+	}
+	if len(r.set.measures) > 0 {
+		maps.Copy(means, metric.Read(counts...).Values)
+	}
+	return means, nil
 }
 
 func (r *run) notFinite(name string, v float64) error {
@@ -325,31 +353,20 @@ func (r *run) notFinite(name string, v float64) error {
 	return fmt.Errorf("%w: the %s is %v in epoch %d; try a smaller learning rate, ClipGradients, or look for bad values in the data%s", ErrNotFinite, name, v, r.epoch.Number+1, where)
 }
 
-// validate measures the model on the validation data. It returns nil if the run
-// was interrupted.
-func (r *run) validate() (map[string]float64, error) {
-	nn.Eval(r.model)
-	defer nn.Train(r.model)
-	m := newMeter()
-	defer m.reset()
-	for batch, err := range r.validation.Epoch(0) {
-		if err != nil {
-			return nil, err
-		}
-		if r.ctx.Err() != nil {
-			batch.Free()
-			return nil, nil
-		}
-		locus.Scoped(func(s *locus.Scope) {
-			defer batch.Free()
-			locus.NoGrad(func() {
-				for name, v := range validationStep(r.model, place(s, batch.Fields, r.devices[0])) {
-					m.add(name, v, batch.Size)
-				}
-			})
-		})
+// validate measures the model on the validation data, on all devices. It returns
+// nothing if the run was interrupted.
+func (r *run) validate() (metric.Result, error) {
+	models := make([]Model, len(r.replicas))
+	for i, p := range r.replicas {
+		models[i] = nn.Eval(p.model)
+		defer nn.Train(p.model)
 	}
-	return m.read(), nil
+	r.copyState() // what a callback has changed
+	scores, err := (&evaluation{ctx: r.ctx, set: r.set, stage: Validating, devices: r.devices, models: models}).measure(r.validation)
+	if err != nil && r.ctx.Err() != nil && errors.Is(err, r.ctx.Err()) {
+		return metric.Result{}, nil
+	}
+	return scores, err
 }
 
 func (r *run) prepareBoard() {
@@ -373,7 +390,9 @@ func (r *run) draw(x float64, prefix string, values map[string]float64) {
 		return
 	}
 	for k, v := range values {
-		r.set.board.Draw(prefix+k, x, v, 1)
+		if !math.IsNaN(v) && !math.IsInf(v, 0) {
+			r.set.board.Draw(prefix+k, x, v, 1)
+		}
 	}
 }
 
@@ -387,7 +406,7 @@ func (r *run) close() {
 	}
 	r.dropGrads()
 	for _, p := range r.replicas {
-		p.meter.reset()
+		p.reset()
 	}
 	if r.sound {
 		nn.Eval(r.model)

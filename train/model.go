@@ -1,11 +1,13 @@
 package train
 
 import (
+	"fmt"
 	"maps"
 
 	"github.com/locusml/locus"
 	"github.com/locusml/locus/nn"
 	"github.com/locusml/locus/optim"
+	"github.com/locusml/locus/train/metric"
 )
 
 // Model is what a [Trainer] trains: a network and its loss. The interfaces below
@@ -111,14 +113,14 @@ func (m *Supervised) ConfigureOptimizer(params []nn.Entry) *optim.Optimizer {
 }
 
 // trainingStep computes the loss of a batch, and metrics where they come for free.
-func trainingStep(m Model, fields []*locus.Tensor) (loss *locus.Tensor, metrics map[string]*locus.Tensor) {
+func trainingStep(m Model, fields []*locus.Tensor, count *metric.Meter) (loss *locus.Tensor, metrics map[string]*locus.Tensor) {
 	if s, ok := m.(TrainingStepper); ok {
 		return s.TrainingStep(fields), nil
 	}
 	y := output(m, fields)
 	target := full(fields[len(fields)-1])
 	loss = m.Loss(y, target)
-	locus.NoGrad(func() { metrics = measure(m, y.Detach(), target) })
+	locus.NoGrad(func() { metrics = measure(m, y.Detach(), target, count) })
 	return loss, metrics
 }
 
@@ -131,8 +133,12 @@ func output(m Model, fields []*locus.Tensor) *locus.Tensor {
 	return full(y)
 }
 
-// measure returns the model's own metrics. The loss is the trainer's.
-func measure(m Model, y, target *locus.Tensor) map[string]*locus.Tensor {
+// measure returns the model's own metrics, and counts the batch for those of
+// [Measure], unless count is nil. The loss is the trainer's.
+func measure(m Model, y, target *locus.Tensor, count *metric.Meter) map[string]*locus.Tensor {
+	if count != nil {
+		count.Add(y, target)
+	}
 	s, ok := m.(Metrics)
 	if !ok {
 		return nil
@@ -141,17 +147,25 @@ func measure(m Model, y, target *locus.Tensor) map[string]*locus.Tensor {
 	if _, ok := metrics["loss"]; ok {
 		panic(&locus.Error{Kind: locus.ErrArgument, Op: "train", Msg: "Metrics returned a metric called \"loss\", which the trainer measures itself", Fix: "give it another name"})
 	}
+	if count != nil {
+		for _, name := range count.Names() {
+			if _, ok := metrics[name]; ok {
+				panic(&locus.Error{Kind: locus.ErrArgument, Op: "train", Msg: fmt.Sprintf("the model measures %q itself, and Measure has a metric of that name", name),
+					Fix: "measure it once, or rename one: metric.As(\"exact_\", m)"})
+			}
+		}
+	}
 	return metrics
 }
 
 // validationStep measures a batch.
-func validationStep(m Model, fields []*locus.Tensor) map[string]*locus.Tensor {
+func validationStep(m Model, fields []*locus.Tensor, count *metric.Meter) map[string]*locus.Tensor {
 	if s, ok := m.(ValidationStepper); ok {
 		return s.ValidationStep(fields)
 	}
 	y, target := output(m, fields), full(fields[len(fields)-1])
 	out := map[string]*locus.Tensor{"loss": m.Loss(y, target)}
-	maps.Copy(out, measure(m, y, target))
+	maps.Copy(out, measure(m, y, target, count))
 	return out
 }
 

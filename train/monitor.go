@@ -101,21 +101,24 @@ func (r *run) checkMonitor() error {
 	if r.validation == nil || !(r.set.monitored || r.set.stopEarly || r.set.keepBest) {
 		return nil
 	}
-	fields, err := r.data.Validation.Batch([]int{0}, locus.NewKey(r.set.seed))
-	if err != nil {
-		return err
-	}
 	measured := map[string]float64{}
 	nn.Eval(r.model)
 	defer nn.Train(r.model)
-	locus.Scoped(func(s *locus.Scope) {
-		locus.NoGrad(func() {
-			for name := range validationStep(r.model, place(s, fields, r.devices[0])) {
+	err := r.tryOne(r.data.Validation, Validating, func(fields []*locus.Tensor) {
+		count := newCount(r.set.measures)
+		for name := range validationStep(r.model, fields, count) {
+			measured[name] = 0
+		}
+		if count != nil {
+			for _, name := range count.Names() {
 				measured[name] = 0
 			}
-		})
+			count.Reset()
+		}
 	})
-	freeAll(fields)
+	if err != nil {
+		return err
+	}
 	return r.checkMonitored(measured)
 }
 

@@ -48,7 +48,7 @@ var misdeeds = []struct {
 
 // misplaces are where user code runs.
 var misplaces = []string{"loss", "metrics", "forward", "training step", "backward", "validation loss", "after step", "after epoch",
-	"dataset", "validation dataset", "schedule", "optimizer"}
+	"dataset", "validation dataset", "schedule", "optimizer", "before step", "before epoch", "prepare batch", "prepare model"}
 
 type misdeed struct {
 	place   string
@@ -77,7 +77,7 @@ func (m misdeed) elsewhere() bool {
 	switch m.place {
 	case "dataset", "validation dataset":
 		return true
-	case "loss", "metrics", "forward", "training step", "backward":
+	case "loss", "metrics", "forward", "training step", "backward", "prepare batch":
 		return m.devices > 1 // it is done on the last device
 	}
 	return false
@@ -96,7 +96,7 @@ func (s *saboteur) at(place string) {
 		return
 	}
 	third := int64(3)
-	if place == "optimizer" || place == "after epoch" || strings.HasPrefix(place, "validation") {
+	if place == "optimizer" || place == "after epoch" || place == "before epoch" || place == "prepare model" || strings.HasPrefix(place, "validation") {
 		third = 1
 	}
 	if s.chance.Add(1) >= third && s.armed.Swap(false) {
@@ -177,7 +177,11 @@ func (m misdeed) commit(t testing.TB) (wrong []string) {
 		trainer := train.New(train.MaxEpochs(2), train.Devices(fuzzGPUs[:m.devices]...), train.LogEvery(3), train.Accumulate(1+m.how%2),
 			train.Schedule(func(int64) float64 { s.at("schedule"); return 1 }),
 			train.AfterStep(func(*train.Step) error { s.at("after step"); return nil }),
-			train.AfterEpoch(func(*train.Epoch) error { s.at("after epoch"); return nil }))
+			train.AfterEpoch(func(*train.Epoch) error { s.at("after epoch"); return nil }),
+			train.BeforeStep(func(*train.Step) error { s.at("before step"); return nil }),
+			train.BeforeEpoch(func(*train.Epoch) error { s.at("before epoch"); return nil }),
+			train.PrepareModel(func(train.Model) error { s.at("prepare model"); return nil }),
+			train.PrepareBatch(func(b *train.Batch) error { s.on("prepare batch", b.Fields[0]); return nil }))
 		model := s.model()
 		s.armed.Store(true)
 		text := misdeeds[m.how].text

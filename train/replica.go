@@ -4,6 +4,7 @@ import (
 	"github.com/locusml/locus"
 	"github.com/locusml/locus/nn"
 	"github.com/locusml/locus/optim"
+	"github.com/locusml/locus/train/metric"
 )
 
 // replica is one device's part in training: a network of the model's structure
@@ -13,6 +14,7 @@ type replica struct {
 	model  Model
 	params []nn.Entry // what the optimizer updates
 	meter  *meter
+	count  *metric.Meter // of Measure; nil without
 
 	precision locus.DType // what the network is computed in
 	lowered   bool        // precision is not the network's own
@@ -23,9 +25,17 @@ type replica struct {
 }
 
 func newReplica(s *settings, m Model, d locus.Device) *replica {
-	r := &replica{device: d, model: m, meter: newMeter(), precision: s.precision, lowered: s.lowered, state: nn.State(m)}
+	r := &replica{device: d, model: m, meter: newMeter(), count: newCount(s.measures), precision: s.precision, lowered: s.lowered, state: nn.State(m)}
 	r.from, r.own = make([]*locus.Tensor, len(r.state)), make([]*locus.Tensor, len(r.state))
 	return r
+}
+
+// reset forgets what was measured.
+func (r *replica) reset() {
+	r.meter.reset()
+	if r.count != nil {
+		r.count.Reset()
+	}
 }
 
 // choose notes the parameters that the optimizer updates, by name: it may be given
@@ -77,16 +87,17 @@ func (r *replica) copyFrom(first *replica) {
 	}
 }
 
-// backward computes the gradients of a part of a batch in scope sc, weighted by
+// backward computes the gradients of a part of a batch, which is on its device, in
+// scope sc, weighted by
 // its share of the batch and times scale, unless that is nil, and counts its
 // metrics. Gradients of parameters that are not trained are nil.
 func (r *replica) backward(sc *locus.Scope, p part, batch int, trained []int, scale *locus.Tensor) []*locus.Tensor {
-	model, fields := r.lower(sc, place(sc, p.fields, r.device))
+	model, fields := r.lower(sc, p.fields)
 	leaves := make([]*locus.Tensor, len(trained))
 	for k, i := range trained {
 		leaves[k] = r.params[i].Value()
 	}
-	loss, metrics := trainingStep(model, fields)
+	loss, metrics := trainingStep(model, fields, r.count)
 	r.meter.add("loss", loss, p.size)
 	for name, v := range metrics {
 		r.meter.add(name, v, p.size)

@@ -21,10 +21,11 @@ type Step struct {
 
 // Epoch is the record of one pass over the data.
 type Epoch struct {
-	Number     int                // from 0
-	Train      map[string]float64 // means over the epoch, as it went
-	Validation map[string]float64 // after it
-	LR         float64            // of its last step
+	Number     int                    // from 0
+	Train      map[string]float64     // means over the epoch, as it went
+	Validation map[string]float64     // after it
+	Tables     map[string][][]float64 `json:",omitempty"` // of Measure, such as a confusion matrix, on the validation data
+	LR         float64                // of its last step
 	Examples   int
 	Time       time.Duration // of training, without validation
 	Best       bool          // the best so far by the monitored metric
@@ -40,6 +41,8 @@ type Report struct {
 	Stopped    string           // why it ended before its last epoch; "" if it did not
 	BestEpoch  int              // -1 without validation data
 	Parameters int
+
+	Hyperparameters Hyperparameters
 }
 
 // Last gives the last epoch's record.

@@ -3,6 +3,7 @@ package train
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -28,6 +29,9 @@ type saved struct {
 	Pending   int                  `json:"pending,omitempty"`  // batches whose gradients wait for a step
 	Examples  int                  `json:"examples,omitempty"` // of the epoch so far
 	Weights   []map[string]float64 `json:"weights,omitempty"`  // of its metrics, for every replica
+	Hyper     Hyperparameters      `json:"hyperparameters,omitempty"`
+	Own       []string             `json:"own_hyperparameters,omitempty"` // names of those that are not the trainer's
+	LR        *float64             `json:"lr,omitempty"`                  // of the next step by the schedule, as a multiple of the optimizer's
 }
 
 // openCheckpoints opens the folder, and goes on from the last checkpoint where
@@ -63,6 +67,7 @@ const (
 	scalerPrefix = "scaler."
 	gradPrefix   = "grad."  // sums over the batches that wait for a step
 	meterPrefix  = "meter." // and the replica's number: sums of the epoch's metrics
+	countPrefix  = "count." // and the replica's number: those of Measure
 )
 
 // save writes the state of the run, which is to go on with the given batch.
@@ -86,7 +91,11 @@ func (s *saver) save(r *run, epoch, batch int) error {
 		}
 	}
 	state := saved{Epoch: epoch, Batch: batch, Steps: r.opt.Steps(), Seed: r.set.seed,
-		Epochs: r.report.Epochs, BestEpoch: r.report.BestEpoch, BestValue: r.monitor.value, SinceBest: r.monitor.sinceBest, Pending: r.pending}
+		Epochs: r.report.Epochs, BestEpoch: r.report.BestEpoch, BestValue: r.monitor.value, SinceBest: r.monitor.sinceBest, Pending: r.pending,
+		Hyper: r.report.Hyperparameters, Own: r.own}
+	if lr := r.schedule(state.Steps); !math.IsNaN(lr) && !math.IsInf(lr, 0) {
+		state.LR = &lr
+	}
 	for i, p := range r.replicas {
 		state.Counters = append(state.Counters, nn.Counters(p.model))
 		if batch > 0 {
@@ -94,6 +103,11 @@ func (s *saver) save(r *run, epoch, batch int) error {
 			state.Weights = append(state.Weights, p.meter.weights)
 			for name, t := range p.meter.sums {
 				tensors[fmt.Sprint(meterPrefix, i, ".", name)] = t
+			}
+			if p.count != nil {
+				for name, t := range p.count.State() {
+					tensors[fmt.Sprint(countPrefix, i, ".", name)] = t
+				}
 			}
 		}
 	}
@@ -112,11 +126,20 @@ func (r *run) restore(c *checkpoint.Checkpoint) error {
 		return fmt.Errorf("train: the checkpoint is of a run with Seed(%d), not %d: its batches would come in another order: %w", s.Seed, r.set.seed, locus.ErrArgument)
 	case len(s.Counters) != len(r.replicas):
 		return fmt.Errorf("train: the checkpoint is of a run on %d devices, not %d: its parts of batches would be others: %w", len(s.Counters), len(r.replicas), locus.ErrArgument)
+	}
+	if err := r.sameModel(c); err != nil {
+		return err
+	}
+	moved, err := r.compare(&s)
+	if err != nil {
+		return err
+	}
+	if moved && s.Batch > 0 { // its place in the epoch means nothing now
+		s.Batch, s.Examples, s.Pending, s.Weights = 0, 0, 0, nil
+	}
+	switch {
 	case s.Pending >= r.set.accumulate && s.Pending > 0:
 		return fmt.Errorf("train: in the checkpoint the gradients of %d batches wait for a step, which Accumulate(%d) would have taken: %w", s.Pending, r.set.accumulate, locus.ErrArgument)
-	}
-	another := func(err error) error {
-		return fmt.Errorf("train: the checkpoint in %s is of another model: %w", r.set.checkpoints, err)
 	}
 	// What belongs to the first device only.
 	first := r.devices[0]
@@ -147,10 +170,7 @@ func (r *run) restore(c *checkpoint.Checkpoint) error {
 		for _, e := range p.state {
 			t, err := c.Tensors.Load(modelPrefix+e.Name, p.device)
 			if err != nil {
-				return another(err)
-			}
-			if v := e.Value(); !slices.Equal(v.Shape(), t.Shape()) {
-				return another(fmt.Errorf("%s has shape %v there and %v here: %w", e.Name, t.Shape(), v.Shape(), locus.ErrShape))
+				return r.another(err)
 			}
 			e.Set(t)
 		}
@@ -167,6 +187,9 @@ func (r *run) restore(c *checkpoint.Checkpoint) error {
 			}
 			p.meter.sums[name], p.meter.weights[name] = t, w
 		}
+		if err := p.restoreCount(c, fmt.Sprint(countPrefix, i, ".")); err != nil {
+			return fmt.Errorf("train: the checkpoint in %s is of a run that measures something else: %w", r.set.checkpoints, err)
+		}
 	}
 	if err := r.opt.SetState(state, s.Steps); err != nil {
 		return err
@@ -175,7 +198,7 @@ func (r *run) restore(c *checkpoint.Checkpoint) error {
 		r.grads, r.pending = make([]*locus.Tensor, len(r.replicas[0].params)), s.Pending
 		for i, e := range r.replicas[0].params {
 			if r.grads[i] = grads[e.Name]; r.grads[i] != nil && !slices.Equal(r.grads[i].Shape(), e.Value().Shape()) {
-				return another(fmt.Errorf("the gradient of %s has shape %v: %w", e.Name, r.grads[i].Shape(), locus.ErrShape))
+				return r.another(fmt.Errorf("the gradient of %s has shape %v: %w", e.Name, r.grads[i].Shape(), locus.ErrShape))
 			}
 		}
 	}
@@ -193,6 +216,46 @@ func (r *run) restore(c *checkpoint.Checkpoint) error {
 	r.report.Epochs, r.report.Steps, r.report.BestEpoch = s.Epochs, s.Steps, s.BestEpoch
 	r.monitor.value, r.monitor.sinceBest = s.BestValue, s.SinceBest
 	return nil
+}
+
+// another is the error of a checkpoint that does not fit the model.
+func (r *run) another(err error) error {
+	return fmt.Errorf("train: the checkpoint in %s is of another model: %w", r.set.checkpoints, err)
+}
+
+// sameModel refuses a checkpoint of another model before anything is changed.
+func (r *run) sameModel(c *checkpoint.Checkpoint) error {
+	for _, e := range r.replicas[0].state {
+		info, ok := c.Tensors.Info(modelPrefix + e.Name)
+		if !ok {
+			return r.another(fmt.Errorf("it has no %s: %w", e.Name, locus.ErrArgument))
+		}
+		if v := e.Value(); !slices.Equal(v.Shape(), info.Shape) {
+			return r.another(fmt.Errorf("%s has shape %v there and %v here: %w", e.Name, info.Shape, v.Shape(), locus.ErrShape))
+		}
+	}
+	return nil
+}
+
+// restoreCount puts the sums of Measure back, whose names begin with prefix.
+func (r *replica) restoreCount(c *checkpoint.Checkpoint, prefix string) error {
+	if r.count == nil {
+		return nil
+	}
+	sums := map[string]*locus.Tensor{}
+	for _, name := range c.Tensors.Names() {
+		rest, ok := strings.CutPrefix(name, prefix)
+		if !ok {
+			continue
+		}
+		t, err := c.Tensors.Load(name, r.device)
+		if err != nil {
+			return err
+		}
+		defer t.Free()
+		sums[rest] = t
+	}
+	return r.count.SetState(sums)
 }
 
 // interrupt ends a run whose context is done: with a checkpoint, so that it can go

@@ -27,10 +27,15 @@ func (r *run) step(b *data.Batch, lr float64) error {
 	trained := r.trained()
 	grads := make([][]*locus.Tensor, len(parts))
 	err := each(len(parts), func(i int) error {
-		if parts[i].size > 0 {
-			grads[i] = r.replicas[i].backward(scopes[i], parts[i], b.Size, trained, r.scale())
+		p := parts[i]
+		if p.size == 0 {
+			return nil
 		}
-		return nil
+		fields, err := r.set.prepare(scopes[i], r.devices[i], i, Batch{Stage: Training, Epoch: b.Epoch, Index: b.Index, Fields: p.fields})
+		if err == nil {
+			grads[i] = r.replicas[i].backward(scopes[i], part{fields, p.size}, b.Size, trained, r.scale())
+		}
+		return err
 	})
 	if err != nil {
 		return err

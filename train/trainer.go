@@ -11,12 +11,16 @@ import (
 	"github.com/locusml/locus/board"
 	"github.com/locusml/locus/data"
 	"github.com/locusml/locus/optim"
+	"github.com/locusml/locus/train/metric"
 )
 
-// Data is what a model is trained and validated on.
+// Data is what a model is trained, measured and used on: each of the trainer's
+// methods looks at its own dataset, the others may be nil.
 type Data struct {
-	Train      data.Dataset
-	Validation data.Dataset // may be nil
+	Train      data.Dataset // for Fit
+	Validation data.Dataset // for Fit after each epoch, if there is one, and for Validate
+	Test       data.Dataset // for Test
+	Predict    data.Dataset // for Predict; it needs no targets
 	BatchSize  int
 	Workers    int  // goroutines that make batches; 0 means one
 	DropLast   bool // leave out a last batch that is smaller
@@ -32,32 +36,40 @@ type Trainer struct {
 
 // settings are what options choose.
 type settings struct {
-	maxEpochs   int
-	gpus        int
-	devices     []locus.Device
-	clip        float64
-	lr          float64
-	schedule    optim.Schedule
-	accumulate  int
-	precision   locus.DType
-	lowered     bool // precision was asked for
-	seed        uint64
-	logEvery    int
-	board       *board.Board
-	progress    io.Writer
-	afterEpoch  []func(*Epoch) error
-	afterStep   []func(*Step) error
-	patience    int
-	stopEarly   bool // patience was asked for
-	monitor     string
-	better      Direction
-	monitored   bool // monitor was asked for
-	keepBest    bool
-	checkpoints string
-	save        bool // checkpoints were asked for
-	keep        int
-	resume      bool
-	missing     bool // an option was a zero value
+	maxEpochs  int
+	gpus       int
+	devices    []locus.Device
+	clip       float64
+	lr         float64
+	schedule   optim.Schedule
+	accumulate int
+	precision  locus.DType
+	lowered    bool // precision was asked for
+	seed       uint64
+	logEvery   int
+	board      *board.Board
+	progress   io.Writer
+	afterEpoch []func(*Epoch) error
+	afterStep  []func(*Step) error
+
+	prepareBatch []func(*Batch) error
+	prepareModel []func(Model) error
+	beforeEpoch  []func(*Epoch) error
+	beforeStep   []func(*Step) error
+	patience     int
+	stopEarly    bool // patience was asked for
+	monitor      string
+	better       Direction
+	monitored    bool // monitor was asked for
+	keepBest     bool
+	checkpoints  string
+	save         bool // checkpoints were asked for
+	keep         int
+	resume       bool
+	measures     []metric.Metric
+	record       Hyperparameters
+	accept       []string // names of hyperparameters that may differ at Resume
+	missing      bool     // an option was a zero value
 }
 
 func defaults() *settings {
@@ -145,6 +157,16 @@ func AfterStep(f func(*Step) error) Option {
 	return Option{func(s *settings) { s.afterStep = append(s.afterStep, f) }}
 }
 
+// Measure measures more of the model's outputs than its loss and [Metrics]: over
+// all examples of an epoch, exactly, whatever the sizes of batches and the number of
+// devices. In training they are of the outputs as the model was at each step, of
+// models without a TrainingStep.
+//
+//	train.Measure(metric.TopK(5), metric.F1(10, metric.Macro), metric.ConfusionMatrix(10))
+func Measure(metrics ...metric.Metric) Option {
+	return Option{func(s *settings) { s.measures = append(s.measures, metrics...) }}
+}
+
 // EarlyStopping ends training when the monitored metric has not become better for
 // so many epochs.
 func EarlyStopping(patience int) Option {
@@ -160,7 +182,10 @@ func Checkpoints(folder string, keep int) Option {
 	return Option{func(s *settings) { s.checkpoints, s.keep, s.save = folder, keep, true }}
 }
 
-// Resume goes on from the last checkpoint, if there is one.
+// Resume goes on from the last checkpoint, if there is one. A run that is made
+// otherwise than that of the checkpoint, with another batch size for one, is an
+// [ErrChanged] that lists the differences; [AcceptChanges] accepts them by name.
+// Only when a run ends may differ: MaxEpochs, EarlyStopping, KeepBest.
 func Resume() Option { return Option{func(s *settings) { s.resume = true }} }
 
 // ErrStop is what a callback returns to end training.
@@ -170,19 +195,40 @@ var ErrStop = errors.New("train: stop")
 // infinite.
 var ErrNotFinite = errors.New("train: not a finite number")
 
-// check finds the devices and refuses options that cannot be.
+// bad is the error of an argument that cannot be.
+func bad(format string, args ...any) error {
+	return fmt.Errorf("train: "+format+": %w", append(args, locus.ErrArgument)...)
+}
+
+// check finds the devices and refuses what Fit cannot do.
 func (s *settings) check(model Model, d Data) ([]locus.Device, error) {
-	bad := func(format string, args ...any) error {
-		return fmt.Errorf("train: "+format+": %w", append(args, locus.ErrArgument)...)
-	}
 	watches := s.stopEarly || s.keepBest || s.monitored
 	switch {
 	case model == nil:
 		return nil, bad("the model is nil")
-	case s.missing:
-		return nil, bad("an option is a zero value; make options with the functions of this package")
 	case d.Train == nil:
 		return nil, bad("Data.Train is nil: there is nothing to train on")
+	case d.Validation != nil && s.checkMeasures(model) != nil:
+		return nil, s.checkMeasures(model)
+	case watches && d.Validation == nil:
+		return nil, bad("EarlyStopping, KeepBest and Monitor look at the validation data; Data.Validation is nil")
+	}
+	return s.checkOptions()
+}
+
+// checkMeasures refuses metrics of outputs that the trainer does not see.
+func (s *settings) checkMeasures(model Model) error {
+	if _, ok := model.(ValidationStepper); ok && len(s.measures) > 0 {
+		return bad("Measure with a model that has a ValidationStep: the trainer does not see its outputs; count them there with a metric.Meter, or return them as means")
+	}
+	return nil
+}
+
+// checkOptions finds the devices and refuses options that cannot be.
+func (s *settings) checkOptions() ([]locus.Device, error) {
+	switch {
+	case s.missing:
+		return nil, bad("an option is a zero value; make options with the functions of this package")
 	case s.maxEpochs < 1:
 		return nil, bad("MaxEpochs(%d); train for at least one epoch", s.maxEpochs)
 	case s.accumulate < 1:
@@ -199,17 +245,19 @@ func (s *settings) check(model Model, d Data) ([]locus.Device, error) {
 		return nil, bad("EarlyStopping(%d); wait for at least one epoch", s.patience)
 	case s.better != Lowest && s.better != Highest:
 		return nil, bad("Monitor(%q, %v); want train.Lowest or train.Highest", s.monitor, s.better)
-	case watches && d.Validation == nil:
-		return nil, bad("EarlyStopping, KeepBest and Monitor look at the validation data; Data.Validation is nil")
 	case s.save && s.checkpoints == "":
 		return nil, bad("Checkpoints without a folder")
 	case s.save && s.keep < 1:
 		return nil, bad("Checkpoints that keep %d; keep at least one", s.keep)
+	case len(s.accept) > 0 && !s.resume:
+		return nil, bad("AcceptChanges without Resume")
 	case s.resume && !s.save:
 		return nil, bad("Resume without Checkpoints; say in which folder they are")
-	case slices.ContainsFunc(s.afterEpoch, func(f func(*Epoch) error) bool { return f == nil }),
-		slices.ContainsFunc(s.afterStep, func(f func(*Step) error) bool { return f == nil }):
+	case anyNil(s.afterEpoch), anyNil(s.afterStep), anyNil(s.beforeEpoch), anyNil(s.beforeStep), anyNil(s.prepareBatch), anyNil(s.prepareModel):
 		return nil, bad("a callback is nil")
+	}
+	if err := metric.Check(s.measures...); err != nil {
+		return nil, fmt.Errorf("train: Measure: %w", err)
 	}
 	if s.gpus > locus.NumGPUs() {
 		err := fmt.Errorf("train: NumGPUs(%d), but there are %d; visible are %v; use Devices(locus.TryGPU()) to fall back to the CPU, or LOCUS_VIRTUAL_GPUS=%d for virtual ones: %w",

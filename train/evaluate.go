@@ -1,0 +1,305 @@
+package train
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"maps"
+	"strings"
+
+	"github.com/locusml/locus"
+	"github.com/locusml/locus/data"
+	"github.com/locusml/locus/internal/gate"
+	"github.com/locusml/locus/internal/guard"
+	"github.com/locusml/locus/nn"
+	"github.com/locusml/locus/train/metric"
+)
+
+// PredictionStepper is a model that computes the prediction for a batch itself:
+// one tensor with the examples along axis 0. The default is Forward(first field).
+type PredictionStepper interface {
+	PredictionStep(fields []*locus.Tensor) *locus.Tensor
+}
+
+// Validate measures a model on Data.Validation, as Fit does after an epoch: in the
+// mode for use, in the model's own precision, on all of the trainer's devices. The
+// model is left as it is, where it is and in its mode: a copy of it is used, which
+// shares its tensors where it can. Several goroutines may use one model this way.
+func (t *Trainer) Validate(model Model, d Data) (metric.Result, error) {
+	return t.ValidateContext(context.Background(), model, d)
+}
+
+// ValidateContext is Validate that ends when ctx does, with its error.
+func (t *Trainer) ValidateContext(ctx context.Context, model Model, d Data) (metric.Result, error) {
+	return t.evaluate(ctx, model, d, d.Validation, Validating)
+}
+
+// Test measures a model on Data.Test, like Validate.
+func (t *Trainer) Test(model Model, d Data) (metric.Result, error) {
+	return t.TestContext(context.Background(), model, d)
+}
+
+// TestContext is Test that ends when ctx does, with its error.
+func (t *Trainer) TestContext(ctx context.Context, model Model, d Data) (metric.Result, error) {
+	return t.evaluate(ctx, model, d, d.Test, Testing)
+}
+
+// Predict applies a network to Data.Predict and returns what it gives, batch by
+// batch, in the order of the data:
+//
+//	for y, err := range trainer.Predict(model, train.Data{Predict: set, BatchSize: 256}) {
+//		if err != nil {
+//			return err
+//		}
+//		fmt.Println(y.ArgMax(1))
+//		y.Free()
+//	}
+//
+// The predictions are on the trainer's first device and the caller's own. Each
+// batch is computed on all of the trainer's devices, and no batch before it is
+// asked for. An error is the last that comes. The network is left as it is; see
+// [Trainer.Validate].
+func (t *Trainer) Predict(net nn.Module, d Data) iter.Seq2[*locus.Tensor, error] {
+	return t.PredictContext(context.Background(), net, d)
+}
+
+// PredictContext is Predict that ends when ctx does, with its error.
+func (t *Trainer) PredictContext(ctx context.Context, net nn.Module, d Data) iter.Seq2[*locus.Tensor, error] {
+	return func(yield func(*locus.Tensor, error) bool) {
+		var models []nn.Module
+		var loader *data.Loader
+		devices, err := t.settings().checkOptions()
+		if err == nil {
+			err = guard.Call(func() (err error) {
+				if loader, err = d.loader(d.Predict, Predicting, t.settings().seed, devices); err != nil {
+					return err
+				}
+				models, err = copies(net, devices)
+				return err
+			})
+		}
+		if err != nil {
+			yield(nil, withStack(err))
+			return
+		}
+		for batch, err := range loader.Epoch(0) {
+			if err == nil {
+				err = ended(ctx)
+			}
+			var y *locus.Tensor
+			if err == nil {
+				y, err = predict(t.settings(), models, devices, batch)
+			} else if batch != nil {
+				batch.Free()
+			}
+			if !yield(y, withStack(err)) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// evaluate measures a model on a dataset of Data.
+func (t *Trainer) evaluate(ctx context.Context, model Model, d Data, set data.Dataset, stage Stage) (scores metric.Result, err error) {
+	devices, err := t.settings().checkOptions()
+	if err == nil {
+		err = t.settings().checkMeasures(model)
+	}
+	if err != nil {
+		return scores, err
+	}
+	err = guard.Call(func() error {
+		loader, err := d.loader(set, stage, t.settings().seed, devices)
+		if err != nil {
+			return err
+		}
+		models, err := copies(model, devices)
+		if err != nil {
+			return err
+		}
+		scores, err = (&evaluation{ctx: ctx, set: t.settings(), stage: stage, devices: devices, models: models}).measure(loader)
+		return err
+	})
+	return scores, withStack(err)
+}
+
+// loader makes the loader of a dataset that is measured, and refuses nil.
+func (d Data) loader(set data.Dataset, stage Stage, seed uint64, devices []locus.Device) (*data.Loader, error) {
+	if gate.IsNil(set) {
+		field := map[Stage]string{Validating: "Validation", Testing: "Test", Predicting: "Predict"}[stage]
+		return nil, bad("Data.%s is nil: there is nothing to look at", field)
+	}
+	return d.inOrder(set, seed, devices)
+}
+
+// inOrder makes the loader of a dataset that is not trained on: all examples, in
+// order. With one device batches are put there ahead of the computation; with
+// several, they are split first.
+func (d Data) inOrder(set data.Dataset, seed uint64, devices []locus.Device) (*data.Loader, error) {
+	o := data.Options{BatchSize: min(d.BatchSize, max(1, set.Len())), Workers: d.Workers, Key: locus.NewKey(seed)}
+	if len(devices) == 1 {
+		o.Device = devices[0]
+	}
+	return data.NewLoader(set, o)
+}
+
+// copies makes a network for every device that computes as m does in use. They
+// share m's tensors where these are on the device.
+func copies[M nn.Module](m M, devices []locus.Device) ([]M, error) {
+	if gate.IsNil(m) {
+		return nil, bad("the model is nil")
+	}
+	var lazy []string
+	for _, e := range nn.State(m) {
+		if e.Value() == nil {
+			lazy = append(lazy, e.Name)
+		}
+	}
+	if len(lazy) > 0 {
+		return nil, bad("%s have no value yet: fit the model, load its weights, or run Forward once", strings.Join(lazy, ", "))
+	}
+	tree := nn.TreeOf(m)
+	models := make([]M, len(devices))
+	for i, d := range devices {
+		models[i] = nn.Eval(nn.Bind(m, tree.Map(func(_ string, t *locus.Tensor) *locus.Tensor { return t.To(d) })))
+	}
+	return models, nil
+}
+
+// evaluation measures models, one a device, which are equal.
+type evaluation struct {
+	ctx     context.Context
+	set     *settings
+	stage   Stage
+	devices []locus.Device
+	models  []Model
+}
+
+// measure returns the metrics over the examples of a loader. Each batch is split over
+// the devices.
+func (e *evaluation) measure(loader *data.Loader) (metric.Result, error) {
+	meters, counts := make([]*meter, len(e.models)), make([]*metric.Meter, len(e.models))
+	for i := range meters {
+		meters[i], counts[i] = newMeter(), newCount(e.set.measures)
+		defer meters[i].reset()
+		if counts[i] != nil {
+			defer counts[i].Reset()
+		}
+	}
+	for batch, err := range loader.Epoch(0) {
+		if err != nil {
+			return metric.Result{}, err
+		}
+		err := ended(e.ctx)
+		if err == nil {
+			err = eachPart(e.set, e.stage, batch, e.devices, func(i int, fields []*locus.Tensor, size int) {
+				for name, v := range validationStep(e.models[i], fields, counts[i]) {
+					meters[i].add(name, v, size)
+				}
+			})
+		}
+		batch.Free()
+		if err != nil {
+			return metric.Result{}, err
+		}
+	}
+	var scores metric.Result
+	err := guard.Call(func() error {
+		if len(e.set.measures) > 0 {
+			scores = metric.Read(counts...)
+		} else {
+			scores.Values = map[string]float64{}
+		}
+		maps.Copy(scores.Values, merge(meters))
+		return nil
+	})
+	return scores, err
+}
+
+// ended is the error of a context that has.
+func ended(ctx context.Context) error {
+	if gate.IsNil(ctx) {
+		return bad("the context is nil; use context.Background()")
+	}
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("train: interrupted: %w", err)
+	}
+	return nil
+}
+
+// eachPart calls f, on every device at the same time, with its part of a batch, in
+// a scope that is closed afterwards and without gradients.
+func eachPart(set *settings, stage Stage, batch *data.Batch, devices []locus.Device, f func(i int, fields []*locus.Tensor, size int)) error {
+	parts := split(batch, len(devices))
+	return each(len(parts), func(i int) (err error) {
+		if parts[i].size == 0 {
+			return nil
+		}
+		s := locus.NewScope()
+		defer s.Close()
+		locus.NoGrad(func() {
+			var fields []*locus.Tensor
+			if fields, err = set.prepare(s, devices[i], i, Batch{Stage: stage, Index: batch.Index, Fields: parts[i].fields}); err == nil {
+				f(i, fields, parts[i].size)
+			}
+		})
+		return err
+	})
+}
+
+// predict applies networks, one a device, to a batch, which it frees. The result
+// is on the first device, in no scope.
+func predict(set *settings, models []nn.Module, devices []locus.Device, batch *data.Batch) (y *locus.Tensor, err error) {
+	defer batch.Free()
+	parts := make([]*locus.Tensor, len(models))
+	defer freeAll(parts)
+	err = eachPart(set, Predicting, batch, devices, func(i int, fields []*locus.Tensor, size int) {
+		p := predictionStep(models[i], fields)
+		if p.Rank() == 0 || p.Dim(0) != size {
+			panic(&locus.Error{Kind: locus.ErrShape, Op: "train.Predict", Msg: fmt.Sprintf("the prediction for %d examples has shape %v", size, p.Shape()),
+				Fix: "return one tensor with the examples along axis 0"})
+		}
+		// A network may return its input, or a view of it, which ends with the batch.
+		p = p.Detach().Copy()
+		if s := p.Scope(); s != nil {
+			s.Keep(p)
+		}
+		parts[i] = p
+	})
+	if err != nil {
+		return nil, err
+	}
+	err = guard.Call(func() error {
+		if len(parts) == 1 {
+			y, parts[0] = parts[0], nil
+			return nil
+		}
+		locus.NoGrad(func() {
+			locus.Scoped(func(s *locus.Scope) {
+				var all []*locus.Tensor
+				for _, p := range parts {
+					if p != nil {
+						all = append(all, s.Use(p).To(devices[0]))
+					}
+				}
+				y = s.Keep(locus.Concat(0, all...))
+			})
+		})
+		return nil
+	})
+	return y, err
+}
+
+// predictionStep computes a batch's prediction.
+func predictionStep(m nn.Module, fields []*locus.Tensor) *locus.Tensor {
+	var y *locus.Tensor
+	if s, ok := m.(PredictionStepper); ok {
+		y = s.PredictionStep(fields)
+	} else {
+		y = m.Forward(fields[0])
+	}
+	if y == nil {
+		panic(&locus.Error{Kind: locus.ErrArgument, Op: "train.Predict", Msg: "the prediction is nil", Fix: "return a tensor from Forward or PredictionStep"})
+	}
+	return y
+}

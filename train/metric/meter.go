@@ -1,0 +1,333 @@
+package metric
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/locusml/locus"
+	"github.com/locusml/locus/internal/gate"
+)
+
+// Meter adds the statistics of metrics up on the device of the batches. It must
+// not be used from several goroutines at the same time; use one for each device,
+// and [Read] for all of them.
+type Meter struct {
+	metrics []Metric
+	sums    [][]*locus.Tensor // of each metric, in no scope; nil before the first batch
+}
+
+// NewMeter makes a meter. Two metrics with one name are an ErrArgument.
+func NewMeter(metrics ...Metric) *Meter {
+	gate.Check("metric.NewMeter", Check(metrics...))
+	return &Meter{slices.Clone(metrics), make([][]*locus.Tensor, len(metrics))}
+}
+
+// Check refuses metrics that cannot be measured together: nil, or two with one
+// name.
+func Check(metrics ...Metric) error {
+	seen := map[string]bool{}
+	for i, m := range metrics {
+		if gate.IsNil(m) {
+			return &locus.Error{Kind: locus.ErrArgument, Op: "metric", Msg: fmt.Sprintf("metric %d is nil", i)}
+		}
+		names := slices.Clone(m.Names())
+		if t, ok := m.(Tabler); ok {
+			names = append(names, tableName(t))
+		}
+		for _, n := range names {
+			if n == "" || seen[n] {
+				return &locus.Error{Kind: locus.ErrArgument, Op: "metric", Msg: fmt.Sprintf("the name %q is empty, or two metrics have it", n),
+					Fix: "measure each once, or give one another name with metric.As"}
+			}
+			seen[n] = true
+		}
+	}
+	return nil
+}
+
+// ready panics unless m was made by NewMeter.
+func (m *Meter) ready(op string) *Meter {
+	gate.Receiver("metric.Meter."+op, m != nil, "make it with metric.NewMeter")
+	return m
+}
+
+// Add adds a batch: a network's output and what it should have been, on one
+// device. Nothing waits. Tensors are left as they are.
+func (m *Meter) Add(output, target *locus.Tensor) {
+	if len(m.ready("Add").metrics) == 0 {
+		return
+	}
+	for what, t := range map[string]*locus.Tensor{"output": output, "target": target} {
+		if t == nil || !t.DType().Valid() {
+			fail(locus.ErrArgument, "Meter.Add", "the "+what+" is nil or a zero value", "")
+		}
+	}
+	// What does not fit changes nothing.
+	sums := make([][]*locus.Tensor, len(m.metrics))
+	locus.NoGrad(func() {
+		locus.Scoped(func(s *locus.Scope) {
+			y, want := s.Use(output.Detach()), s.Use(target.Detach())
+			for i, metric := range m.metrics {
+				sums[i] = m.sum(s, i, metric.Update(y, want))
+			}
+			for _, l := range sums {
+				for _, t := range l {
+					s.Keep(t)
+				}
+			}
+		})
+	})
+	m.Reset()
+	m.sums = sums
+}
+
+// sum adds a batch's statistics of metric i to those before it.
+func (m *Meter) sum(s *locus.Scope, i int, stats []*locus.Tensor) []*locus.Tensor {
+	old := m.sums[i]
+	if old != nil && len(old) != len(stats) {
+		fail(locus.ErrArgument, "Meter.Add", fmt.Sprintf("%s returned %d statistics, before it %d", name(m.metrics[i]), len(stats), len(old)), "")
+	}
+	out := make([]*locus.Tensor, len(stats))
+	for k, t := range stats {
+		if t == nil {
+			fail(locus.ErrArgument, "Meter.Add", fmt.Sprintf("statistic %d of %s is nil", k, name(m.metrics[i])), "")
+		}
+		to := locus.Int64
+		if t.DType().IsFloat() {
+			to = locus.Float64
+		}
+		t = s.Use(t.Detach()).Cast(to)
+		switch {
+		case old == nil:
+			t = t.Copy() // a metric may return its argument, or keep a tensor for itself
+		case !slices.Equal(old[k].Shape(), t.Shape()):
+			fail(locus.ErrShape, "Meter.Add", fmt.Sprintf("statistic %d of %s has shape %v, before it %v", k, name(m.metrics[i]), t.Shape(), old[k].Shape()), "")
+		default:
+			t = t.Add(s.Use(old[k]).To(t.Device()))
+		}
+		out[k] = t
+	}
+	return out
+}
+
+// name is how errors call a metric.
+func name(m Metric) string {
+	if n := m.Names(); len(n) > 0 {
+		return n[0]
+	}
+	return fmt.Sprintf("%T", m)
+}
+
+// Reset forgets all batches.
+func (m *Meter) Reset() {
+	for i, l := range m.ready("Reset").sums {
+		for _, t := range l {
+			t.Free()
+		}
+		m.sums[i] = nil
+	}
+}
+
+// Names lists the names of all numbers.
+func (m *Meter) Names() (names []string) {
+	for _, x := range m.ready("Names").metrics {
+		names = append(names, x.Names()...)
+	}
+	return names
+}
+
+// Values computes the metrics over all batches since the last Reset: NaN for what
+// these do not define, nothing before the first. It waits for the device, once.
+func (m *Meter) Values() map[string]float64 { return Read(m.ready("Values")).Values }
+
+// Tables computes the tables of the metrics that have one, such as
+// [ConfusionMatrix], by name.
+func (m *Meter) Tables() map[string][][]float64 { return Read(m.ready("Tables")).Tables }
+
+// State returns the sums by name, for a checkpoint. The next Add frees them.
+func (m *Meter) State() map[string]*locus.Tensor {
+	out := map[string]*locus.Tensor{}
+	for i, l := range m.ready("State").sums {
+		for k, t := range l {
+			out[key(i, k)] = t
+		}
+	}
+	return out
+}
+
+func key(i, k int) string { return fmt.Sprintf("%d.%d", i, k) }
+
+// SetState puts back what State returned of a meter of the same metrics. The
+// tensors are copied.
+func (m *Meter) SetState(state map[string]*locus.Tensor) error {
+	sums := make([][]*locus.Tensor, len(m.ready("SetState").metrics))
+	used := 0
+	err := locus.Try(func() {
+		for i := range m.metrics {
+			for k := 0; ; k++ {
+				t, ok := state[key(i, k)]
+				if !ok {
+					break
+				}
+				if t == nil || t.DType() != locus.Int64 && t.DType() != locus.Float64 {
+					fail(locus.ErrArgument, "Meter.SetState", fmt.Sprintf("%s is no sum", key(i, k)), "")
+				}
+				c := t.Copy()
+				if s := c.Scope(); s != nil {
+					s.Keep(c)
+				}
+				sums[i] = append(sums[i], c)
+				used++
+			}
+		}
+		if used != len(state) {
+			fail(locus.ErrArgument, "Meter.SetState", fmt.Sprintf("of %d sums, %d belong to these metrics", len(state), used), "use the same metrics in the same order")
+		}
+	})
+	if err != nil {
+		return err
+	}
+	m.Reset()
+	m.sums = sums
+	return nil
+}
+
+// Result is what metrics say about all examples.
+type Result struct {
+	Values map[string]float64
+	Tables map[string][][]float64
+}
+
+// errMeters is the error of meters that do not belong together.
+var errMeters = errors.New("the meters measure different metrics")
+
+// Read computes metrics over all batches of several meters, which measure the
+// same ones, one per device. It waits for each device once.
+func Read(meters ...*Meter) Result {
+	r := Result{Values: map[string]float64{}, Tables: map[string][][]float64{}}
+	if len(meters) == 0 {
+		return r
+	}
+	metrics := meters[0].ready("Read").metrics
+	sums := make([][][]float64, len(metrics))
+	for _, m := range meters {
+		if len(m.ready("Read").metrics) != len(metrics) {
+			gate.Check("metric.Read", errMeters)
+		}
+		for i, l := range m.read() {
+			sums[i] = add(sums[i], l)
+		}
+	}
+	for i, m := range metrics {
+		if sums[i] == nil {
+			continue
+		}
+		values := m.Values(sums[i])
+		for k, n := range m.Names() {
+			if k >= len(values) {
+				fail(locus.ErrArgument, "Read", fmt.Sprintf("%T computed %d values for %d names", m, len(values), len(m.Names())), "")
+			}
+			r.Values[n] = values[k]
+		}
+		if t, ok := m.(Tabler); ok {
+			n, rows := t.Table(sums[i])
+			r.Tables[n] = rows
+		}
+	}
+	return r
+}
+
+func add(a, b [][]float64) [][]float64 {
+	if a == nil || b == nil {
+		return slices.Concat(a, b)
+	}
+	if len(a) != len(b) {
+		gate.Check("metric.Read", errMeters)
+	}
+	for i := range a {
+		if len(a[i]) != len(b[i]) {
+			gate.Check("metric.Read", errMeters)
+		}
+		for k := range a[i] {
+			a[i][k] += b[i][k]
+		}
+	}
+	return a
+}
+
+// read copies the sums from the device: all at once.
+func (m *Meter) read() [][][]float64 {
+	out := make([][][]float64, len(m.sums))
+	state := m.State()
+	if len(state) == 0 {
+		return out
+	}
+	var all []float64
+	locus.NoGrad(func() {
+		locus.Scoped(func(s *locus.Scope) {
+			var flat []*locus.Tensor
+			for _, l := range m.sums {
+				for _, t := range l {
+					flat = append(flat, s.Use(t).To(m.device()).Cast(locus.Float64).Flatten())
+				}
+			}
+			all = locus.ToSlice[float64](locus.Concat(0, flat...))
+		})
+	})
+	for i, l := range m.sums {
+		for _, t := range l {
+			out[i] = append(out[i], all[:t.Len():t.Len()])
+			all = all[t.Len():]
+		}
+	}
+	return out
+}
+
+// device is where the sums are; statistics of a metric may be elsewhere.
+func (m *Meter) device() locus.Device {
+	for _, l := range m.sums {
+		for _, t := range l {
+			return t.Device()
+		}
+	}
+	return locus.CPU()
+}
+
+// As is a metric under other names: prefix in front of each.
+func As(prefix string, m Metric) Metric {
+	gate.Check("metric.As", gate.Given("the metric", m))
+	if t, ok := m.(Tabler); ok {
+		return renamedTable{renamed{prefix, m}, t}
+	}
+	return renamed{prefix, m}
+}
+
+type renamed struct {
+	prefix string
+	Metric
+}
+
+func (r renamed) Names() []string {
+	names := slices.Clone(r.Metric.Names())
+	for i := range names {
+		names[i] = r.prefix + names[i]
+	}
+	return names
+}
+
+type renamedTable struct {
+	renamed
+	table Tabler
+}
+
+func (r renamedTable) Table(sums [][]float64) (string, [][]float64) {
+	n, rows := r.table.Table(sums)
+	return r.prefix + n, rows
+}
+
+// tableName is that of a table, which sums do not change.
+func tableName(t Tabler) (name string) {
+	_ = locus.Try(func() { name, _ = t.Table(nil) })
+	return name
+}
