@@ -600,7 +600,9 @@ func TestValidationOnTheTrainingData(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					opts := []train.Option{train.MaxEpochs(30), train.Devices(gpus[:devices]...), train.Accumulate(accumulate)}
+					// The rate goes to 0, so that the last steps, which validation sees, are small.
+					steps := int64(30 * ((8 + accumulate - 1) / accumulate))
+					opts := []train.Option{train.MaxEpochs(30), train.Devices(gpus[:devices]...), train.Accumulate(accumulate), train.Schedule(optim.Cosine(steps, 0))}
 					if precision != 0 {
 						opts = append(opts, train.Precision(precision))
 					}
