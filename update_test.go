@@ -111,6 +111,7 @@ func TestUpdateAllInPlace(t *testing.T) {
 		list := make([]Updating, len(values))
 		for i := range list {
 			list[i] = Updating{Value: values[i]}
+			grads[i] = grads[i].Contiguous() // a device may need room to copy others
 		}
 		step := func() {
 			for i := range list {
