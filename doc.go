@@ -46,6 +46,7 @@
 //   - reductions and order: reduce.go, scan.go, sort.go, index.go
 //   - matrices: matmul.go, linear.go, matrix.go, einsum.go, tf32.go, blas.go
 //   - networks: conv.go, pool.go, image.go, norm.go, attention.go, recurrent.go,
-//     embedding.go, loss.go, loss_class.go, clip.go, optimize.go
+//     embedding.go, loss.go, loss_class.go
+//   - optimizers: optimize.go, update.go (a step of all parameters), lists.go, clip.go
 //   - gradients: autograd.go, nograd.go, functional.go; rules in grad_*.go
 package locus

@@ -18,7 +18,8 @@ func listOf(d Device) []*Tensor {
 
 // What is done to a list is to the bit what single ops do.
 func TestListsAreWhatSingleOpsGive(t *testing.T) {
-	for _, d := range append(AddVirtualGPUs(1, 64<<20), CPU()) {
+	_, all := devicesOf()
+	for _, d := range all {
 		ts := listOf(d)
 		factor := d.Full(0.3)
 		scaled := ScaleAll(ts, factor)
@@ -103,7 +104,8 @@ func TestGradientsThroughLists(t *testing.T) {
 
 // The norm is that of all elements; squares do not overflow, what is not finite shows.
 func TestGlobalNorm(t *testing.T) {
-	for _, d := range append(AddVirtualGPUs(1, 64<<20), CPU()) {
+	_, all := devicesOf()
+	for _, d := range all {
 		ts := listOf(d)
 		sum := 0.0
 		for _, x := range given(0, ts...) {

@@ -17,7 +17,7 @@ type caller struct {
 	word   uintptr            // where a call writes one result
 }
 
-const paramWords = 256 // a kernel's parameters, 2 KB
+const paramWords = 512 // a kernel's parameters, 4 KB, which is the most that drivers take
 
 // begin makes the calling thread ready for driver calls of this device, and
 // end undoes it. In between the device is held: others cannot queue, and finalizers
