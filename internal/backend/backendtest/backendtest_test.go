@@ -65,8 +65,8 @@ func (d *oracle) Run(c *backend.Call) error {
 	}
 	e, out := evaluate(s, in), mem(c.Out.Block)
 	e.put(out)
-	if len(c.More) > 0 {
-		e.more[0].put(mem(c.More[0].Block))
+	for i, v := range c.More {
+		e.more[i].put(mem(v.Block))
 	}
 	d.fault(c, out)
 	return nil
