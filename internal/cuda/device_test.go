@@ -406,6 +406,15 @@ func try(d *Device, pool *memory.Pool, s sample.Sample) error {
 		return err
 	}
 	c.Out = backend.View{Block: b, Shape: s.Out.Shape, Strides: op.Strides(s.Out.Shape), DType: s.Out.DType}
+	if def := op.Get(s.Op); def.More != nil {
+		for _, m := range def.More(s.Attrs, s.Specs()) {
+			b, err := alloc(op.Elements(m.Shape) * m.DType.Size())
+			if err != nil {
+				return err
+			}
+			c.More = append(c.More, backend.View{Block: b, Shape: m.Shape, Strides: op.Strides(m.Shape), DType: m.DType})
+		}
+	}
 	return d.Run(c)
 }
 

@@ -13,15 +13,13 @@ func init() {
 	}
 }
 
-// The parameters of kernels/softmax.cu.
-type (
-	linesParams struct {
-		out, a, b             uintptr
-		lines, length         uint64
-		stepA, stepB, stepOut int64
-		line                  idx
-	}
-)
+// linesParams is the parameters of kernels/softmax.cu.
+type linesParams struct {
+	out, a, b             uintptr
+	lines, length         uint64
+	stepA, stepB, stepOut int64
+	line                  idx
+}
 
 // held is the number of vectors a thread keeps in registers: HELD of the kernels.
 const held = 8
