@@ -18,17 +18,18 @@ func init() {
 type (
 	normParams struct {
 		out, g, x, weight, bias, mean, rstd, variance uintptr
-		gradWeight, gradBias, partial, sums           uintptr
+		gradWeight, gradBias, partial, sums, arrived  uintptr
 		rows, length, chunk                           uint64
 		eps                                           float64
 		chunks, rms, mode, _                          int32
 		kept, red, wkept, wred                        idx
 	}
 	normGradParams struct {
-		g, x, mean, rstd, gradWeight, gradBias, partial uintptr
-		params, length, chunk                           uint64
-		splits, _                                       int32
-		kept, red                                       idx
+		g, x, mean, rstd, gradWeight, gradBias uintptr
+		partial, arrived                       uintptr
+		params, length, chunk                  uint64
+		splits, _                              int32
+		kept, red                              idx
 	}
 )
 
@@ -185,26 +186,35 @@ func (d *Device) normRows(p *normParams, t dtype.DType, grad, wide bool) error {
 		suffix = "_wide" + suffix
 	}
 	threads := func(n int) int { return min(normThreads, threadsFor(n, 4*v)) }
-	if rows >= 2*d.card.sms || n <= 8192 { // one launch that fills the card, or has little to do
-		return runKernel(d, "normalize", stem+"whole"+suffix, p, grid{x: rows, threads: threads(n)})
+	// One launch, where that fills most of the card or has little to do.
+	if rows < 2*d.card.sms && n > 8192 && (2*rows < d.card.sms || n > 32768) {
+		chunk := ceil(ceil(n, max(1, min(ceil(4*d.card.sms, rows), n/4096, 1024))), v) * v
+		chunks, size := ceil(n, chunk), max(4, t.Size())
+		work, arrived, err := d.shared(rows*(chunks*2+2)*size, rows)
+		if err == nil {
+			p.chunk, p.chunks = uint64(chunk), int32(chunks)
+			p.sums, p.partial, p.arrived = work, work+uintptr(rows*2*size), arrived
+			each := grid{x: rows, y: chunks, threads: threads(chunk)}
+			if err := runKernel(d, "normalize", stem+"sums"+suffix, p, each); err != nil {
+				return err
+			}
+			return runKernel(d, "normalize", stem+"apply"+suffix, p, each)
+		}
+		if !d.refused(err) {
+			return err
+		}
 	}
-	chunks := max(1, min(ceil(4*d.card.sms, rows), n/4096, 1024))
-	chunk := ceil(ceil(n, chunks), v) * v
-	p.chunk, p.chunks = uint64(chunk), int32(ceil(n, chunk))
-	size := max(4, t.Size())
-	work, err := d.workspace(rows * (int(p.chunks)*2 + 2) * size)
-	if err != nil {
-		return err
+	return runKernel(d, "normalize", stem+"whole"+suffix, p, grid{x: rows, threads: threads(n)})
+}
+
+// shared returns a workspace and counters for results that several blocks share.
+func (d *Device) shared(size, results int) (work, arrived uintptr, err error) {
+	if work, err = d.workspace(size); err != nil {
+		return 0, 0, err
 	}
-	p.sums, p.partial = work, work+uintptr(rows*2*size)
-	each := grid{x: rows, y: int(p.chunks), threads: threads(chunk)}
-	if err := runKernel(d, "normalize", stem+"sums"+suffix, p, each); err != nil {
-		return err
-	}
-	if err := runKernel(d, "normalize", stem+"merge_"+typeName(t), p, grid{x: ceil(rows, 64), threads: 64}); err != nil {
-		return err
-	}
-	return runKernel(d, "normalize", stem+"apply"+suffix, p, each)
+	var none reduceParams
+	arrived, err = d.counters(&none, results)
+	return work, arrived, err
 }
 
 // normParams queues the gradients of weight and bias, which have the axes first to
@@ -228,14 +238,14 @@ func (d *Device) normParams(p *normParams, t dtype.DType, g, x *backend.View, a 
 	chunk := ceil(n, max(1, min(ceil(4*d.card.sms, blocks), n/least, 1024)))
 	q.chunk, q.splits = uint64(chunk), int32(ceil(n, chunk))
 	if q.splits > 1 {
-		work, err := d.workspace(int(q.splits) * params * 2 * max(4, t.Size()))
+		var err error
+		q.partial, q.arrived, err = d.shared(int(q.splits)*params*2*max(4, t.Size()), blocks)
+		if d.refused(err) {
+			q.splits, q.chunk, err = 1, q.length, nil // slower, without
+		}
 		if err != nil {
 			return err
 		}
-		q.partial = work
 	}
-	if err := runKernel(d, "normalize", name+typeName(t), &q, grid{x: blocks, y: int(q.splits), threads: blockThreads}); err != nil || q.splits == 1 {
-		return err
-	}
-	return runKernel(d, "normalize", "norm_params_merge_"+typeName(t), &q, grid{x: ceil(params, 128), threads: 128})
+	return runKernel(d, "normalize", name+typeName(t), &q, grid{x: blocks, y: int(q.splits), threads: blockThreads})
 }

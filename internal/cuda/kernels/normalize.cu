@@ -3,11 +3,11 @@
 //
 // Rows that are contiguous and short enough are read once and kept in registers
 // (held). Others are read again, by one block (whole), or in chunks by
-// several, which takes three kernels: sums of chunks, their merging, and the
-// result. Weight and bias have gradients of their own kernels (params), but
+// several, which takes two kernels: sums of chunks, which the last block of a row
+// merges, and the result. Weight and bias have gradients of their own kernels (params), but
 // for channels of a batch, which are rows. Every sum has an order that depends on
 // shapes alone.
-#include "locus.cuh"
+#include "arrive.cuh"
 
 struct Norm {
   void* out;
@@ -15,6 +15,7 @@ struct Norm {
   void *mean, *rstd, *var;           // results of the op, or operands of its gradient; may be missing
   void *gw, *gb;                     // gradients of a batch's weight and bias; may be missing
   void *partial, *sums;              // [rows][chunks][2], and [rows][2]: mean and rstd, or means of h and h·x̂
+  u32* arrived;                      // blocks of a row that have left their sums; 0 between launches
   u64 rows, len, chunk;
   f64 eps;
   i32 chunks, rms;   // rms: there is no mean
@@ -270,6 +271,16 @@ template <class T, int N, bool GRAD> DEV void whole(const Norm& p) {
   part.template apply<GRAD>(mean, rstd, sh, shx);
 }
 
+// How many elements, their mean, and the sum of squared distances from it.
+template <class A> struct Moments { A n, mean, m2; };
+template <class A> DEV Moments<A> merged(Moments<A> a, Moments<A> b) {
+  if (b.n == A(0)) return a;
+  if (a.n == A(0)) return b;
+  A n = a.n + b.n, d = b.mean - a.mean, share = b.n / n;
+  Moments<A> r = {n, a.mean + d * share, a.m2 + b.m2 + d * d * a.n * share};
+  return r;
+}
+
 // Two sums of a chunk: its mean and squared distances from it, or for the gradient
 // those of h and h·x̂.
 template <class T, int N, bool GRAD> DEV void chunk_sums(const Norm& p) {
@@ -288,43 +299,38 @@ template <class T, int N, bool GRAD> DEV void chunk_sums(const Norm& p) {
     if (!p.rms) s0 = block_reduce(part.sum(), A(0), room, plus<A>) / (A)(end - begin);
     s1 = block_reduce(part.squares(s0), A(0), room, plus<A>);
   }
+  A* partial = (A*)p.partial + row * p.chunks * 2;
   if (threadIdx.x == 0) {
-    A* out = (A*)p.partial + (row * p.chunks + blockIdx.y) * 2;
-    out[0] = s0;
-    out[1] = s1;
+    partial[2 * blockIdx.y] = s0;
+    partial[2 * blockIdx.y + 1] = s1;
   }
-}
-
-// A thread merges the chunks of a row.
-template <class T, bool GRAD> DEV void chunk_merge(const Norm& p) {
-  typedef typename Compute<T>::type A;
-  u64 row = (u64)blockIdx.x * blockDim.x + threadIdx.x;
-  if (row >= p.rows) return;
-  const A* in = (const A*)p.partial + row * p.chunks * 2;
+  if (!last(p.arrived, p.chunks)) return;
   A* sums = (A*)p.sums + row * 2;
-  A s0 = A(0), s1 = A(0), seen = A(0);
-  for (int c = 0; c < p.chunks; c++) {
-    if (GRAD || p.rms) {
-      s0 += in[2 * c];
-      s1 += in[2 * c + 1];
-      continue;
-    }
-    A k = c + 1 < p.chunks ? (A)p.chunk : (A)(p.len - (u64)c * p.chunk), d = in[2 * c] - s0;
-    seen += k;
-    s0 += d * (k / seen);
-    s1 += in[2 * c + 1] + d * d * k * ((seen - k) / seen);
-  }
   if (GRAD) {
-    Affine<T> affine;
-    affine.init(p, row);
-    means<T>(p, row, affine.w0, s0, s1, true);
+    s0 = s1 = A(0);
+    for (int c = threadIdx.x; c < p.chunks; c += blockDim.x) {
+      s0 += state(partial + 2 * c);
+      s1 += state(partial + 2 * c + 1);
+    }
+    s0 = block_reduce(s0, A(0), room, plus<A>);
+    s1 = block_reduce(s1, A(0), room, plus<A>);
+    means<T>(p, row, part.affine.w0, s0, s1, threadIdx.x == 0);
   } else {
-    A m2 = s1;
-    s1 = A(1) / m_sqrt(m2 / (A)p.len + (A)p.eps);
-    keep<T>(p, row, s0, s1, m2);
+    __shared__ Moments<A> all[33];
+    Moments<A> none = {A(0), A(0), A(0)}, m = none;
+    for (int c = threadIdx.x; c < p.chunks; c += blockDim.x) {
+      Moments<A> k = {c + 1 < p.chunks ? (A)p.chunk : (A)(p.len - (u64)c * p.chunk), state(partial + 2 * c), state(partial + 2 * c + 1)};
+      m = merged(m, k);
+    }
+    m = block_reduce(m, none, all, merged<A>);
+    s0 = m.mean;
+    s1 = A(1) / m_sqrt(m.m2 / (A)p.len + (A)p.eps);
+    if (threadIdx.x == 0) keep<T>(p, row, s0, s1, m.m2);
   }
-  sums[0] = s0;
-  sums[1] = s1;
+  if (threadIdx.x == 0) {
+    sums[0] = s0;
+    sums[1] = s1;
+  }
 }
 
 template <class T, int N, bool GRAD> DEV void chunk_apply(const Norm& p) {
@@ -342,6 +348,7 @@ struct NormParams {
   const void *g, *x, *mean, *rstd; // the mean may be missing
   void *gw, *gb;                   // either may be missing
   void* partial;                   // [splits][params][2], if there is more than one split
+  u32* arrived;                    // blocks of the same parameters that have left their sums; 0 between launches
   u64 params, len, chunk;
   i32 splits, pad;
   Idx kept, red; // strides: g, x, statistics
@@ -374,17 +381,6 @@ template <class T> DEV void put_params(const NormParams& p, u64 param, typename 
   if (p.gb) put(((T*)p.gb)[param], b);
 }
 
-template <class T> DEV void split_params(const NormParams& p, u64 param, typename Compute<T>::type w, typename Compute<T>::type b) {
-  typedef typename Compute<T>::type A;
-  if (p.splits == 1) {
-    put_params<T>(p, param, w, b);
-    return;
-  }
-  A* out = (A*)p.partial + (blockIdx.y * p.params + param) * 2;
-  out[0] = w;
-  out[1] = b;
-}
-
 // A lane of each warp for a parameter, whose neighbours in memory are those of the
 // lane's neighbours; warps share the elements.
 #define TILE_WARPS 8
@@ -394,22 +390,40 @@ template <class T> DEV void params_tile(const NormParams& p) {
   int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
   u64 param = (u64)blockIdx.x * 32 + lane;
   u64 begin = blockIdx.y * p.chunk, end = begin + p.chunk < p.len ? begin + p.chunk : p.len;
-  if (param < p.params) {
+  A* partial = (A*)p.partial + param * 2;
+  bool mine = param < p.params;
+  A w = A(0), b = A(0);
+  if (mine) {
     Terms<T> t(p, param);
 #pragma unroll 4
     for (u64 i = begin + warp; i < end; i += TILE_WARPS) t.add(p, i);
-    room[warp][lane][0] = t.w;
-    room[warp][lane][1] = t.b;
+    w = t.w;
+    b = t.b;
   }
-  __syncthreads();
-  if (warp || param >= p.params) return;
-  A w = A(0), b = A(0);
+  for (bool more = p.splits > 1;; more = false) { // the warps' sums, and then those of the splits
+    room[warp][lane][0] = w;
+    room[warp][lane][1] = b;
+    __syncthreads();
+    w = b = A(0);
 #pragma unroll
-  for (int k = 0; k < TILE_WARPS; k++) {
-    w += room[k][lane][0];
-    b += room[k][lane][1];
+    for (int k = 0; k < TILE_WARPS; k++) {
+      w += room[k][lane][0];
+      b += room[k][lane][1];
+    }
+    if (!more) break;
+    if (mine && warp == 0) {
+      partial[blockIdx.y * p.params * 2] = w;
+      partial[blockIdx.y * p.params * 2 + 1] = b;
+    }
+    if (!last(p.arrived, p.splits)) return;
+    w = b = A(0);
+    if (mine)
+      for (int s = warp; s < p.splits; s += TILE_WARPS) {
+        w += state(partial + s * p.params * 2);
+        b += state(partial + s * p.params * 2 + 1);
+      }
   }
-  split_params<T>(p, param, w, b);
+  if (mine && warp == 0) put_params<T>(p, param, w, b);
 }
 
 // A block for a parameter, whose elements lie together.
@@ -417,24 +431,26 @@ template <class T> DEV void params_row(const NormParams& p) {
   typedef typename Compute<T>::type A;
   __shared__ A room[33];
   u64 param = blockIdx.x, begin = blockIdx.y * p.chunk, end = begin + p.chunk < p.len ? begin + p.chunk : p.len;
+  A* partial = (A*)p.partial + param * 2;
   Terms<T> t(p, param);
 #pragma unroll 1
   for (u64 i = begin + threadIdx.x; i < end; i += blockDim.x) t.add(p, i);
   A w = block_reduce(t.w, A(0), room, plus<A>), b = block_reduce(t.b, A(0), room, plus<A>);
-  if (threadIdx.x == 0) split_params<T>(p, param, w, b);
-}
-
-template <class T> DEV void params_merge(const NormParams& p) {
-  typedef typename Compute<T>::type A;
-  u64 param = (u64)blockIdx.x * blockDim.x + threadIdx.x;
-  if (param >= p.params) return;
-  A w = A(0), b = A(0);
-  for (int s = 0; s < p.splits; s++) {
-    const A* in = (const A*)p.partial + (s * p.params + param) * 2;
-    w += in[0];
-    b += in[1];
+  if (p.splits > 1) {
+    if (threadIdx.x == 0) {
+      partial[blockIdx.y * p.params * 2] = w;
+      partial[blockIdx.y * p.params * 2 + 1] = b;
+    }
+    if (!last(p.arrived, p.splits)) return;
+    w = b = A(0);
+    for (int s = threadIdx.x; s < p.splits; s += blockDim.x) {
+      w += state(partial + s * p.params * 2);
+      b += state(partial + s * p.params * 2 + 1);
+    }
+    w = block_reduce(w, A(0), room, plus<A>);
+    b = block_reduce(b, A(0), room, plus<A>);
   }
-  put_params<T>(p, param, w, b);
+  if (threadIdx.x == 0) put_params<T>(p, param, w, b);
 }
 
 #define NORM(T, S, N)                                                                                                 \
@@ -448,9 +464,6 @@ template <class T> DEV void params_merge(const NormParams& p) {
   KERNEL __launch_bounds__(512) norm_held_##T(const __grid_constant__ Norm p) { held<T, false>(p); }                  \
   KERNEL __launch_bounds__(512) norm_grad_held_##T(const __grid_constant__ Norm p) { held<T, true>(p); }              \
   NORM(T, , 1) NORM(T, _wide, LANES(T))                                                                               \
-  KERNEL __launch_bounds__(512) norm_merge_##T(const __grid_constant__ Norm p) { chunk_merge<T, false>(p); }          \
-  KERNEL __launch_bounds__(512) norm_grad_merge_##T(const __grid_constant__ Norm p) { chunk_merge<T, true>(p); }      \
   KERNEL __launch_bounds__(512) norm_params_tile_##T(const __grid_constant__ NormParams p) { params_tile<T>(p); }     \
-  KERNEL __launch_bounds__(512) norm_params_row_##T(const __grid_constant__ NormParams p) { params_row<T>(p); }       \
-  KERNEL __launch_bounds__(512) norm_params_merge_##T(const __grid_constant__ NormParams p) { params_merge<T>(p); }
+  KERNEL __launch_bounds__(512) norm_params_row_##T(const __grid_constant__ NormParams p) { params_row<T>(p); }
 NORMALIZE(f16) NORMALIZE(bf16) NORMALIZE(f32) NORMALIZE(f64)
