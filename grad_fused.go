@@ -102,25 +102,6 @@ func init() {
 		return in[0].Sub(in[1].Exp().Mul(in[0].SumKeep(axisOf(a))))
 	}
 
-	compositions[op.Normalized] = func(a op.Attrs, in []*Tensor) *Tensor {
-		p := a.(op.Normalize)
-		axes := p.Axes.List()
-		d := in[0].Sub(in[0].MeanKeep(axes...))
-		return d.Mul(d.Square().MeanKeep(axes...).Add(p.Eps).Rsqrt())
-	}
-	gradients[op.Normalized] = func(n *node, g *Tensor) []*Tensor {
-		return []*Tensor{apply(op.NormalizeGrad, n.attrs, g, n.inputs[0])}
-	}
-	compositions[op.NormalizeGrad] = func(a op.Attrs, in []*Tensor) *Tensor {
-		p := a.(op.Normalize)
-		axes := p.Axes.List()
-		g, x := in[0], in[1]
-		d := x.Sub(x.MeanKeep(axes...))
-		scale := d.Square().MeanKeep(axes...).Add(p.Eps).Rsqrt()
-		y := d.Mul(scale)
-		return g.Sub(g.MeanKeep(axes...)).Sub(y.Mul(g.Mul(y).MeanKeep(axes...))).Mul(scale)
-	}
-
 	compositions[op.Attend] = func(a op.Attrs, in []*Tensor) *Tensor {
 		return attentionWeights(a.(op.Attention), in).MatMul(in[2])
 	}
@@ -135,7 +116,7 @@ func init() {
 	}
 
 	// The rest differentiate their compositions.
-	for _, id := range []op.ID{op.SoftmaxGrad, op.LogSoftmaxGrad, op.NormalizeGrad, op.AttendGrad} {
+	for _, id := range []op.ID{op.SoftmaxGrad, op.LogSoftmaxGrad, op.AttendGrad} {
 		gradients[id] = throughComposition
 	}
 }

@@ -12,9 +12,8 @@ import (
 func LayerNorm(x *Tensor, shape []int, weight, bias *Tensor, eps float64) *Tensor {
 	in := given(1, x, weight, bias)
 	checkOperands("LayerNorm", in)
-	axes := trailing("LayerNorm", in, shape, weight, bias)
-	y := apply(op.Normalized, op.Normalize{Axes: op.AxesOf(axes...), Eps: eps}, x)
-	return affine(y, weight, bias)
+	from := trailing("LayerNorm", in, shape, weight, bias)
+	return normalized(x, weight, bias, op.Normalize{From: from, Params: [2]int{from, len(x.shape)}, Eps: eps})
 }
 
 // RMSNorm gives x/√(mean of x² + eps) over the last axes, which must have the
@@ -22,11 +21,15 @@ func LayerNorm(x *Tensor, shape []int, weight, bias *Tensor, eps float64) *Tenso
 func RMSNorm(x *Tensor, shape []int, weight *Tensor, eps float64) *Tensor {
 	in := given(1, x, weight)
 	checkOperands("RMSNorm", in)
-	x.wantFloat("RMSNorm")
-	axes := trailing("RMSNorm", in, shape, weight)
-	w := x.wide()
-	y := w.Mul(w.Square().MeanKeep(axes...).Add(eps).Rsqrt()).Cast(x.dtype)
-	return affine(y, weight, nil)
+	from := trailing("RMSNorm", in, shape, weight)
+	return normalized(x, weight, nil, op.Normalize{From: from, Params: [2]int{from, len(x.shape)}, RMS: true, Eps: eps})
+}
+
+// normalized is the op of all normalisations of rows. Of its operands a graph holds x,
+// which what has made it holds anyway, and of its own a few numbers a row.
+func normalized(x, weight, bias *Tensor, a op.Normalize) *Tensor {
+	a.Weight, a.Bias = weight != nil, bias != nil
+	return apply(op.Normalized, a, given(1, x, weight, bias)...)
 }
 
 // wide gives t, in float32 if it has 16 bits: squares overflow float16 early.
@@ -37,9 +40,9 @@ func (t *Tensor) wide() *Tensor {
 	return t
 }
 
-// trailing lists the last axes of the first operand, after checking that they
-// have the given shape, as do the parameters.
-func trailing(name string, in []*Tensor, shape []int, params ...*Tensor) []int {
+// trailing returns the first of the last axes of the first operand, after checking
+// that they have the given shape, as do the parameters.
+func trailing(name string, in []*Tensor, shape []int, params ...*Tensor) int {
 	x := in[0]
 	lead := len(x.shape) - len(shape)
 	if len(shape) == 0 || lead < 0 || !sameShape(x.shape[lead:], shape) {
@@ -50,11 +53,7 @@ func trailing(name string, in []*Tensor, shape []int, params ...*Tensor) []int {
 			failf(name, ErrShape, in, "a parameter has shape %s; want %s", op.ShapeString(p.shape), op.ShapeString(shape))
 		}
 	}
-	axes := make([]int, len(shape))
-	for i := range axes {
-		axes[i] = lead + i
-	}
-	return axes
+	return lead
 }
 
 // affine gives y·weight + bias; either may be left out.
@@ -68,20 +67,16 @@ func affine(y, weight, bias *Tensor) *Tensor {
 	return y
 }
 
-// channelwise makes parameters, one number a channel or nil, broadcast against x.
-func channelwise(name string, in []*Tensor, params ...**Tensor) {
+// channels checks that parameters are one number a channel or nil.
+func channels(name string, in []*Tensor, params ...*Tensor) {
 	x := in[0]
 	if len(x.shape) < 2 {
 		failf(name, ErrShape, in, "x has %d dimensions; want (N, C, …)", len(x.shape))
 	}
 	for _, p := range params {
-		if *p == nil {
-			continue
+		if p != nil && !sameShape(p.shape, x.shape[1:2]) {
+			failf(name, ErrShape, in, "a parameter has shape %s; want one number for each of %d channels", op.ShapeString(p.shape), x.shape[1])
 		}
-		if !sameShape((*p).shape, x.shape[1:2]) {
-			failf(name, ErrShape, in, "a parameter has shape %s; want one number for each of %d channels", op.ShapeString((*p).shape), x.shape[1])
-		}
-		*p = perChannel(*p, len(x.shape))
 	}
 }
 
@@ -90,14 +85,21 @@ func channelwise(name string, in []*Tensor, params ...**Tensor) {
 func GroupNorm(x *Tensor, groups int, weight, bias *Tensor, eps float64) *Tensor {
 	in := given(1, x, weight, bias)
 	checkOperands("GroupNorm", in)
-	channelwise("GroupNorm", in, &weight, &bias)
+	channels("GroupNorm", in, weight, bias)
 	n, c := x.shape[0], x.shape[1]
 	if groups < 1 || c%groups != 0 {
 		failf("GroupNorm", ErrArgument, in, "%d channels do not divide into %d groups", c, groups)
 	}
-	grouped := x.reshape([]int{n, groups, op.Elements(x.shape[1:]) / groups})
-	y := apply(op.Normalized, op.Normalize{Axes: op.AxesOf(2), Eps: eps}, grouped)
-	return affine(y.reshape(x.shape).owned(), weight, bias)
+	each := []int{groups, c / groups}
+	grouped := func(p *Tensor) *Tensor {
+		if p == nil {
+			return nil
+		}
+		return p.reshape(each)
+	}
+	y := normalized(x.reshape([]int{n, groups, c / groups, op.Elements(x.shape[2:])}), grouped(weight), grouped(bias),
+		op.Normalize{From: 2, Params: [2]int{1, 3}, Eps: eps})
+	return y.reshape(x.shape).owned()
 }
 
 // InstanceNorm normalises each channel of each example, x (N, C, …) with at
@@ -106,33 +108,29 @@ func GroupNorm(x *Tensor, groups int, weight, bias *Tensor, eps float64) *Tensor
 func InstanceNorm(x, weight, bias *Tensor, eps float64) *Tensor {
 	in := given(1, x, weight, bias)
 	checkOperands("InstanceNorm", in)
-	axes := behindChannels("InstanceNorm", x)
-	channelwise("InstanceNorm", in, &weight, &bias)
-	y := apply(op.Normalized, op.Normalize{Axes: op.AxesOf(axes...), Eps: eps}, x)
-	return affine(y, weight, bias)
+	behindChannels("InstanceNorm", x)
+	channels("InstanceNorm", in, weight, bias)
+	return normalized(x, weight, bias, op.Normalize{From: 2, Params: [2]int{1, 2}, Eps: eps})
 }
 
 // BatchNorm normalises each channel of a batch, x (N, C, …), to mean 0 and
 // variance 1, times weight (C) plus bias (C), either nil, as in training. mean
 // and variance (C), without history, are those of the batch, for running
-// averages; the variance has Bessel's correction, which normalisation does not use.
+// averages; the variance has Bessel's correction, which normalisation does not
+// use. Both are float32 where x is of a half type. The gradient needs the mean:
+// where one is recorded, do not free it before.
 func BatchNorm(x, weight, bias *Tensor, eps float64) (y, mean, variance *Tensor) {
 	in := given(1, x, weight, bias)
 	checkOperands("BatchNorm", in)
-	channelwise("BatchNorm", in, &weight, &bias)
-	axes := []int{0}
-	for i := 2; i < len(x.shape); i++ {
-		axes = append(axes, i)
+	channels("BatchNorm", in, weight, bias)
+	if n := x.shape[0] * op.Elements(x.shape[2:]); n < 2 {
+		failf("BatchNorm", ErrShape, in, "a channel has %d elements; a variance needs at least 2", n)
 	}
-	count := x.count("BatchNorm", axes)
-	if count < 2 {
-		failf("BatchNorm", ErrShape, in, "a channel has %d elements; a variance needs at least 2", count)
+	all := applyAll(op.BatchNorm, op.Normalize{Eps: eps, Weight: weight != nil, Bias: bias != nil}, in...)
+	if all[0].node == nil {
+		all[2].Free() // 1/√(variance + eps), which only the gradient needs
 	}
-	y = affine(apply(op.Normalized, op.Normalize{Axes: op.AxesOf(axes...), Eps: eps}, x), weight, bias)
-	d := x.detach()
-	center := d.MeanKeep(axes...)
-	variance = d.Sub(center).Square().Sum(axes...).Mul(1 / float64(count-1))
-	return y, center.reshape(x.shape[1:2]).owned(), variance
+	return all[0], all[1], all[3]
 }
 
 // BatchNormWith normalises each channel of x (N, C, …) with the given mean and
@@ -140,7 +138,12 @@ func BatchNorm(x, weight, bias *Tensor, eps float64) (y, mean, variance *Tensor)
 func BatchNormWith(x, mean, variance, weight, bias *Tensor, eps float64) *Tensor {
 	in := given(3, x, mean, variance, weight, bias)
 	checkOperands("BatchNormWith", in)
-	channelwise("BatchNormWith", in, &mean, &variance, &weight, &bias)
+	channels("BatchNormWith", in, mean, variance, weight, bias)
+	for _, p := range []**Tensor{&mean, &variance, &weight, &bias} {
+		if *p != nil {
+			*p = perChannel(*p, len(x.shape))
+		}
+	}
 	scale := variance.Add(eps).Rsqrt()
 	if weight != nil {
 		scale = scale.Mul(weight)

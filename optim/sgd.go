@@ -26,7 +26,7 @@ func (*sgd) name() string { return "SGD" }
 
 func (s *sgd) check() error {
 	if s.Nesterov && (s.Momentum == 0 || s.Dampening != 0) {
-		return errors.New("Nesterov needs a Momentum above 0 and no Dampening")
+		return errors.New("with Nesterov there must be a Momentum above 0 and no Dampening")
 	}
 	return first(atLeastZero("Momentum", s.Momentum), finite("Dampening", s.Dampening), atLeastZero("WeightDecay", s.WeightDecay))
 }

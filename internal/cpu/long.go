@@ -60,29 +60,6 @@ func logSoftmaxGradLong[T float](dst, g, y []T) {
 	pool.For(len(g), part, func(lo, hi int) { logSoftmaxGradOf(dst[lo:hi], g[lo:hi], y[lo:hi], s) })
 }
 
-func momentsLong[T float](x []T, eps float64) (mean, rstd float64) {
-	n := float64(len(x))
-	mean = sumLong(x) / n
-	square := sumParts(len(x), func(lo, hi int) float64 { return squareDev(x[lo:hi], mean) })
-	return mean, 1 / math.Sqrt(square/n+eps)
-}
-
-func normalizeLong[T float](dst, x []T, eps float64) {
-	mean, rstd := momentsLong(x, eps)
-	pool.For(len(x), part, func(lo, hi int) { normalizeOf(dst[lo:hi], x[lo:hi], mean, rstd) })
-}
-
-func normalizeGradLong[T float](dst, g, x []T, eps float64) {
-	n := float64(len(x))
-	mean, rstd := momentsLong(x, eps)
-	meanGX := sumParts(len(x), func(lo, hi int) float64 {
-		normalizeOf(dst[lo:hi], x[lo:hi], mean, rstd)
-		return dot64(g[lo:hi], dst[lo:hi])
-	}) / n
-	meanG := sumLong(g) / n
-	pool.For(len(x), part, func(lo, hi int) { normalizeGradOf(dst[lo:hi], g[lo:hi], meanG, meanGX, rstd) })
-}
-
 // runningSumLong is runningSum on several threads: the parts' sums, the sums
 // in front of each part, and the running sums from there on.
 func runningSumLong[T, A number](dst, x []T, reverse bool) {

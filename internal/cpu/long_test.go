@@ -25,10 +25,7 @@ func TestLongLines(t *testing.T) {
 		return s
 	}
 	total := sum(func(i int) float64 { return math.Exp(in[i]) })
-	mean := sum(func(i int) float64 { return in[i] }) / n
-	rstd := 1 / math.Sqrt(sum(func(i int) float64 { return (in[i] - mean) * (in[i] - mean) })/n+1e-5)
 	meanG := sum(func(i int) float64 { return grad[i] }) / n
-	meanGX := sum(func(i int) float64 { return grad[i] * (in[i] - mean) * rstd }) / n
 	dot := sum(func(i int) float64 { return grad[i] * in[i] })
 	running := make([]float64, n+1) // of all but the first i
 	for i := n - 1; i >= 0; i-- {
@@ -39,8 +36,6 @@ func TestLongLines(t *testing.T) {
 		op.LogSoftmax:     func(i int) float64 { return in[i] - math.Log(total) },
 		op.SoftmaxGrad:    func(i int) float64 { return in[i] * (grad[i] - dot) },
 		op.LogSoftmaxGrad: func(i int) float64 { return grad[i] - math.Exp(in[i])*meanG*n },
-		op.Normalized:     func(i int) float64 { return (in[i] - mean) * rstd },
-		op.NormalizeGrad:  func(i int) float64 { return rstd * (grad[i] - meanG - (in[i]-mean)*rstd*meanGX) },
 		op.CumSum:         func(i int) float64 { return running[i] },
 	} {
 		operands := []backend.View{x}

@@ -140,6 +140,26 @@ func affine[T float](dst, x []T, a, b T) {
 	}
 }
 
+// fma is x·y + z.
+func fma[T float](dst, x, y, z []T) {
+	switch dst := any(dst).(type) {
+	case []float32:
+		vec.FmaF32(dst, any(x).([]float32), any(y).([]float32), any(z).([]float32))
+	case []float64:
+		vec.FmaF64(dst, any(x).([]float64), any(y).([]float64), any(z).([]float64))
+	}
+}
+
+// sumRows adds the columns of eight rows to acc.
+func sumRows[T float](acc []float64, rows *[vec.Rows]*T) {
+	switch rows := any(rows).(type) {
+	case *[vec.Rows]*float32:
+		vec.SumRowsF32(acc, rows, 0)
+	case *[vec.Rows]*float64:
+		vec.SumRowsF64(acc, rows, 0)
+	}
+}
+
 func expOf[T float](dst, x []T) {
 	switch dst := any(dst).(type) {
 	case []float32:

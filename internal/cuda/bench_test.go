@@ -144,7 +144,7 @@ func BenchmarkReduce(b *testing.B) {
 
 func BenchmarkFused(b *testing.B) {
 	for _, t := range []dtype.DType{dtype.Float32, dtype.BFloat16} {
-		for _, id := range []op.ID{op.Softmax, op.SoftmaxGrad, op.LogSoftmax, op.Normalized, op.NormalizeGrad} {
+		for _, id := range []op.ID{op.Softmax, op.SoftmaxGrad, op.LogSoftmax} {
 			b.Run(fmt.Sprintf("%s/%s", id, t), func(b *testing.B) {
 				x := newBench(b)
 				if !x.d.Supports(id, t) {
@@ -152,14 +152,55 @@ func BenchmarkFused(b *testing.B) {
 				}
 				v := x.random(t, 16384, 4096)
 				call := &backend.Call{Op: id, Attrs: op.Axis{Axis: 1}, In: []backend.View{v}, Out: x.empty(t, 16384, 4096)}
-				if id == op.Normalized || id == op.NormalizeGrad {
-					call.Attrs = op.Normalize{Axes: op.AxesOf(1), Eps: 1e-5}
-				}
 				if op.Get(id).Arity == 2 {
 					call.In = append(call.In, x.random(t, 16384, 4096))
 				}
 				x.time(call, float64(16384*4096*t.Size()*(len(call.In)+1)), "GB/s")
 			})
+		}
+	}
+}
+
+// Layers of a transformer and channels of images, and their gradients, with weight
+// and bias.
+func BenchmarkNormalize(b *testing.B) {
+	for _, t := range []dtype.DType{dtype.Float32, dtype.BFloat16} {
+		for _, n := range []struct {
+			id, grad op.ID
+			attrs    op.Normalize
+			shape    []int
+		}{
+			{op.Normalized, op.NormalizeGrad, op.Normalize{From: 1, Params: [2]int{1, 2}}, []int{8192, 768}},
+			{op.Normalized, op.NormalizeGrad, op.Normalize{From: 1, Params: [2]int{1, 2}}, []int{16384, 4096}},
+			{op.Normalized, op.NormalizeGrad, op.Normalize{From: 2, Params: [2]int{1, 3}}, []int{16, 32, 4, 4096}},
+			{op.BatchNorm, op.BatchNormGrad, op.Normalize{}, []int{128, 64, 32, 32}},
+			{op.BatchNorm, op.BatchNormGrad, op.Normalize{}, []int{128, 512, 4, 4}},
+			{op.BatchNorm, op.BatchNormGrad, op.Normalize{}, []int{4096, 512}},
+		} {
+			a := n.attrs
+			a.Eps, a.Weight, a.Bias = 1e-5, true, true
+			x := newBench(b)
+			in := x.random(t, n.shape...)
+			w := x.random(t, a.ParamShape(n.id, n.shape)...)
+			run := func(call *backend.Call) {
+				var specs []op.Spec
+				for _, v := range call.In {
+					specs = append(specs, op.Spec{DType: v.DType, Shape: v.Shape})
+				}
+				call.Out = x.empty(t, n.shape...)
+				for _, m := range op.Get(call.Op).More(call.Attrs, specs) {
+					call.More = append(call.More, x.empty(m.DType, m.Shape...))
+				}
+				b.Run(fmt.Sprintf("%s/%s%s", call.Op, t, op.ShapeString(n.shape)), func(b *testing.B) {
+					of := *x
+					of.b = b
+					of.time(call, float64(op.Elements(n.shape)*t.Size()*(len(call.In)/3+2)), "GB/s")
+				})
+			}
+			forward := &backend.Call{Op: n.id, Attrs: a, In: []backend.View{in, w, w}}
+			run(forward)
+			a.GradWeight, a.GradBias = true, true
+			run(&backend.Call{Op: n.grad, Attrs: a, In: []backend.View{x.random(t, n.shape...), in, w, forward.More[0], forward.More[1]}})
 		}
 	}
 }

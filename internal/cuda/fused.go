@@ -11,26 +11,15 @@ func init() {
 	for _, id := range []op.ID{op.Softmax, op.SoftmaxGrad, op.LogSoftmax, op.LogSoftmaxGrad} {
 		runners[id] = (*Device).runSoftmax
 	}
-	runners[op.Normalized] = (*Device).runNormalize
-	runners[op.NormalizeGrad] = (*Device).runNormalize
 }
 
-// The parameters of kernels/softmax.cu and normalize.cu.
-type (
-	linesParams struct {
-		out, a, b             uintptr
-		lines, length         uint64
-		stepA, stepB, stepOut int64
-		line                  idx
-	}
-	normalizeParams struct {
-		out, g, x, partial, stats uintptr
-		groups, length, chunk     uint64
-		eps                       float64
-		chunks, second            int32
-		kept, red                 idx
-	}
-)
+// linesParams is the parameters of kernels/softmax.cu.
+type linesParams struct {
+	out, a, b             uintptr
+	lines, length         uint64
+	stepA, stepB, stepOut int64
+	line                  idx
+}
 
 // held is the number of vectors a thread keeps in registers: HELD of the kernels.
 const held = 8
@@ -89,49 +78,4 @@ func threadsFor(n, per int) int {
 		t *= 2
 	}
 	return t
-}
-
-func (d *Device) runNormalize(c *backend.Call) error {
-	a, t := c.Attrs.(op.Normalize), c.Out.DType
-	grad := c.Op == op.NormalizeGrad
-	x, g := &c.In[0], &c.In[0]
-	keep := held
-	if grad {
-		x = &c.In[1]
-		keep /= 2
-	}
-	red, kept := splitAxes(len(x.Shape), a.Axes)
-	p := normalizeParams{out: c.Out.Block.Addr, x: addr(x), g: addr(g), eps: a.Eps, chunks: 1,
-		kept: indexAxes(kept, x, g, &c.Out), red: indexAxes(red, x, g, &c.Out)}
-	groups, n, v := sizeOf(x.Shape, kept), sizeOf(x.Shape, red), lanes(t)
-	p.groups, p.length = uint64(groups), uint64(n)
-	suffix, stem := "_"+typeName(t), c.Op.String()
-	r := &p.red
-	line := r.nd == 1 && r.stride[0][0] == 1 && r.stride[1][0] == 1 && r.stride[2][0] == 1
-	if line && n%v == 0 && n <= 1024*v*keep && p.kept.together(v) && (p.x|p.g|p.out)%16 == 0 {
-		return runKernel(d, "normalize", stem+"_held"+suffix, &p, grid{x: groups, threads: threadsFor(n, v*keep)})
-	}
-	// Chunks of one group share its statistics.
-	chunks := max(1, min(ceil(d.card.sms*8, groups), n/2048, 1024))
-	p.chunk = uint64(ceil(n, chunks))
-	p.chunks = int32(ceil(n, int(p.chunk)))
-	size := max(4, t.Size())
-	work, err := d.workspace(groups * (int(p.chunks)*2 + 4) * size)
-	if err != nil {
-		return err
-	}
-	p.stats, p.partial = work, work+uintptr(groups*4*size)
-	threads := threadsFor(int(p.chunk), 4)
-	for p.second = 0; p.second < 2; p.second++ {
-		if p.second == 1 && !grad {
-			break
-		}
-		if err := runKernel(d, "normalize", "normalize_stats"+suffix, &p, grid{x: groups, y: int(p.chunks), threads: threads}); err != nil {
-			return err
-		}
-		if err := runKernel(d, "normalize", "normalize_merge"+suffix, &p, grid{x: ceil(groups, 64), threads: 64}); err != nil {
-			return err
-		}
-	}
-	return runKernel(d, "normalize", stem+"_apply"+suffix, &p, grid{x: groups, y: int(p.chunks), threads: threads})
 }

@@ -127,10 +127,19 @@ type Pool struct {
 	Size                          [2]int // AvgPoolGrad: input height and width
 }
 
-// Normalize is the attribute of Normalize and NormalizeGrad.
+// Normalize is the attribute of the normalisations and of their gradients.
 type Normalize struct {
-	Axes AxisSet
-	Eps  float64
+	// Normalized and its gradient: statistics are those of the axes from From on, and
+	// weight and bias have the axes Params[0] to Params[1]-1 of x, where
+	// Params[0] <= From <= Params[1].
+	From   int
+	Params [2]int
+	RMS    bool // nothing is subtracted: there is no mean
+
+	Eps          float64
+	Weight, Bias bool // whether they are there
+
+	GradWeight, GradBias bool // gradients: whether theirs are wanted, as further results
 }
 
 // Attention is the attribute of Attend and AttendGrad.

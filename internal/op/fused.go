@@ -25,8 +25,6 @@ func init() {
 	define(Def{ID: SoftmaxGrad, Name: "softmax_grad", Family: FusedFamily, Arity: 2, DTypes: f, Infer: pair, Doc: "b·(a - Σ a·b) along the axis (a: gradient, b: softmax's result)"})
 	define(Def{ID: LogSoftmax, Name: "log_softmax", Family: FusedFamily, Arity: 1, DTypes: f, Infer: same, Doc: "x - logsumexp(x) along the axis"})
 	define(Def{ID: LogSoftmaxGrad, Name: "log_softmax_grad", Family: FusedFamily, Arity: 2, DTypes: f, Infer: pair, Doc: "a - eᵇ·Σa along the axis (a: gradient, b: log_softmax's result)"})
-	define(Def{ID: Normalized, Name: "normalize", Family: FusedFamily, Arity: 1, DTypes: f, Infer: same, Doc: "(x - mean)/√(var + eps) over the axes, var without Bessel's correction"})
-	define(Def{ID: NormalizeGrad, Name: "normalize_grad", Family: FusedFamily, Arity: 2, DTypes: f, Infer: pair, Doc: "normalize's transpose (a: gradient, b: normalize's operand)"})
 	define(Def{ID: Attend, Name: "attention", Family: FusedFamily, Arity: -1, DTypes: []dtype.Set{dtype.Floats, dtype.Floats, dtype.Floats, dtype.Floats | dtype.Bools},
 		Doc:   "softmax(scale·q·kᵀ + mask)·v: q (…, L, D), k (…, S, D), v (…, S, E), optional mask (…, L, S), float or bool (false: hidden); a fully hidden row gives 0",
 		Infer: func(_ Attrs, in []Spec) (Spec, error) { return attentionSpec(in) }, Saves: true,

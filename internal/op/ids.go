@@ -130,8 +130,10 @@ const (
 	SoftmaxGrad
 	LogSoftmax
 	LogSoftmaxGrad
-	Normalized
+	Normalized // norm.go
 	NormalizeGrad
+	BatchNorm
+	BatchNormGrad
 	Attend
 	AttendGrad
 	Linear  // linear.go

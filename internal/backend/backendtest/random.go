@@ -95,7 +95,7 @@ func randomSample(seed uint64, i int) (sample.Sample, bool) {
 		}
 		randomIndexing(d, &c, in, shape, axis)
 	case op.FusedFamily:
-		switch a := c.Attrs.(type) {
+		switch c.Attrs.(type) {
 		case op.Axis:
 			if rank == 0 {
 				return c, false
@@ -108,10 +108,8 @@ func randomSample(seed uint64, i int) (sample.Sample, bool) {
 				}
 			}
 		case op.Normalize:
-			a.Axes, a.Eps = op.AxisSet(d.below(1<<rank)), 0.1
-			c.Attrs = a
-			for k := range in {
-				in[k].Shape = shape
+			if !randomNorm(d, &c, in, shape) {
+				return c, false
 			}
 		case op.Epilogue:
 			k, n := d.size(70), d.size(40)
@@ -128,6 +126,36 @@ func randomSample(seed uint64, i int) (sample.Sample, bool) {
 	}
 	c.Out = out
 	return c, true
+}
+
+// randomNorm gives a normalisation another shape and other axes.
+func randomNorm(d *dice, c *sample.Sample, in []sample.Operand, shape []int) bool {
+	a, rank := c.Attrs.(op.Normalize), len(shape)
+	id, own := op.Normalized, 1
+	if c.Op == op.BatchNorm || c.Op == op.BatchNormGrad {
+		id = op.BatchNorm
+	}
+	if rank == 0 || id == op.BatchNorm && rank == 1 {
+		return false
+	}
+	if id == op.Normalized {
+		a.From = d.below(rank)
+		a.Params = [2]int{d.below(a.From + 1), a.From + d.below(rank-a.From+1)}
+	}
+	a.Eps = 0.1
+	in[0].Shape = shape
+	if c.Op != id {
+		in[1].Shape, own = shape, 2
+		stats := a.Stats(id, op.Spec{DType: c.DType, Shape: shape})
+		for k, s := range stats {
+			in[len(in)-len(stats)+k].Shape = s.Shape
+		}
+	}
+	for k := own; k < len(in) && in[k].Domain != sample.Saved; k++ {
+		in[k].Shape = a.ParamShape(id, shape)
+	}
+	c.Attrs = a
+	return true
 }
 
 func randomIndexing(d *dice, c *sample.Sample, in []sample.Operand, shape []int, axis int) {

@@ -25,13 +25,10 @@ func fused(id op.ID, a op.Attrs, e *expected, in []*array) {
 	case op.Update:
 		updateAll(a, e, in)
 	case op.Normalize:
-		for _, g := range groups(e.shape, a.Axes) {
-			e.units = max(e.units, 2*lengthUnits(len(g)))
-			if id == op.Normalized {
-				normalize(a.Eps, e, in[0].floats, g)
-			} else {
-				normalizeGrad(a.Eps, e, in[0].floats, in[1].floats, g)
-			}
+		if id == op.Normalized || id == op.BatchNorm {
+			normalize(id, a, e, in)
+		} else {
+			normalizeGrad(id, a, e, in)
 		}
 	case op.Attention:
 		if id == op.AttendGrad {
@@ -115,47 +112,6 @@ func softmax(id op.ID, e *expected, in []*array, g []int) {
 	}
 }
 
-// moments gives mean and 1/√(var + eps) of the elements g.
-func moments(x []float64, g []int, eps float64) (mean, rstd float64) {
-	n := float64(len(g))
-	for _, i := range g {
-		mean += x[i] / n
-	}
-	v := 0.0
-	for _, i := range g {
-		v += (x[i] - mean) * (x[i] - mean) / n
-	}
-	return mean, 1 / math.Sqrt(v+eps)
-}
-
-func normalize(eps float64, e *expected, x []float64, g []int) {
-	mean, rstd := moments(x, g, eps)
-	for _, i := range g {
-		e.floats[i] = (x[i] - mean) * rstd
-		e.scale[i] = (math.Abs(x[i]) + math.Abs(mean)) * rstd
-	}
-}
-
-// normalizeGrad: with x̂ = (x-mean)·rstd the transpose is
-// rstd·(d - mean(d) - x̂·mean(d·x̂)).
-func normalizeGrad(eps float64, e *expected, d, x []float64, g []int) {
-	mean, rstd := moments(x, g, eps)
-	n := float64(len(g))
-	var meanD, meanDX, sizeD, sizeDX float64
-	for _, i := range g {
-		hat := (x[i] - mean) * rstd
-		meanD += d[i] / n
-		meanDX += d[i] * hat / n
-		sizeD += math.Abs(d[i]) / n
-		sizeDX += math.Abs(d[i]*hat) / n
-	}
-	for _, i := range g {
-		hat := (x[i] - mean) * rstd
-		e.floats[i] = rstd * (d[i] - meanD - hat*meanDX)
-		e.scale[i] = rstd * (math.Abs(d[i]) + sizeD + (math.Abs(hat)+(math.Abs(x[i])+math.Abs(mean))*rstd)*sizeDX)
-	}
-}
-
 func linear(act op.ID, e *expected, in []*array) {
 	x, w := in[0], in[1]
 	n, k := w.shape[0], w.shape[1]
@@ -230,17 +186,19 @@ func attentionRow(a op.Attention, in []*array, b, i int) (weights, sizes []float
 	return scores, sizes, lse
 }
 
-// complete fills the operands that depend on others: what attention saved for its
-// gradient.
+// complete fills the operands that depend on others: what attention and the
+// normalisations have made for their gradients.
 func complete(c sample.Sample, tensors []sample.Tensor) {
-	if c.Op != op.AttendGrad {
-		return
-	}
-	forward := arrays(slices.Concat(tensors[1:4], tensors[6:]))
-	saved, rows := &tensors[5], c.In[5].Shape[len(c.In[5].Shape)-1]
-	for i := range saved.Floats {
-		_, _, x := attentionRow(c.Attrs.(op.Attention), forward, i/rows, i%rows)
-		saved.Floats[i] = sample.PutFloat(saved.DType, saved.Bytes, i, x)
+	switch c.Op {
+	case op.AttendGrad:
+		forward := arrays(slices.Concat(tensors[1:4], tensors[6:]))
+		saved, rows := &tensors[5], c.In[5].Shape[len(c.In[5].Shape)-1]
+		for i := range saved.Floats {
+			_, _, x := attentionRow(c.Attrs.(op.Attention), forward, i/rows, i%rows)
+			saved.Floats[i] = sample.PutFloat(saved.DType, saved.Bytes, i, x)
+		}
+	case op.NormalizeGrad, op.BatchNormGrad:
+		completeNorm(c, tensors)
 	}
 }
 

@@ -1,167 +1,469 @@
-// normalize, (x - mean)/√(var + eps) over any axes, and its transpose.
+// Normalisation: (x - mean)/√(var + eps)·weight + bias of rows, and its gradients.
+// A row is what shares a mean: the last axes, or a channel of a batch.
 //
-// Groups that are contiguous and short enough are read once and kept in registers
-// (held). Others take several kernels: statistics of chunks, their merging,
-// and the result.
-#include "locus.cuh"
+// Rows that are contiguous and short enough are read once and kept in registers
+// (held). Others are read again, by one block (whole), or in chunks by
+// several, which takes two kernels: sums of chunks, which the last block of a row
+// merges, and the result. Weight and bias have gradients of their own kernels (params), but
+// for channels of a batch, which are rows. Every sum has an order that depends on
+// shapes alone.
+#include "arrive.cuh"
 
-struct Normalize {
+struct Norm {
   void* out;
-  const void *g, *x;     // gradient (grad only) and operand
-  void *partial, *stats; // [groups][chunks][2] and [groups][4]: mean, 1/√(var+eps), mean of g, mean of g·x̂
-  u64 groups, len, chunk;
+  const void *g, *x, *weight, *bias; // g: gradients only; weight and bias may be missing
+  void *mean, *rstd, *var;           // results of the op, or operands of its gradient; may be missing
+  void *gw, *gb;                     // gradients of a batch's weight and bias; may be missing
+  void *partial, *sums;              // [rows][chunks][2], and [rows][2]: mean and rstd, or means of h and h·x̂
+  u32* arrived;                      // blocks of a row that have left their sums; 0 between launches
+  u64 rows, len, chunk;
   f64 eps;
-  i32 chunks, second; // second: the sums are those of the gradient
-  Idx kept, red;      // strides: x, g, out
+  i32 chunks, rms;   // rms: there is no mean
+  i32 mode, pad;     // a row has one weight and bias (0), or one of each for an element: contiguous (1) or not (2)
+  Idx kept, red;     // strides: x, g, out
+  Idx wkept, wred;   // strides: weight, bias
 };
 
+template <class A> DEV A plus(A x, A y) { return x + y; }
+
+// Weight and bias of a row.
+template <class T> struct Affine {
+  typedef typename Compute<T>::type A;
+  const T *w, *b;
+  A w0, b0; // of the whole row, if it has one of each
+  METHOD void init(const Norm& p, u64 row) {
+    i64 off[2];
+    offsets<2>(p.wkept, row, off);
+    w = p.weight ? (const T*)p.weight + off[0] : 0;
+    b = p.bias ? (const T*)p.bias + off[1] : 0;
+    w0 = w ? get(*w) : A(1);
+    b0 = b ? get(*b) : A(0);
+  }
+  // N elements from i on. Where their parameters are not contiguous, they have the same.
+  template <int N> METHOD void at(const Norm& p, u64 i, A* wv, A* bv) const {
+    if (N > 1 && p.mode == 1) {
+      Vec<T, N> v;
+      if (w) v = *(const Vec<T, N>*)(w + i);
+#pragma unroll
+      for (int j = 0; j < N; j++) wv[j] = w ? get(v.v[j]) : A(1);
+      if (b) v = *(const Vec<T, N>*)(b + i);
+#pragma unroll
+      for (int j = 0; j < N; j++) bv[j] = b ? get(v.v[j]) : A(0);
+      return;
+    }
+    A wi = w0, bi = b0;
+    if (p.mode) {
+      i64 off[2] = {(i64)i, (i64)i};
+      if (p.mode == 2) offsets<2>(p.wred, i, off);
+      if (w) wi = get(w[off[0]]);
+      if (b) bi = get(b[off[1]]);
+    }
+#pragma unroll
+    for (int j = 0; j < N; j++) {
+      wv[j] = wi;
+      bv[j] = bi;
+    }
+  }
+};
+
+template <class T> DEV void keep(const Norm& p, u64 row, typename Compute<T>::type mean, typename Compute<T>::type rstd, typename Compute<T>::type m2) {
+  typedef typename Compute<T>::type A;
+  if (p.mean) ((A*)p.mean)[row] = mean;
+  if (p.rstd) ((A*)p.rstd)[row] = rstd;
+  if (p.var) ((A*)p.var)[row] = m2 / ((A)p.len - A(1));
+}
+
+template <class T> DEV void given(const Norm& p, u64 row, typename Compute<T>::type& mean, typename Compute<T>::type& rstd) {
+  typedef typename Compute<T>::type A;
+  mean = p.mean ? ((const A*)p.mean)[row] : A(0);
+  rstd = ((const A*)p.rstd)[row];
+}
+
+// The gradient's means from the sums of a row: of h and h·x̂, or where the row has one
+// weight of g and g·x̂. What channels of a batch sum up to is their gradient.
+template <class T> DEV void means(const Norm& p, u64 row, typename Compute<T>::type w0, typename Compute<T>::type& sh, typename Compute<T>::type& shx, bool first) {
+  typedef typename Compute<T>::type A;
+  A n = (A)p.len;
+  if (first && p.gw) put(((T*)p.gw)[row], shx);
+  if (first && p.gb) put(((T*)p.gb)[row], sh);
+  if (p.mode == 0) {
+    sh *= w0;
+    shx *= w0;
+  }
+  sh = p.rms ? A(0) : sh / n;
+  shx = shx / n;
+}
+
 #define HELD 8
-template <class T, bool GRAD> DEV void held(const Normalize& p) {
+template <class T, bool GRAD> DEV void held(const Norm& p) {
   typedef typename Compute<T>::type A;
   const int V = LANES(T), H = GRAD ? HELD / 2 : HELD;
   __shared__ A room[33];
-  auto add = [](A x, A y) { return x + y; };
+  u64 row = blockIdx.x;
   i64 off[3];
-  offsets<3>(p.kept, blockIdx.x, off);
+  offsets<3>(p.kept, row, off);
   const T *xs = (const T*)p.x + off[0], *gs = (const T*)p.g + off[1];
   T* out = (T*)p.out + off[2];
   int first = threadIdx.x * V, step = blockDim.x * V, len = (int)p.len;
+  Affine<T> affine;
+  affine.init(p, row);
   Vec<T, V> x[H], g[GRAD ? H : 1];
-  A sum = A(0);
 #pragma unroll
   for (int h = 0; h < H; h++)
     if (first + h * step < len) {
       x[h] = *(const Vec<T, V>*)(xs + first + h * step);
       if (GRAD) g[GRAD ? h : 0] = *(const Vec<T, V>*)(gs + first + h * step);
     }
-#pragma unroll
-  for (int h = 0; h < H; h++)
-    if (first + h * step < len)
-#pragma unroll
-      for (int j = 0; j < V; j++) sum += get(x[h].v[j]);
-  A n = (A)p.len, mean = block_reduce(sum, A(0), room, add) / n, m2 = A(0);
-#pragma unroll
-  for (int h = 0; h < H; h++)
-    if (first + h * step < len)
-#pragma unroll
-      for (int j = 0; j < V; j++) {
-        A c = get(x[h].v[j]) - mean;
-        m2 += c * c;
-      }
-  A rstd = A(1) / m_sqrt(block_reduce(m2, A(0), room, add) / n + (A)p.eps);
-  A mg = A(0), mgx = A(0);
+  A n = (A)p.len, mean = A(0), rstd, sh = A(0), shx = A(0), wv[V], bv[V];
   if (GRAD) {
+    given<T>(p, row, mean, rstd);
+#pragma unroll
+    for (int h = 0; h < H; h++)
+      if (first + h * step < len) {
+        if (p.mode) affine.template at<V>(p, first + h * step, wv, bv);
+#pragma unroll
+        for (int j = 0; j < V; j++) {
+          A hv = get(g[GRAD ? h : 0].v[j]);
+          if (p.mode) hv *= wv[j];
+          sh += hv;
+          shx += hv * ((get(x[h].v[j]) - mean) * rstd);
+        }
+      }
+    sh = block_reduce(sh, A(0), room, plus<A>);
+    shx = block_reduce(shx, A(0), room, plus<A>);
+    means<T>(p, row, affine.w0, sh, shx, threadIdx.x == 0);
+  } else {
+    A sum = A(0), m2 = A(0);
+    if (!p.rms) {
+#pragma unroll
+      for (int h = 0; h < H; h++)
+        if (first + h * step < len)
+#pragma unroll
+          for (int j = 0; j < V; j++) sum += get(x[h].v[j]);
+      mean = block_reduce(sum, A(0), room, plus<A>) / n;
+    }
 #pragma unroll
     for (int h = 0; h < H; h++)
       if (first + h * step < len)
 #pragma unroll
         for (int j = 0; j < V; j++) {
-          A gv = get(g[GRAD ? h : 0].v[j]);
-          mg += gv;
-          mgx += gv * ((get(x[h].v[j]) - mean) * rstd);
+          A c = get(x[h].v[j]) - mean;
+          m2 += c * c;
         }
-    mg = block_reduce(mg, A(0), room, add) / n;
-    mgx = block_reduce(mgx, A(0), room, add) / n;
+    m2 = block_reduce(m2, A(0), room, plus<A>);
+    rstd = A(1) / m_sqrt(m2 / n + (A)p.eps);
+    if (threadIdx.x == 0) keep<T>(p, row, mean, rstd, m2);
   }
 #pragma unroll
   for (int h = 0; h < H; h++)
     if (first + h * step < len) {
       Vec<T, V> r;
+      affine.template at<V>(p, first + h * step, wv, bv);
 #pragma unroll
       for (int j = 0; j < V; j++) {
         A hat = (get(x[h].v[j]) - mean) * rstd;
-        put(r.v[j], GRAD ? rstd * (get(g[GRAD ? h : 0].v[j]) - mg - hat * mgx) : hat);
+        put(r.v[j], GRAD ? rstd * (get(g[GRAD ? h : 0].v[j]) * wv[j] - sh - hat * shx) : hat * wv[j] + bv[j]);
       }
       *(Vec<T, V>*)(out + first + h * step) = r;
     }
 }
 
-// Two sums of a chunk: mean and squared distances from it, or for the gradient
-// g and g·x̂.
-template <class T> DEV void stats(const Normalize& p) {
+// A part of a row: elements begin to end, N at a time by each thread of the block.
+template <class T, int N> struct Part {
+  typedef typename Compute<T>::type A;
+  const Norm& p;
+  const T *x, *g;
+  T* out;
+  u64 begin, end;
+  Affine<T> affine;
+
+  METHOD Part(const Norm& p, u64 row, u64 begin, u64 end) : p(p), begin(begin), end(end) {
+    i64 off[3];
+    offsets<3>(p.kept, row, off);
+    x = (const T*)p.x + off[0];
+    g = (const T*)p.g + off[1];
+    out = (T*)p.out + off[2];
+    affine.init(p, row);
+  }
+
+  METHOD A sum() const {
+    A s = A(0);
+#pragma unroll 2
+    for (u64 i = begin + threadIdx.x * N; i < end; i += blockDim.x * N) {
+      Vec<T, N> v = *(const Vec<T, N>*)(x + offset(p.red, i));
+#pragma unroll
+      for (int j = 0; j < N; j++) s += get(v.v[j]);
+    }
+    return s;
+  }
+
+  METHOD A squares(A mean) const {
+    A s = A(0);
+#pragma unroll 2
+    for (u64 i = begin + threadIdx.x * N; i < end; i += blockDim.x * N) {
+      Vec<T, N> v = *(const Vec<T, N>*)(x + offset(p.red, i));
+#pragma unroll
+      for (int j = 0; j < N; j++) {
+        A c = get(v.v[j]) - mean;
+        s += c * c;
+      }
+    }
+    return s;
+  }
+
+  METHOD void grads(A mean, A rstd, A& sh, A& shx) const {
+    sh = shx = A(0);
+#pragma unroll 1
+    for (u64 i = begin + threadIdx.x * N; i < end; i += blockDim.x * N) {
+      i64 off[2];
+      offsets<2>(p.red, i, off);
+      Vec<T, N> v = *(const Vec<T, N>*)(x + off[0]), gv = *(const Vec<T, N>*)(g + off[1]);
+      A wv[N], bv[N];
+      if (p.mode) affine.template at<N>(p, i, wv, bv);
+#pragma unroll
+      for (int j = 0; j < N; j++) {
+        A hv = get(gv.v[j]);
+        if (p.mode) hv *= wv[j];
+        sh += hv;
+        shx += hv * ((get(v.v[j]) - mean) * rstd);
+      }
+    }
+  }
+
+  template <bool GRAD> METHOD void apply(A mean, A rstd, A mh, A mhx) const {
+#pragma unroll 1
+    for (u64 i = begin + threadIdx.x * N; i < end; i += blockDim.x * N) {
+      i64 off[3];
+      offsets<3>(p.red, i, off);
+      Vec<T, N> v = *(const Vec<T, N>*)(x + off[0]), gv, r;
+      if (GRAD) gv = *(const Vec<T, N>*)(g + off[1]);
+      A wv[N], bv[N];
+      affine.template at<N>(p, i, wv, bv);
+#pragma unroll
+      for (int j = 0; j < N; j++) {
+        A hat = (get(v.v[j]) - mean) * rstd;
+        put(r.v[j], GRAD ? rstd * (get(gv.v[j]) * wv[j] - mh - hat * mhx) : hat * wv[j] + bv[j]);
+      }
+      *(Vec<T, N>*)(out + off[2]) = r;
+    }
+  }
+};
+
+// A block for a row.
+template <class T, int N, bool GRAD> DEV void whole(const Norm& p) {
   typedef typename Compute<T>::type A;
   __shared__ A room[33];
-  auto add = [](A x, A y) { return x + y; };
-  u64 group = blockIdx.x, begin = blockIdx.y * p.chunk, end = begin + p.chunk < p.len ? begin + p.chunk : p.len;
-  i64 base[3], off[3];
-  offsets<3>(p.kept, group, base);
-  const T *x = (const T*)p.x + base[0], *g = (const T*)p.g + base[1];
-  A s0 = A(0), s1 = A(0);
-  if (p.second) {
-    const A* st = (const A*)p.stats + group * 4;
-    for (u64 i = begin + threadIdx.x; i < end; i += blockDim.x) {
-      offsets<2>(p.red, i, off);
-      A gv = get(g[off[1]]);
-      s0 += gv;
-      s1 += gv * ((get(x[off[0]]) - st[0]) * st[1]);
-    }
-    s0 = block_reduce(s0, A(0), room, add);
-    s1 = block_reduce(s1, A(0), room, add);
+  u64 row = blockIdx.x;
+  Part<T, N> part(p, row, 0, p.len);
+  A n = (A)p.len, mean = A(0), rstd, sh = A(0), shx = A(0);
+  if (GRAD) {
+    given<T>(p, row, mean, rstd);
+    part.grads(mean, rstd, sh, shx);
+    sh = block_reduce(sh, A(0), room, plus<A>);
+    shx = block_reduce(shx, A(0), room, plus<A>);
+    means<T>(p, row, part.affine.w0, sh, shx, threadIdx.x == 0);
   } else {
-    for (u64 i = begin + threadIdx.x; i < end; i += blockDim.x) s0 += get(x[offset(p.red, i)]);
-    s0 = block_reduce(s0, A(0), room, add) / (A)(end - begin);
-    for (u64 i = begin + threadIdx.x; i < end; i += blockDim.x) {
-      A c = get(x[offset(p.red, i)]) - s0;
-      s1 += c * c;
+    if (!p.rms) mean = block_reduce(part.sum(), A(0), room, plus<A>) / n;
+    A m2 = block_reduce(part.squares(mean), A(0), room, plus<A>);
+    rstd = A(1) / m_sqrt(m2 / n + (A)p.eps);
+    if (threadIdx.x == 0) keep<T>(p, row, mean, rstd, m2);
+  }
+  part.template apply<GRAD>(mean, rstd, sh, shx);
+}
+
+// How many elements, their mean, and the sum of squared distances from it.
+template <class A> struct Moments { A n, mean, m2; };
+template <class A> DEV Moments<A> merged(Moments<A> a, Moments<A> b) {
+  if (b.n == A(0)) return a;
+  if (a.n == A(0)) return b;
+  A n = a.n + b.n, d = b.mean - a.mean, share = b.n / n;
+  Moments<A> r = {n, a.mean + d * share, a.m2 + b.m2 + d * d * a.n * share};
+  return r;
+}
+
+// Two sums of a chunk: its mean and squared distances from it, or for the gradient
+// those of h and h·x̂.
+template <class T, int N, bool GRAD> DEV void chunk_sums(const Norm& p) {
+  typedef typename Compute<T>::type A;
+  __shared__ A room[33];
+  u64 row = blockIdx.x, begin = blockIdx.y * p.chunk, end = begin + p.chunk < p.len ? begin + p.chunk : p.len;
+  Part<T, N> part(p, row, begin, end);
+  A s0 = A(0), s1;
+  if (GRAD) {
+    A mean, rstd;
+    given<T>(p, row, mean, rstd);
+    part.grads(mean, rstd, s0, s1);
+    s0 = block_reduce(s0, A(0), room, plus<A>);
+    s1 = block_reduce(s1, A(0), room, plus<A>);
+  } else {
+    if (!p.rms) s0 = block_reduce(part.sum(), A(0), room, plus<A>) / (A)(end - begin);
+    s1 = block_reduce(part.squares(s0), A(0), room, plus<A>);
+  }
+  A* partial = (A*)p.partial + row * p.chunks * 2;
+  if (threadIdx.x == 0) {
+    partial[2 * blockIdx.y] = s0;
+    partial[2 * blockIdx.y + 1] = s1;
+  }
+  if (!last(p.arrived, p.chunks)) return;
+  A* sums = (A*)p.sums + row * 2;
+  if (GRAD) {
+    s0 = s1 = A(0);
+    for (int c = threadIdx.x; c < p.chunks; c += blockDim.x) {
+      s0 += state(partial + 2 * c);
+      s1 += state(partial + 2 * c + 1);
     }
-    s1 = block_reduce(s1, A(0), room, add);
+    s0 = block_reduce(s0, A(0), room, plus<A>);
+    s1 = block_reduce(s1, A(0), room, plus<A>);
+    means<T>(p, row, part.affine.w0, s0, s1, threadIdx.x == 0);
+  } else {
+    __shared__ Moments<A> all[33];
+    Moments<A> none = {A(0), A(0), A(0)}, m = none;
+    for (int c = threadIdx.x; c < p.chunks; c += blockDim.x) {
+      Moments<A> k = {c + 1 < p.chunks ? (A)p.chunk : (A)(p.len - (u64)c * p.chunk), state(partial + 2 * c), state(partial + 2 * c + 1)};
+      m = merged(m, k);
+    }
+    m = block_reduce(m, none, all, merged<A>);
+    s0 = m.mean;
+    s1 = A(1) / m_sqrt(m.m2 / (A)p.len + (A)p.eps);
+    if (threadIdx.x == 0) keep<T>(p, row, s0, s1, m.m2);
   }
   if (threadIdx.x == 0) {
-    A* out = (A*)p.partial + (group * p.chunks + blockIdx.y) * 2;
-    out[0] = s0;
-    out[1] = s1;
+    sums[0] = s0;
+    sums[1] = s1;
   }
 }
 
-template <class T> DEV void merge(const Normalize& p) {
+template <class T, int N, bool GRAD> DEV void chunk_apply(const Norm& p) {
   typedef typename Compute<T>::type A;
-  u64 group = (u64)blockIdx.x * blockDim.x + threadIdx.x;
-  if (group >= p.groups) return;
-  const A* in = (const A*)p.partial + group * p.chunks * 2;
-  A* st = (A*)p.stats + group * 4;
-  A n = (A)p.len;
-  if (p.second) {
-    A s0 = A(0), s1 = A(0);
-    for (int c = 0; c < p.chunks; c++) {
-      s0 += in[2 * c];
-      s1 += in[2 * c + 1];
-    }
-    st[2] = s0 / n;
-    st[3] = s1 / n;
-    return;
-  }
-  A mean = A(0), m2 = A(0), seen = A(0);
-  for (int c = 0; c < p.chunks; c++) {
-    A k = c + 1 < p.chunks ? (A)p.chunk : (A)(p.len - (u64)c * p.chunk), d = in[2 * c] - mean;
-    seen += k;
-    mean += d * (k / seen);
-    m2 += in[2 * c + 1] + d * d * k * ((seen - k) / seen);
-  }
-  st[0] = mean;
-  st[1] = A(1) / m_sqrt(m2 / n + (A)p.eps);
+  u64 row = blockIdx.x, begin = blockIdx.y * p.chunk, end = begin + p.chunk < p.len ? begin + p.chunk : p.len;
+  Part<T, N> part(p, row, begin, end);
+  const A* sums = (const A*)p.sums + row * 2;
+  A mean = sums[0], rstd = sums[1];
+  if (GRAD) given<T>(p, row, mean, rstd);
+  part.template apply<GRAD>(mean, rstd, sums[0], sums[1]);
 }
 
-template <class T, bool GRAD> DEV void apply(const Normalize& p) {
+// Gradients of weight and bias: sums of g·x̂ and g over the elements of each.
+struct NormParams {
+  const void *g, *x, *mean, *rstd; // the mean may be missing
+  void *gw, *gb;                   // either may be missing
+  void* partial;                   // [splits][params][2], if there is more than one split
+  u32* arrived;                    // blocks of the same parameters that have left their sums; 0 between launches
+  u64 params, len, chunk;
+  i32 splits, pad;
+  Idx kept, red; // strides: g, x, statistics
+};
+
+template <class T> struct Terms {
   typedef typename Compute<T>::type A;
-  u64 group = blockIdx.x, begin = blockIdx.y * p.chunk, end = begin + p.chunk < p.len ? begin + p.chunk : p.len;
-  i64 base[3], off[3];
-  offsets<3>(p.kept, group, base);
-  const T *x = (const T*)p.x + base[0], *g = (const T*)p.g + base[1];
-  T* out = (T*)p.out + base[2];
-  const A* st = (const A*)p.stats + group * 4;
-  A mean = st[0], rstd = st[1];
-  for (u64 i = begin + threadIdx.x; i < end; i += blockDim.x) {
+  const T *g, *x;
+  const A *mean, *rstd;
+  A w, b;
+  METHOD Terms(const NormParams& p, u64 param) : w(A(0)), b(A(0)) {
+    i64 off[3];
+    offsets<3>(p.kept, param, off);
+    g = (const T*)p.g + off[0];
+    x = (const T*)p.x + off[1];
+    mean = p.mean ? (const A*)p.mean + off[2] : 0;
+    rstd = (const A*)p.rstd + off[2];
+  }
+  METHOD void add(const NormParams& p, u64 i) {
+    i64 off[3];
     offsets<3>(p.red, i, off);
-    A hat = (get(x[off[0]]) - mean) * rstd;
-    put(out[off[2]], GRAD ? rstd * (get(g[off[1]]) - st[2] - hat * st[3]) : hat);
+    A gv = get(g[off[0]]);
+    w += gv * ((get(x[off[1]]) - (mean ? mean[off[2]] : A(0))) * rstd[off[2]]);
+    b += gv;
   }
+};
+
+template <class T> DEV void put_params(const NormParams& p, u64 param, typename Compute<T>::type w, typename Compute<T>::type b) {
+  if (p.gw) put(((T*)p.gw)[param], w);
+  if (p.gb) put(((T*)p.gb)[param], b);
 }
 
-#define NORMALIZE(T)                                                                                     \
-  KERNEL normalize_held_##T(const __grid_constant__ Normalize p) { held<T, false>(p); }                  \
-  KERNEL normalize_grad_held_##T(const __grid_constant__ Normalize p) { held<T, true>(p); }              \
-  KERNEL normalize_stats_##T(const __grid_constant__ Normalize p) { stats<T>(p); }                       \
-  KERNEL normalize_merge_##T(const __grid_constant__ Normalize p) { merge<T>(p); }                       \
-  KERNEL normalize_apply_##T(const __grid_constant__ Normalize p) { apply<T, false>(p); }                \
-  KERNEL normalize_grad_apply_##T(const __grid_constant__ Normalize p) { apply<T, true>(p); }
+// A lane of each warp for a parameter, whose neighbours in memory are those of the
+// lane's neighbours; warps share the elements.
+#define TILE_WARPS 8
+template <class T> DEV void params_tile(const NormParams& p) {
+  typedef typename Compute<T>::type A;
+  __shared__ A room[TILE_WARPS][32][2];
+  int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+  u64 param = (u64)blockIdx.x * 32 + lane;
+  u64 begin = blockIdx.y * p.chunk, end = begin + p.chunk < p.len ? begin + p.chunk : p.len;
+  A* partial = (A*)p.partial + param * 2;
+  bool mine = param < p.params;
+  A w = A(0), b = A(0);
+  if (mine) {
+    Terms<T> t(p, param);
+#pragma unroll 4
+    for (u64 i = begin + warp; i < end; i += TILE_WARPS) t.add(p, i);
+    w = t.w;
+    b = t.b;
+  }
+  for (bool more = p.splits > 1;; more = false) { // the warps' sums, and then those of the splits
+    room[warp][lane][0] = w;
+    room[warp][lane][1] = b;
+    __syncthreads();
+    w = b = A(0);
+#pragma unroll
+    for (int k = 0; k < TILE_WARPS; k++) {
+      w += room[k][lane][0];
+      b += room[k][lane][1];
+    }
+    if (!more) break;
+    if (mine && warp == 0) {
+      partial[blockIdx.y * p.params * 2] = w;
+      partial[blockIdx.y * p.params * 2 + 1] = b;
+    }
+    if (!last(p.arrived, p.splits)) return;
+    w = b = A(0);
+    if (mine)
+      for (int s = warp; s < p.splits; s += TILE_WARPS) {
+        w += state(partial + s * p.params * 2);
+        b += state(partial + s * p.params * 2 + 1);
+      }
+  }
+  if (mine && warp == 0) put_params<T>(p, param, w, b);
+}
+
+// A block for a parameter, whose elements lie together.
+template <class T> DEV void params_row(const NormParams& p) {
+  typedef typename Compute<T>::type A;
+  __shared__ A room[33];
+  u64 param = blockIdx.x, begin = blockIdx.y * p.chunk, end = begin + p.chunk < p.len ? begin + p.chunk : p.len;
+  A* partial = (A*)p.partial + param * 2;
+  Terms<T> t(p, param);
+#pragma unroll 1
+  for (u64 i = begin + threadIdx.x; i < end; i += blockDim.x) t.add(p, i);
+  A w = block_reduce(t.w, A(0), room, plus<A>), b = block_reduce(t.b, A(0), room, plus<A>);
+  if (p.splits > 1) {
+    if (threadIdx.x == 0) {
+      partial[blockIdx.y * p.params * 2] = w;
+      partial[blockIdx.y * p.params * 2 + 1] = b;
+    }
+    if (!last(p.arrived, p.splits)) return;
+    w = b = A(0);
+    for (int s = threadIdx.x; s < p.splits; s += blockDim.x) {
+      w += state(partial + s * p.params * 2);
+      b += state(partial + s * p.params * 2 + 1);
+    }
+    w = block_reduce(w, A(0), room, plus<A>);
+    b = block_reduce(b, A(0), room, plus<A>);
+  }
+  if (threadIdx.x == 0) put_params<T>(p, param, w, b);
+}
+
+#define NORM(T, S, N)                                                                                                 \
+  KERNEL __launch_bounds__(512) norm_whole##S##_##T(const __grid_constant__ Norm p) { whole<T, N, false>(p); }        \
+  KERNEL __launch_bounds__(512) norm_grad_whole##S##_##T(const __grid_constant__ Norm p) { whole<T, N, true>(p); }    \
+  KERNEL __launch_bounds__(512) norm_sums##S##_##T(const __grid_constant__ Norm p) { chunk_sums<T, N, false>(p); }    \
+  KERNEL __launch_bounds__(512) norm_grad_sums##S##_##T(const __grid_constant__ Norm p) { chunk_sums<T, N, true>(p); }\
+  KERNEL __launch_bounds__(512) norm_apply##S##_##T(const __grid_constant__ Norm p) { chunk_apply<T, N, false>(p); }  \
+  KERNEL __launch_bounds__(512) norm_grad_apply##S##_##T(const __grid_constant__ Norm p) { chunk_apply<T, N, true>(p); }
+#define NORMALIZE(T)                                                                                                  \
+  KERNEL __launch_bounds__(512) norm_held_##T(const __grid_constant__ Norm p) { held<T, false>(p); }                  \
+  KERNEL __launch_bounds__(512) norm_grad_held_##T(const __grid_constant__ Norm p) { held<T, true>(p); }              \
+  NORM(T, , 1) NORM(T, _wide, LANES(T))                                                                               \
+  KERNEL __launch_bounds__(512) norm_params_tile_##T(const __grid_constant__ NormParams p) { params_tile<T>(p); }     \
+  KERNEL __launch_bounds__(512) norm_params_row_##T(const __grid_constant__ NormParams p) { params_row<T>(p); }
 NORMALIZE(f16) NORMALIZE(bf16) NORMALIZE(f32) NORMALIZE(f64)

@@ -9,7 +9,7 @@
 // Where several blocks work on a result (row and tile), each leaves its state, and
 // the one that comes last merges them: one launch, whatever the shape. The order of
 // merging depends on shapes alone, so results are repeatable.
-#include "locus.cuh"
+#include "arrive.cuh"
 
 struct Reduce {
   const void* in;
@@ -197,26 +197,6 @@ template <class T, int N> struct Single<LogSumExp<T>, T, N> {
 };
 template <class T, int N> struct Joiner<LogSumExp<T>, T, N> : Single<LogSumExp<T>, T, N> {};
 
-// state reads what another block may have written: past the first-level cache.
-template <class S> DEV S state(const S* p) {
-  union { S s; u32 w[sizeof(S) / 4]; } r;
-#pragma unroll
-  for (int i = 0; i < (int)(sizeof(S) / 4); i++) r.w[i] = ((const volatile u32*)p)[i];
-  return r.s;
-}
-
-// last reports, to all threads of a block, whether all other blocks of the same
-// result have left their states. The counter is 0 again when it has.
-DEV bool last(const Reduce& p) {
-  __shared__ bool yes;
-  __threadfence();
-  __syncthreads();
-  if (threadIdx.x == 0) yes = atomicInc(p.arrived + blockIdx.x, p.splits - 1) == p.splits - 1;
-  __syncthreads();
-  __threadfence();
-  return yes;
-}
-
 template <class R, class T> DEV void reduce_row(const Reduce& p) {
   typedef typename R::State S;
   __shared__ __align__(16) char room[33 * sizeof(S)];
@@ -268,7 +248,7 @@ template <class R, class T> DEV void reduce_row(const Reduce& p) {
   }
   S* partial = (S*)p.partial + o;
   if (lane == 0) partial[blockIdx.y * p.outs] = s;
-  if (!last(p)) return;
+  if (!last(p.arrived, p.splits)) return;
   s = R::none();
 #pragma unroll 2
   for (int k = threadIdx.x; k < p.splits; k += blockDim.x) s = R::merge(s, state(partial + k * p.outs));
@@ -356,7 +336,7 @@ template <class R, class T, int V> DEV void tile(const Reduce& p, char* room) {
   if (p.splits > 1) {
     S* partial = (S*)p.partial;
     if (mine) partial[blockIdx.y * p.outs + first + c] = s;
-    if (!last(p)) return;
+    if (!last(p.arrived, p.splits)) return;
 #pragma unroll 1
     for (int j = 0; j < V; j++) { // a warp merges every eighth split
       S t = R::none();

@@ -218,8 +218,8 @@ func badShapes(id op.ID) []badShape {
 		}
 	case op.SoftmaxGrad, op.LogSoftmaxGrad:
 		return []badShape{{"shapes differ", op.ErrShape, op.Axis{}, specs([]int{2, 3}, []int{3, 2})}}
-	case op.NormalizeGrad:
-		return []badShape{{"shapes differ", op.ErrShape, op.Normalize{Axes: 1}, specs([]int{2, 3}, []int{2, 1})}}
+	case op.Normalized, op.NormalizeGrad, op.BatchNorm, op.BatchNormGrad:
+		return badNorms(id)
 	case op.Linear:
 		a, x, w := op.Epilogue{}, []int{2, 3}, []int{4, 3}
 		return []badShape{

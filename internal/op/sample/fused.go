@@ -11,7 +11,7 @@ func (b *builder) fused() {
 	switch b.def.ID {
 	case op.Attend, op.AttendGrad:
 		b.attention()
-	case op.Normalized, op.NormalizeGrad:
+	case op.Normalized, op.NormalizeGrad, op.BatchNorm, op.BatchNormGrad:
 		b.normalize()
 	case op.Linear:
 		b.linear()
@@ -46,26 +46,6 @@ func (b *builder) softmax() {
 				x.Domain = Masked
 				b.add(a, l.shape, x)
 			}
-		}
-	}
-}
-
-func (b *builder) normalize() {
-	for _, r := range reductions {
-		// Where all elements are equal the variance is zero and rounding is all that remains.
-		if len(r.axes) == 0 || op.Elements(r.shape) >= bigFrom && b.d != dtype.Float32 ||
-			r.layout == BroadcastFirst || r.layout == BroadcastLast {
-			continue
-		}
-		a := op.Normalize{Axes: op.AxesOf(r.axes...), Eps: 1e-5}
-		x := b.in(r.shape, r.layout, Ordinary)
-		if b.def.ID == op.Normalized {
-			b.add(a, r.shape, x)
-			a.Eps = 0.1
-			b.add(a, r.shape, x)
-		} else {
-			a.Eps = 0.01
-			b.add(a, r.shape, b.in(r.shape, Contiguous, Ordinary), x)
 		}
 	}
 }

@@ -1,0 +1,171 @@
+package op
+
+import (
+	"slices"
+
+	"github.com/locusml/locus/dtype"
+)
+
+// Normalisations. Those of rows (layer, group, instance and RMS normalisation) are
+// one op: they differ in the axes that they take statistics of, and in the axes
+// that weight and bias have. Batch normalisation is the same for channels, whose
+// elements do not lie together, and its statistics are results that programs use.
+func init() {
+	f := []dtype.Set{dtype.Floats}
+	define(Def{ID: Normalized, Name: "normalize", Family: FusedFamily, Arity: -1, DTypes: f, Saves: true,
+		Doc: "(x - mean)/√(var + eps)·weight + bias over the last axes, var without Bessel's correction, or x/√(mean of x² + eps)·weight + bias; " +
+			"operands x, perhaps weight, perhaps bias; saves the mean, if there is one, and 1/√(var + eps), float32 for half types",
+		Infer: func(a Attrs, in []Spec) (Spec, error) { return normSpec(Normalized, a, in) },
+		More:  func(a Attrs, in []Spec) []Spec { return a.(Normalize).Stats(Normalized, in[0]) }})
+	define(Def{ID: BatchNorm, Name: "batch_norm", Family: FusedFamily, Arity: -1, DTypes: f,
+		Doc: "(x - mean)/√(var + eps)·weight + bias of each channel, x (N, C, …), var without Bessel's correction; operands x, perhaps weight, perhaps bias; " +
+			"further results (C), float32 for half types: mean, 1/√(var + eps), and the variance with Bessel's correction, NaN for one element",
+		Infer: func(a Attrs, in []Spec) (Spec, error) { return normSpec(BatchNorm, a, in) },
+		More: func(a Attrs, in []Spec) []Spec {
+			stats := a.(Normalize).Stats(BatchNorm, in[0])
+			return append(stats, stats[0])
+		}})
+	const grad = "'s gradients for x and, where they are wanted, weight and bias (operands: gradient, x, weight if there is one, mean if there is one, 1/√(var + eps)): " +
+		"with x̂ = (x - mean)·rstd and h = g·weight they are rstd·(h - mean(h) - x̂·mean(h·x̂)), or without a mean rstd·(h - x̂·mean(h·x̂)), and Σ g·x̂ and Σ g"
+	define(Def{ID: NormalizeGrad, Name: "normalize_grad", Family: FusedFamily, Arity: -1, DTypes: f, Parts: true, Doc: "normalize" + grad,
+		Infer: func(a Attrs, in []Spec) (Spec, error) { return normGradSpec(Normalized, a, in) },
+		More:  func(a Attrs, in []Spec) []Spec { return a.(Normalize).wanted(Normalized, in[1]) }})
+	define(Def{ID: BatchNormGrad, Name: "batch_norm_grad", Family: FusedFamily, Arity: -1, DTypes: f, Parts: true, Doc: "batch_norm" + grad,
+		Infer: func(a Attrs, in []Spec) (Spec, error) { return normGradSpec(BatchNorm, a, in) },
+		More:  func(a Attrs, in []Spec) []Spec { return a.(Normalize).wanted(BatchNorm, in[1]) }})
+}
+
+// Stats returns the specs of the mean, if there is one, and of 1/√(var + eps) that
+// Normalized or BatchNorm makes of x.
+func (a Normalize) Stats(id ID, x Spec) []Spec {
+	s := Spec{dtype.Float32, nil}
+	if x.DType == dtype.Float64 {
+		s.DType = dtype.Float64
+	}
+	if id == BatchNorm {
+		s.Shape = slices.Clone(x.Shape[1:2])
+	} else {
+		s.Shape = slices.Clone(x.Shape[:a.From])
+	}
+	if a.RMS {
+		return []Spec{s}
+	}
+	return []Spec{s, s}
+}
+
+// ParamShape returns the shape of weight and bias.
+func (a Normalize) ParamShape(id ID, x []int) []int {
+	if id == BatchNorm {
+		return slices.Clone(x[1:2])
+	}
+	return slices.Clone(x[a.Params[0]:a.Params[1]])
+}
+
+// wanted returns the specs of the gradients of weight and bias.
+func (a Normalize) wanted(id ID, x Spec) (more []Spec) {
+	for _, want := range []bool{a.GradWeight, a.GradBias} {
+		if want {
+			more = append(more, Spec{x.DType, a.ParamShape(id, x.Shape)})
+		}
+	}
+	return more
+}
+
+// check checks the attributes against x.
+func (a Normalize) check(id ID, x Spec) error {
+	rank := len(x.Shape)
+	switch {
+	case id == BatchNorm && (a.From != 0 || a.Params != [2]int{} || a.RMS):
+		return Problemf(ErrArgument, "batch normalisation has no axes to choose")
+	case id == BatchNorm && rank < 2:
+		return Problemf(ErrShape, "x has shape %s; want (N, C, …)", ShapeString(x.Shape))
+	case id == Normalized && (a.From < 0 || a.From >= rank):
+		return Problemf(ErrAxis, "statistics from axis %d on; x has shape %s", a.From, ShapeString(x.Shape))
+	case id == Normalized && (a.Params[0] < 0 || a.Params[0] > a.From || a.From > a.Params[1] || a.Params[1] > rank):
+		return Problemf(ErrAxis, "parameters with the axes %d to %d do not fit statistics from axis %d on", a.Params[0], a.Params[1]-1, a.From)
+	}
+	return nil
+}
+
+// param checks the operand i, a weight or bias.
+func (a Normalize) param(id ID, x Spec, in []Spec, i int) error {
+	if want := a.ParamShape(id, x.Shape); !slices.Equal(in[i].Shape, want) {
+		return Problemf(ErrShape, "operand %d, a parameter, has shape %s; want %s", i, ShapeString(in[i].Shape), ShapeString(want))
+	}
+	return nil
+}
+
+func count(flags ...bool) (n int) {
+	for _, f := range flags {
+		if f {
+			n++
+		}
+	}
+	return n
+}
+
+// normSpec is the rule of Normalized and BatchNorm.
+func normSpec(id ID, attrs Attrs, in []Spec) (Spec, error) {
+	a, ok := attrs.(Normalize)
+	if !ok {
+		return Spec{}, attrError(Get(id).Name, attrs)
+	}
+	if want := 1 + count(a.Weight, a.Bias); len(in) != want {
+		return Spec{}, Problemf(ErrArgument, "takes %d operands with these attributes, got %d", want, len(in))
+	}
+	if a.GradWeight || a.GradBias {
+		return Spec{}, Problemf(ErrArgument, "asks for gradients")
+	}
+	if err := sameDType(in, 0); err != nil {
+		return Spec{}, err
+	}
+	if err := a.check(id, in[0]); err != nil {
+		return Spec{}, err
+	}
+	for i := 1; i < len(in); i++ {
+		if err := a.param(id, in[0], in, i); err != nil {
+			return Spec{}, err
+		}
+	}
+	return in[0], nil
+}
+
+// normGradSpec is the rule of their gradients.
+func normGradSpec(id ID, attrs Attrs, in []Spec) (Spec, error) {
+	a, ok := attrs.(Normalize)
+	if !ok {
+		return Spec{}, attrError(Get(id).Name+"_grad", attrs)
+	}
+	own := 2 + count(a.Weight) // operands of x's type
+	if want := own + count(!a.RMS, true); len(in) != want {
+		return Spec{}, Problemf(ErrArgument, "takes %d operands with these attributes, got %d", want, len(in))
+	}
+	if a.GradWeight && !a.Weight {
+		return Spec{}, Problemf(ErrArgument, "asks for the gradient of a weight that is not there")
+	}
+	if err := sameDType(in[:own], 0); err != nil {
+		return Spec{}, err
+	}
+	g, x := in[0], in[1]
+	if !slices.Equal(g.Shape, x.Shape) {
+		return Spec{}, Problemf(ErrShape, "operands have shapes %s and %s; they must be equal", ShapeString(g.Shape), ShapeString(x.Shape))
+	}
+	if err := a.check(id, x); err != nil {
+		return Spec{}, err
+	}
+	if a.Weight {
+		if err := a.param(id, x, in, 2); err != nil {
+			return Spec{}, err
+		}
+	}
+	for i, s := range a.Stats(id, x) {
+		got := in[own+i]
+		if got.DType != s.DType {
+			return Spec{}, Problemf(ErrDType, "operand %d, a statistic, is %s; want %s", own+i, got.DType, s.DType)
+		}
+		if !slices.Equal(got.Shape, s.Shape) {
+			return Spec{}, Problemf(ErrShape, "operand %d, a statistic, has shape %s; want %s", own+i, ShapeString(got.Shape), ShapeString(s.Shape))
+		}
+	}
+	return x, nil
+}
