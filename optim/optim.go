@@ -23,6 +23,7 @@ type Optimizer struct {
 	steps  int64
 	slots  [][]*locus.Tensor // what the rule remembers, for each parameter
 	made   []*locus.Tensor   // values that a step has made, and the next one frees
+	parts  []member          // how each parameter is updated, with groups; see WithGroups
 }
 
 // rule is one update of one parameter: it returns the new value and puts what it
@@ -187,7 +188,8 @@ func (o *Optimizer) update(i int, e nn.Entry, g, ok *locus.Tensor) {
 	if ok != nil {
 		last = slices.Clone(remembered)
 	}
-	value := o.rule.update(s.Use(old), s.Use(g.Detach()), remembered, o.lr, o.steps)
+	rule, lr := o.of(i)
+	value := rule.update(s.Use(old), s.Use(g.Detach()), remembered, lr, o.steps)
 	if ok != nil {
 		ok = s.Use(ok).To(old.Device())
 		value = ok.Where(value, old)

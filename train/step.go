@@ -139,6 +139,9 @@ func (r *run) update(lr float64) {
 	})
 	r.dropGrads()
 	r.report.Steps = r.opt.Steps()
+	if r.average != nil {
+		r.average.Update()
+	}
 	r.copyState()
 }
 
