@@ -69,7 +69,7 @@ type run struct {
 	train, validation *data.Loader
 	replicas          []*replica
 	opt               *optim.Optimizer
-	scaler            *scaler         // float16 only
+	scaler            *optim.Scaler   // float16 only
 	grads             []*locus.Tensor // sums over the batches that wait for a step, on the first device; nil if there are none
 	pending           int             // the number of these batches
 	schedule          optim.Schedule
@@ -165,7 +165,7 @@ func (r *run) prepareModel() error {
 		r.report.Parameters += e.Value().Len()
 	}
 	if r.set.precision == locus.Float16 && r.set.lowered {
-		r.scaler = newScaler(r.devices[0])
+		r.scaler = optim.NewScaler(r.devices[0])
 	}
 	r.baseLR = r.opt.LR()
 	r.schedule = r.set.schedule

@@ -87,7 +87,9 @@ func (s *saver) save(r *run, epoch, batch int) error {
 		tensors[bestPrefix+name] = t
 	}
 	if r.scaler != nil {
-		tensors[scalerPrefix+"scale"], tensors[scalerPrefix+"good"] = r.scaler.scale, r.scaler.good
+		for name, t := range r.scaler.State() {
+			tensors[scalerPrefix+name] = t
+		}
 	}
 	for i, g := range r.grads {
 		if g != nil {
@@ -218,13 +220,18 @@ func (r *run) restore(c *checkpoint.Checkpoint) error {
 			}
 		}
 	}
-	if r.scaler != nil {
-		for name, t := range map[string]**locus.Tensor{"scale": &r.scaler.scale, "good": &r.scaler.good} {
-			saved, err := c.Tensors.Load(scalerPrefix+name, first)
+	_, scaled := c.Tensors.Info(scalerPrefix + "scale")
+	if r.scaler != nil && (scaled || !slices.Contains(r.set.accept, "trainer.precision")) {
+		state := map[string]*locus.Tensor{}
+		for name := range r.scaler.State() {
+			t, err := c.Tensors.Load(scalerPrefix+name, first)
 			if err != nil {
 				return fmt.Errorf("train: the checkpoint in %s is of a run in another precision: %w", r.set.checkpoints, err)
 			}
-			*t = saved
+			state[name] = t
+		}
+		if err := r.scaler.SetState(state); err != nil {
+			return err
 		}
 	}
 	r.epoch, r.startBatch = Epoch{Number: s.Epoch, Examples: s.Examples}, s.Batch
