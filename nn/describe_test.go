@@ -35,14 +35,14 @@ func TestDescriptions(t *testing.T) {
 	}
 }
 
-// embedding has the String method of its network.
-type embedding struct {
+// withTable has the String method of its network.
+type withTable struct {
 	*nn.SequentialLayer
 	Head *nn.Parameter
 }
 
 func TestSummaryOfAnEmbeddedNetwork(t *testing.T) {
-	m := &embedding{nn.Sequential(nn.Linear(3, 4)), nn.NewParameter(locus.Ones(2))}
+	m := &withTable{nn.Sequential(nn.Linear(3, 4)), nn.NewParameter(locus.Ones(2))}
 	for _, r := range nn.Summarize(m, locus.Ones(1, 3)).Rows {
 		if strings.Contains(r.Layer, "\n") {
 			t.Errorf("%q", r.Layer)
