@@ -14,6 +14,7 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/locusml/locus"
 	"github.com/locusml/locus/cmd/locus/internal/text"
@@ -109,8 +110,49 @@ func (a *app) run(ctx context.Context, args []string) error {
 		if err != nil && strings.HasPrefix(err.Error(), "unknown command") {
 			err = usageError{err}
 		}
+		var usage usageError
+		if errors.As(err, &usage) && strings.HasPrefix(err.Error(), "unknown command") {
+			var names []string
+			for _, c := range root.Commands() {
+				names = append(names, c.Name())
+			}
+			if m := meant(quoted(err.Error()), names); m != "" {
+				err = usagef("%w%s", err, m)
+			}
+		}
 		return err
 	})
+}
+
+// meant asks whether another word was, if one is near.
+func meant(s string, words []string) string {
+	if w := text.Closest(s, words); w != "" {
+		return "; did you mean " + w + "?"
+	}
+	return ""
+}
+
+// meantFlag is meant for the flag that an error of cobra's names.
+func meantFlag(c *cobra.Command, err error) string {
+	name, ok := strings.CutPrefix(err.Error(), "unknown flag: --")
+	if !ok {
+		return ""
+	}
+	var names []string
+	add := func(f *pflag.Flag) { names = append(names, f.Name) }
+	c.Flags().VisitAll(add)
+	c.InheritedFlags().VisitAll(add)
+	if w := text.Closest(name, names); w != "" {
+		return "; did you mean --" + w + "?"
+	}
+	return ""
+}
+
+// quoted is the first word of a message that stands in quotes.
+func quoted(msg string) string {
+	_, rest, _ := strings.Cut(msg, `"`)
+	word, _, _ := strings.Cut(rest, `"`)
+	return word
 }
 
 // guard turns panics into errors: those of tensor expressions are what they say,
@@ -194,7 +236,7 @@ trains networks, uses them, looks into their files, and measures.`,
 	root.SetErr(a.err)
 	root.SetVersionTemplate("{{.Version}}")
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return usagef("%w; see %s --help", err, c.CommandPath())
+		return usagef("%w; see %s --help%s", err, c.CommandPath(), meantFlag(c, err))
 	})
 	var virtual string
 	root.PersistentFlags().StringVar(&virtual, "virtual-gpus", "", "add GPUs that live in main memory: `N` of them, or N:SIZE such as 2:512MiB")

@@ -97,7 +97,7 @@ func models() string {
 func (f *trainFlags) check() error {
 	oneOf := func(flag, v string, all []string) error {
 		if !slices.Contains(all, v) {
-			return usagef("--%s %s: there is no such %s; there are %s", flag, v, flag, strings.Join(all, ", "))
+			return usagef("--%s %s: there is no such %s; there are %s%s", flag, v, flag, strings.Join(all, ", "), meant(v, all))
 		}
 		return nil
 	}
