@@ -12,6 +12,7 @@ import (
 	"runtime/debug"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -47,6 +48,8 @@ type app struct {
 	out, err *text.Out
 	rawErr   io.Writer // for progress bars, which look whether it is a terminal
 	env      func(string) string
+
+	lineEvery time.Duration // between lines of progress
 }
 
 // usageError is a mistake in the arguments.
@@ -66,7 +69,7 @@ func (e errSignal) Error() string { return e.String() }
 func Main(args []string, s Streams) int {
 	ctx, stop := withSignals(context.Background())
 	defer stop()
-	a := &app{in: s.In, out: text.New(s.Out, s.Env), err: text.New(s.Err, s.Env), rawErr: s.Err, env: s.Env}
+	a := &app{in: s.In, out: text.New(s.Out, s.Env), err: text.New(s.Err, s.Env), rawErr: s.Err, env: s.Env, lineEvery: lineEvery}
 	err := a.run(ctx, args)
 	if err == nil {
 		if e := a.out.Err(); e != nil {
