@@ -200,13 +200,11 @@ func (s *summarizer) row(path string, m any, out []int, params []Entry) {
 
 func layerName(m any) string {
 	if f, ok := m.(fmt.Stringer); ok {
-		return f.String()
+		if s := f.String(); !strings.Contains(s, "\n") { // not the table of a whole network
+			return s
+		}
 	}
-	t := reflect.TypeOf(m)
-	for t.Kind() == reflect.Pointer {
-		t = t.Elem()
-	}
-	return strings.TrimSuffix(t.Name(), "Layer")
+	return layerKind(m)
 }
 
 // String gives a table.

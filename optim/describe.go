@@ -32,6 +32,9 @@ func (o *Optimizer) Options() map[string]any {
 			out[f.Name] = x.Bool()
 		}
 	}
+	if g := o.groups(); g != nil {
+		out["Groups"] = g
+	}
 	return out
 }
 

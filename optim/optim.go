@@ -23,6 +23,7 @@ type Optimizer struct {
 	steps  int64
 	slots  [][]*locus.Tensor // what the rule remembers, for each parameter
 	made   []*locus.Tensor   // values that a step has made, and the next one frees
+	parts  []member          // how each parameter is updated, with groups; see WithGroups
 }
 
 // rule is a kind of optimizer. All that changes from step to step is in what update
@@ -140,19 +141,21 @@ func (o *Optimizer) step(op string, factor, ok *locus.Tensor, grads []*locus.Ten
 		// What is made on the way is freed at once.
 		s := locus.NewScope()
 		defer s.Close()
-		for _, g := range o.groups(grads) {
+		for _, g := range o.together(grads) {
 			o.update(s, g, factor, ok, grads)
 		}
 	})
 }
 
-// groups returns the positions of the parameters to update, those together that one
-// launch can take: on one device, of one type, and either all in their first step or none.
-func (o *Optimizer) groups(grads []*locus.Tensor) [][]int {
+// together returns the positions of the parameters to update, those together that one
+// launch can take: on one device, of one type and one group, and either all in their
+// first step or none.
+func (o *Optimizer) together(grads []*locus.Tensor) [][]int {
 	type kind struct {
 		device locus.Device
 		dtype  locus.DType
 		first  bool
+		group  int
 	}
 	var groups [][]int
 	found := map[kind]int{}
@@ -161,7 +164,10 @@ func (o *Optimizer) groups(grads []*locus.Tensor) [][]int {
 			continue
 		}
 		v := e.Value()
-		k := kind{v.Device(), v.DType(), len(o.slots[i]) > 0 && o.slots[i][0] == nil}
+		k := kind{v.Device(), v.DType(), len(o.slots[i]) > 0 && o.slots[i][0] == nil, 0}
+		if o.parts != nil {
+			k.group = o.parts[i].group
+		}
 		g, ok := found[k]
 		if !ok {
 			g = len(groups)
@@ -205,7 +211,8 @@ func (o *Optimizer) update(s *locus.Scope, group []int, factor, ok *locus.Tensor
 	if ok != nil {
 		ok = s.Use(ok).To(list[0].Value.Device())
 	}
-	for k, x := range locus.UpdateAll(o.rule.update(o.lr, o.steps), list, factor, ok) {
+	rule, lr := o.of(group[0])
+	for k, x := range locus.UpdateAll(rule.update(lr, o.steps), list, factor, ok) {
 		i := group[k]
 		o.params[i].Set(x.Value)
 		o.made[i] = x.Value

@@ -161,9 +161,15 @@ func copies[M nn.Module](m M, devices []locus.Device) ([]M, error) {
 	tree := nn.TreeOf(m)
 	models := make([]M, len(devices))
 	for i, d := range devices {
-		models[i] = nn.Eval(nn.Bind(m, tree.Map(func(_ string, t *locus.Tensor) *locus.Tensor { return t.To(d) })))
+		models[i] = bound(m, tree, d)
 	}
 	return models, nil
+}
+
+// bound returns a copy of a network that computes as m does in use, with the
+// tensors of a tree, on a device.
+func bound[M nn.Module](m M, tree nn.Tree, d locus.Device) M {
+	return nn.Eval(nn.Bind(m, tree.Map(func(_ string, t *locus.Tensor) *locus.Tensor { return t.To(d) })))
 }
 
 // evaluation measures models, one a device, which are equal.

@@ -69,10 +69,12 @@ type run struct {
 	train, validation *data.Loader
 	replicas          []*replica
 	opt               *optim.Optimizer
-	scaler            *scaler         // float16 only
+	scaler            *optim.Scaler   // float16 only
 	grads             []*locus.Tensor // sums over the batches that wait for a step, on the first device; nil if there are none
 	pending           int             // the number of these batches
 	schedule          optim.Schedule
+	plateau           *optim.Plateau // nil without
+	average           *optim.Average // nil without
 	baseLR            float64
 	progress          *board.Progress
 	saver             *saver
@@ -104,7 +106,7 @@ func (r *run) fit() error {
 		}
 		r.epoch, r.startBatch = Epoch{Number: r.epoch.Number + 1}, 0
 	}
-	r.restoreBest()
+	r.finish()
 	return nil
 }
 
@@ -163,12 +165,21 @@ func (r *run) prepareModel() error {
 		r.report.Parameters += e.Value().Len()
 	}
 	if r.set.precision == locus.Float16 && r.set.lowered {
-		r.scaler = newScaler(r.devices[0])
+		r.scaler = optim.NewScaler(r.devices[0])
 	}
 	r.baseLR = r.opt.LR()
 	r.schedule = r.set.schedule
 	if r.schedule == nil {
 		r.schedule = optim.Fixed()
+	}
+	if o := r.set.plateau; o != nil {
+		own := *o
+		own.Highest = r.set.better == Highest
+		r.plateau = optim.NewPlateau(own)
+	}
+	if r.set.averaged {
+		r.average = optim.NewAverage(r.replicas[0].params, r.set.average)
+		r.average.Update() // where training begins
 	}
 	r.report.Hyperparameters = r.describe()
 	if err := r.checkMonitor(); err != nil {
@@ -231,7 +242,7 @@ func (r *run) runEpoch() (done bool, err error) {
 		}
 		last = batch.Index
 		size := batch.Size
-		e.LR = r.baseLR * r.schedule(r.report.Steps)
+		e.LR = r.rate(r.report.Steps)
 		if r.pending == 0 {
 			if err := r.tellStep(r.set.beforeStep, last); err != nil {
 				batch.Free()
@@ -316,6 +327,15 @@ func (r *run) afterBatch(index int) error {
 	return nil
 }
 
+// rate is the learning rate of the step after so many.
+func (r *run) rate(steps int64) float64 {
+	lr := r.baseLR * r.schedule(steps)
+	if r.plateau != nil {
+		lr *= r.plateau.Factor()
+	}
+	return lr
+}
+
 // tellStep tells callbacks of a step.
 func (r *run) tellStep(callbacks []func(*Step) error, index int) error {
 	if len(callbacks) == 0 {
@@ -356,12 +376,16 @@ func (r *run) notFinite(name string, v float64) error {
 // validate measures the model on the validation data, on all devices. It returns
 // nothing if the run was interrupted.
 func (r *run) validate() (metric.Result, error) {
+	r.copyState() // what a callback has changed
 	models := make([]Model, len(r.replicas))
 	for i, p := range r.replicas {
+		if r.average != nil {
+			models[i] = bound(p.model, r.measured(), p.device)
+			continue
+		}
 		models[i] = nn.Eval(p.model)
 		defer nn.Train(p.model)
 	}
-	r.copyState() // what a callback has changed
 	scores, err := (&evaluation{ctx: r.ctx, set: r.set, stage: Validating, devices: r.devices, models: models}).measure(r.validation)
 	if err != nil && r.ctx.Err() != nil && errors.Is(err, r.ctx.Err()) {
 		return metric.Result{}, nil

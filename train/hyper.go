@@ -132,6 +132,13 @@ func (r *run) describe() Hyperparameters {
 		"data.examples": r.data.Train.Len(), "data.validation_examples": 0,
 		"optimizer": r.opt.Name(), "optimizer.lr": r.baseLR, "model.parameters": r.report.Parameters,
 	}
+	h["trainer.plateau"], h["trainer.average_weights"] = false, false
+	if s.plateau != nil {
+		h["trainer.plateau"] = *s.plateau
+	}
+	if s.averaged {
+		h["trainer.average_weights"] = s.average
+	}
 	if s.lowered {
 		h["trainer.precision"] = s.precision.String()
 	}

@@ -84,12 +84,13 @@ func TestResumeComparesHyperparameters(t *testing.T) {
 		"trainer.accumulate":     {func(h *hyperRun) { h.accumulate = 2 }, "1", "2"},
 		"trainer.clip_gradients": {func(h *hyperRun) { h.clip = 1 }, "0", "1"},
 		"trainer.precision":      {func(h *hyperRun) { h.precision = locus.BFloat16 }, `""`, `"bfloat16"`},
+		"trainer.precision ":     {func(h *hyperRun) { h.precision = locus.Float16 }, `""`, `"float16"`},
 		"trainer.schedule":       {func(h *hyperRun) { h.schedule = optim.StepDecay(1, 0.5) }, "1", "0.03125"},
 		"trainer.measures":       {func(h *hyperRun) { h.measures = []metric.Metric{metric.TopK(2)} }, "[]", `["top_2_accuracy"]`},
 		"model.width":            {func(h *hyperRun) { h.width = 16 }, "8", "16"},
 		"note":                   {func(h *hyperRun) { h.note = 2 }, "1", "2"},
 	} {
-		dir := filepath.Join(t.TempDir(), "run")
+		dir, name := filepath.Join(t.TempDir(), "run"), strings.TrimSpace(name)
 		must(t)(firstHyperRun().fit(t, context.Background(), dir, nothing()))
 		h := firstHyperRun()
 		h.epochs = 2

@@ -59,6 +59,9 @@ func (r *run) judge(e *Epoch) (stop bool, err error) {
 	if !ok {
 		return false, r.checkMonitored(e.Validation)
 	}
+	if r.plateau != nil {
+		r.plateau.Observe(v)
+	}
 	if math.IsNaN(v) {
 		return false, nil
 	}
@@ -70,7 +73,7 @@ func (r *run) judge(e *Epoch) (stop bool, err error) {
 		e.Best = true
 		m.value, r.report.BestEpoch, m.sinceBest = v, e.Number, 0
 		if r.set.keepBest {
-			m.best = nn.TreeOf(r.model).Map(func(_ string, t *locus.Tensor) *locus.Tensor { return t.CopyTo(locus.CPU()) })
+			m.best = r.measured().Map(func(_ string, t *locus.Tensor) *locus.Tensor { return t.CopyTo(locus.CPU()) })
 		}
 		return false, nil
 	}
@@ -85,7 +88,7 @@ func (r *run) judge(e *Epoch) (stop bool, err error) {
 // checkMonitored refuses the name of a metric that the model does not measure, if
 // anything depends on it.
 func (r *run) checkMonitored(measured map[string]float64) error {
-	if _, ok := measured[r.set.monitor]; ok || !(r.set.monitored || r.set.stopEarly || r.set.keepBest) {
+	if _, ok := measured[r.set.monitor]; ok || !r.set.watches() {
 		return nil
 	}
 	names := slices.Sorted(maps.Keys(measured))
@@ -98,7 +101,7 @@ func (r *run) checkMonitored(measured map[string]float64) error {
 // checkMonitor finds a metric that does not exist before an epoch is spent: it
 // measures one example.
 func (r *run) checkMonitor() error {
-	if r.validation == nil || !(r.set.monitored || r.set.stopEarly || r.set.keepBest) {
+	if r.validation == nil || !r.set.watches() {
 		return nil
 	}
 	measured := map[string]float64{}
@@ -122,9 +125,22 @@ func (r *run) checkMonitor() error {
 	return r.checkMonitored(measured)
 }
 
-// restoreBest gives the model the parameters of its best epoch.
-func (r *run) restoreBest() {
+// measured returns the tensors that the validation data is measured with: the
+// model's, or the averages of its parameters.
+func (r *run) measured() nn.Tree {
+	t := nn.TreeOf(r.model)
+	if r.average != nil {
+		t = t.With(r.average.Tree())
+	}
+	return t
+}
+
+// finish gives the model the parameters of its best epoch, or the averages.
+func (r *run) finish() {
 	if !r.set.keepBest || r.monitor.best == nil {
+		if r.average != nil {
+			r.average.Apply()
+		}
 		return
 	}
 	for _, e := range nn.State(r.model) {

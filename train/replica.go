@@ -88,10 +88,10 @@ func (r *replica) copyFrom(first *replica) {
 }
 
 // backward computes the gradients of a part of a batch, which is on its device, in
-// scope sc, weighted by
-// its share of the batch and times scale, unless that is nil, and counts its
-// metrics. Gradients of parameters that are not trained are nil.
-func (r *replica) backward(sc *locus.Scope, p part, batch int, trained []int, scale *locus.Tensor) []*locus.Tensor {
+// scope sc, weighted by its share of the batch and times the scale, unless scaler
+// is nil, and counts its metrics. Gradients of parameters that are not trained are
+// nil.
+func (r *replica) backward(sc *locus.Scope, p part, batch int, trained []int, scaler *optim.Scaler) []*locus.Tensor {
 	model, fields := r.lower(sc, p.fields)
 	leaves := make([]*locus.Tensor, len(trained))
 	for k, i := range trained {
@@ -106,8 +106,8 @@ func (r *replica) backward(sc *locus.Scope, p part, batch int, trained []int, sc
 	if len(trained) == 0 {
 		return grads
 	}
-	if scale != nil {
-		loss = loss.Mul(sc.Use(scale).To(r.device).Cast(loss.DType()))
+	if scaler != nil {
+		loss = scaler.Scale(loss)
 	}
 	for k, g := range locus.Grad([]*locus.Tensor{loss}, leaves, locus.FreeGraph) {
 		if p.size != batch {
@@ -125,16 +125,6 @@ func (r *replica) lower(sc *locus.Scope, fields []*locus.Tensor) (Model, []*locu
 	if !r.lowered {
 		return r.model, fields
 	}
-	tree := nn.Tree{}
-	for _, e := range r.state {
-		if e.Kind == nn.Trained {
-			v := e.Value()
-			if v.DType().IsFloat() {
-				v = sc.Use(v).Cast(r.precision)
-			}
-			tree[e.Name] = v
-		}
-	}
 	out := make([]*locus.Tensor, len(fields))
 	for i, f := range fields {
 		out[i] = f
@@ -142,5 +132,5 @@ func (r *replica) lower(sc *locus.Scope, fields []*locus.Tensor) (Model, []*locu
 			out[i] = f.Cast(r.precision)
 		}
 	}
-	return nn.Bind(r.model, tree), out
+	return nn.Lower(sc, r.model, r.precision), out
 }

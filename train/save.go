@@ -9,6 +9,7 @@ import (
 
 	"github.com/locusml/locus"
 	"github.com/locusml/locus/nn"
+	"github.com/locusml/locus/optim"
 	"github.com/locusml/locus/weights/checkpoint"
 )
 
@@ -31,7 +32,9 @@ type saved struct {
 	Weights   []map[string]float64 `json:"weights,omitempty"`  // of its metrics, for every replica
 	Hyper     Hyperparameters      `json:"hyperparameters,omitempty"`
 	Own       []string             `json:"own_hyperparameters,omitempty"` // names of those that are not the trainer's
-	LR        *float64             `json:"lr,omitempty"`                  // of the next step by the schedule, as a multiple of the optimizer's
+	Plateau   *optim.PlateauState  `json:"plateau,omitempty"`
+	Averaged  int64                `json:"averaged,omitempty"` // updates of the averages
+	LR        *float64             `json:"lr,omitempty"`       // of the next step by the schedule, as a multiple of the optimizer's
 }
 
 // openCheckpoints opens the folder, and goes on from the last checkpoint where
@@ -68,6 +71,7 @@ const (
 	gradPrefix   = "grad."  // sums over the batches that wait for a step
 	meterPrefix  = "meter." // and the replica's number: sums of the epoch's metrics
 	countPrefix  = "count." // and the replica's number: those of Measure
+	avgPrefix    = "average."
 )
 
 // save writes the state of the run, which is to go on with the given batch.
@@ -83,7 +87,9 @@ func (s *saver) save(r *run, epoch, batch int) error {
 		tensors[bestPrefix+name] = t
 	}
 	if r.scaler != nil {
-		tensors[scalerPrefix+"scale"], tensors[scalerPrefix+"good"] = r.scaler.scale, r.scaler.good
+		for name, t := range r.scaler.State() {
+			tensors[scalerPrefix+name] = t
+		}
 	}
 	for i, g := range r.grads {
 		if g != nil {
@@ -93,6 +99,16 @@ func (s *saver) save(r *run, epoch, batch int) error {
 	state := saved{Epoch: epoch, Batch: batch, Steps: r.opt.Steps(), Seed: r.set.seed,
 		Epochs: r.report.Epochs, BestEpoch: r.report.BestEpoch, BestValue: r.monitor.value, SinceBest: r.monitor.sinceBest, Pending: r.pending,
 		Hyper: r.report.Hyperparameters, Own: r.own}
+	if r.plateau != nil {
+		p := r.plateau.State()
+		state.Plateau = &p
+	}
+	if r.average != nil {
+		state.Averaged = r.average.Updates()
+		for name, t := range r.average.Tree() {
+			tensors[avgPrefix+name] = t
+		}
+	}
 	if lr := r.schedule(state.Steps); !math.IsNaN(lr) && !math.IsInf(lr, 0) {
 		state.LR = &lr
 	}
@@ -143,7 +159,7 @@ func (r *run) restore(c *checkpoint.Checkpoint) error {
 	}
 	// What belongs to the first device only.
 	first := r.devices[0]
-	state, grads := map[string]*locus.Tensor{}, map[string]*locus.Tensor{}
+	state, grads, averages := map[string]*locus.Tensor{}, map[string]*locus.Tensor{}, nn.Tree{}
 	for _, name := range c.Tensors.Names() {
 		prefix, rest, _ := strings.Cut(name, ".")
 		into, at := state, first
@@ -151,6 +167,8 @@ func (r *run) restore(c *checkpoint.Checkpoint) error {
 		case optimPrefix:
 		case gradPrefix:
 			into = grads
+		case avgPrefix:
+			into = averages
 		case bestPrefix:
 			if r.monitor.best == nil {
 				r.monitor.best = nn.Tree{}
@@ -202,17 +220,32 @@ func (r *run) restore(c *checkpoint.Checkpoint) error {
 			}
 		}
 	}
-	if r.scaler != nil {
-		for name, t := range map[string]**locus.Tensor{"scale": &r.scaler.scale, "good": &r.scaler.good} {
-			saved, err := c.Tensors.Load(scalerPrefix+name, first)
+	_, scaled := c.Tensors.Info(scalerPrefix + "scale")
+	if r.scaler != nil && (scaled || !slices.Contains(r.set.accept, "trainer.precision")) {
+		state := map[string]*locus.Tensor{}
+		for name := range r.scaler.State() {
+			t, err := c.Tensors.Load(scalerPrefix+name, first)
 			if err != nil {
 				return fmt.Errorf("train: the checkpoint in %s is of a run in another precision: %w", r.set.checkpoints, err)
 			}
-			*t = saved
+			state[name] = t
+		}
+		if err := r.scaler.SetState(state); err != nil {
+			return err
 		}
 	}
 	r.epoch, r.startBatch = Epoch{Number: s.Epoch, Examples: s.Examples}, s.Batch
-	r.epoch.LR = r.baseLR * r.schedule(s.Steps)
+	if r.plateau != nil && s.Plateau != nil {
+		if err := r.plateau.SetState(*s.Plateau); err != nil {
+			return err
+		}
+	}
+	if r.average != nil {
+		if err := r.restoreAverage(averages, s.Averaged); err != nil {
+			return err
+		}
+	}
+	r.epoch.LR = r.rate(s.Steps)
 	r.report.Epochs, r.report.Steps, r.report.BestEpoch = s.Epochs, s.Steps, s.BestEpoch
 	r.monitor.value, r.monitor.sinceBest = s.BestValue, s.SinceBest
 	return nil
@@ -233,6 +266,23 @@ func (r *run) sameModel(c *checkpoint.Checkpoint) error {
 		if v := e.Value(); !slices.Equal(v.Shape(), info.Shape) {
 			return r.another(fmt.Errorf("%s has shape %v there and %v here: %w", e.Name, info.Shape, v.Shape(), locus.ErrShape))
 		}
+	}
+	return nil
+}
+
+// restoreAverage puts the averages back. Those of a run that kept none begin with
+// the checkpoint's parameters.
+func (r *run) restoreAverage(tree nn.Tree, updates int64) error {
+	defer func() {
+		for _, t := range tree {
+			t.Free()
+		}
+	}()
+	if err := r.average.SetState(tree, updates); err != nil {
+		return r.another(err)
+	}
+	if updates == 0 {
+		r.average.Update()
 	}
 	return nil
 }

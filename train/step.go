@@ -33,7 +33,7 @@ func (r *run) step(b *data.Batch, lr float64) error {
 		}
 		fields, err := r.set.prepare(scopes[i], r.devices[i], i, Batch{Stage: Training, Epoch: b.Epoch, Index: b.Index, Fields: p.fields})
 		if err == nil {
-			grads[i] = r.replicas[i].backward(scopes[i], part{fields, p.size}, b.Size, trained, r.scale())
+			grads[i] = r.replicas[i].backward(scopes[i], part{fields, p.size}, b.Size, trained, r.scaler)
 		}
 		return err
 	})
@@ -126,7 +126,7 @@ func (r *run) update(lr float64) {
 		}
 		var ok *locus.Tensor
 		if r.scaler != nil && any {
-			grads, ok = r.scaler.unscale(grads)
+			grads, ok = r.scaler.Unscale(grads)
 		}
 		if r.set.clip > 0 && any {
 			grads, _ = locus.ClipGlobalNorm(grads, r.set.clip)
@@ -134,11 +134,14 @@ func (r *run) update(lr float64) {
 		r.opt.SetLR(lr)
 		r.opt.StepIf(ok, grads)
 		if ok != nil {
-			r.scaler.update(ok)
+			r.scaler.Update(ok)
 		}
 	})
 	r.dropGrads()
 	r.report.Steps = r.opt.Steps()
+	if r.average != nil {
+		r.average.Update()
+	}
 	r.copyState()
 }
 
@@ -162,14 +165,6 @@ func (r *run) copyState() {
 	for _, p := range r.replicas[1:] {
 		p.copyFrom(r.replicas[0])
 	}
-}
-
-// scale is what losses are multiplied by; nil for nothing.
-func (r *run) scale() *locus.Tensor {
-	if r.scaler == nil {
-		return nil
-	}
-	return r.scaler.scale
 }
 
 // sum adds the gradients of all devices up on device d, always in the

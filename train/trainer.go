@@ -69,7 +69,10 @@ type settings struct {
 	measures     []metric.Metric
 	record       Hyperparameters
 	accept       []string // names of hyperparameters that may differ at Resume
-	missing      bool     // an option was a zero value
+	plateau      *optim.PlateauOptions
+	average      float64
+	averaged     bool // average was asked for
+	missing      bool // an option was a zero value
 }
 
 func defaults() *settings {
@@ -120,6 +123,21 @@ func LearningRate(lr float64) Option { return Option{func(s *settings) { s.lr = 
 
 // Schedule changes the optimizer's learning rate from step to step.
 func Schedule(f optim.Schedule) Option { return Option{func(s *settings) { s.schedule = f }} }
+
+// Plateau lowers the learning rate when the monitored metric (see [Monitor]) does
+// not become better any more, beside what a [Schedule] does. Which of its values
+// are better is Monitor's to say. What it remembers is part of checkpoints.
+func Plateau(o optim.PlateauOptions) Option {
+	return Option{func(s *settings) { s.plateau = &o }}
+}
+
+// AverageWeights keeps moving averages of the parameters, updated after every
+// step: see optim.Average. The validation data is measured with them, [KeepBest]
+// keeps them, and when Fit ends well they are the model's parameters. They are part
+// of checkpoints; callbacks see the model as it is trained.
+func AverageWeights(decay float64) Option {
+	return Option{func(s *settings) { s.average, s.averaged = decay, true }}
+}
 
 // Accumulate adds the gradients of so many batches up before a step.
 func Accumulate(batches int) Option { return Option{func(s *settings) { s.accumulate = batches }} }
@@ -202,7 +220,6 @@ func bad(format string, args ...any) error {
 
 // check finds the devices and refuses what Fit cannot do.
 func (s *settings) check(model Model, d Data) ([]locus.Device, error) {
-	watches := s.stopEarly || s.keepBest || s.monitored
 	switch {
 	case model == nil:
 		return nil, bad("the model is nil")
@@ -210,10 +227,15 @@ func (s *settings) check(model Model, d Data) ([]locus.Device, error) {
 		return nil, bad("Data.Train is nil: there is nothing to train on")
 	case d.Validation != nil && s.checkMeasures(model) != nil:
 		return nil, s.checkMeasures(model)
-	case watches && d.Validation == nil:
-		return nil, bad("EarlyStopping, KeepBest and Monitor look at the validation data; Data.Validation is nil")
+	case s.watches() && d.Validation == nil:
+		return nil, bad("EarlyStopping, KeepBest, Plateau and Monitor look at the validation data; Data.Validation is nil")
 	}
 	return s.checkOptions()
+}
+
+// watches reports whether anything depends on the monitored metric.
+func (s *settings) watches() bool {
+	return s.stopEarly || s.keepBest || s.monitored || s.plateau != nil
 }
 
 // checkMeasures refuses metrics of outputs that the trainer does not see.
@@ -255,6 +277,14 @@ func (s *settings) checkOptions() ([]locus.Device, error) {
 		return nil, bad("Resume without Checkpoints; say in which folder they are")
 	case anyNil(s.afterEpoch), anyNil(s.afterStep), anyNil(s.beforeEpoch), anyNil(s.beforeStep), anyNil(s.prepareBatch), anyNil(s.prepareModel):
 		return nil, bad("a callback is nil")
+	}
+	if s.averaged && !(s.average >= 0 && s.average < 1) {
+		return nil, bad("AverageWeights(%v); want at least 0 and less than 1", s.average)
+	}
+	if s.plateau != nil {
+		if err := s.plateau.Check(); err != nil {
+			return nil, bad("Plateau: %v", err)
+		}
 	}
 	if err := metric.Check(s.measures...); err != nil {
 		return nil, fmt.Errorf("train: Measure: %w", err)

@@ -12,8 +12,10 @@ import (
 	"runtime/debug"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/locusml/locus"
 	"github.com/locusml/locus/cmd/locus/internal/text"
@@ -46,6 +48,8 @@ type app struct {
 	out, err *text.Out
 	rawErr   io.Writer // for progress bars, which look whether it is a terminal
 	env      func(string) string
+
+	lineEvery time.Duration // between lines of progress
 }
 
 // usageError is a mistake in the arguments.
@@ -65,7 +69,7 @@ func (e errSignal) Error() string { return e.String() }
 func Main(args []string, s Streams) int {
 	ctx, stop := withSignals(context.Background())
 	defer stop()
-	a := &app{in: s.In, out: text.New(s.Out, s.Env), err: text.New(s.Err, s.Env), rawErr: s.Err, env: s.Env}
+	a := &app{in: s.In, out: text.New(s.Out, s.Env), err: text.New(s.Err, s.Env), rawErr: s.Err, env: s.Env, lineEvery: lineEvery}
 	err := a.run(ctx, args)
 	if err == nil {
 		if e := a.out.Err(); e != nil {
@@ -109,8 +113,49 @@ func (a *app) run(ctx context.Context, args []string) error {
 		if err != nil && strings.HasPrefix(err.Error(), "unknown command") {
 			err = usageError{err}
 		}
+		var usage usageError
+		if errors.As(err, &usage) && strings.HasPrefix(err.Error(), "unknown command") {
+			var names []string
+			for _, c := range root.Commands() {
+				names = append(names, c.Name())
+			}
+			if m := meant(quoted(err.Error()), names); m != "" {
+				err = usagef("%w%s", err, m)
+			}
+		}
 		return err
 	})
+}
+
+// meant asks whether another word was, if one is near.
+func meant(s string, words []string) string {
+	if w := text.Closest(s, words); w != "" {
+		return "; did you mean " + w + "?"
+	}
+	return ""
+}
+
+// meantFlag is meant for the flag that an error of cobra's names.
+func meantFlag(c *cobra.Command, err error) string {
+	name, ok := strings.CutPrefix(err.Error(), "unknown flag: --")
+	if !ok {
+		return ""
+	}
+	var names []string
+	add := func(f *pflag.Flag) { names = append(names, f.Name) }
+	c.Flags().VisitAll(add)
+	c.InheritedFlags().VisitAll(add)
+	if w := text.Closest(name, names); w != "" {
+		return "; did you mean --" + w + "?"
+	}
+	return ""
+}
+
+// quoted is the first word of a message that stands in quotes.
+func quoted(msg string) string {
+	_, rest, _ := strings.Cut(msg, `"`)
+	word, _, _ := strings.Cut(rest, `"`)
+	return word
 }
 
 // guard turns panics into errors: those of tensor expressions are what they say,
@@ -194,7 +239,7 @@ trains networks, uses them, looks into their files, and measures.`,
 	root.SetErr(a.err)
 	root.SetVersionTemplate("{{.Version}}")
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return usagef("%w; see %s --help", err, c.CommandPath())
+		return usagef("%w; see %s --help%s", err, c.CommandPath(), meantFlag(c, err))
 	})
 	var virtual string
 	root.PersistentFlags().StringVar(&virtual, "virtual-gpus", "", "add GPUs that live in main memory: `N` of them, or N:SIZE such as 2:512MiB")

@@ -211,10 +211,10 @@ func TestTrainResume(t *testing.T) {
 	if r := call("80", append(args, "--epochs", "1")...); r.code != 0 || !strings.Contains(r.err, "--resume goes on") {
 		t.Errorf("%+v", r)
 	}
-	if r := call("80", append(args, "--epochs", "5", "--resume", "--seed", "9")...); r.code != ExitFailure || !strings.Contains(r.err, "Seed") {
+	if r := call("80", append(args, "--epochs", "5", "--resume", "--seed", "9")...); r.code != ExitFailure || !strings.Contains(r.err, "--seed") {
 		t.Errorf("%+v", r)
 	}
-	if r := call("80", "train", "--model", "mlp", "--limit", "200", "--out", out, "--resume"); r.code != ExitFailure || !strings.Contains(r.err, "another model") {
+	if r := call("80", "train", "--model", "mlp", "--limit", "200", "--out", out, "--resume", "--lr", "0.002"); r.code != ExitFailure || !strings.Contains(r.err, "another model") {
 		t.Errorf("%+v", r)
 	}
 }

@@ -91,7 +91,7 @@ func (a *app) showFile(f *inspect.File, stats bool) {
 		o.Text(o.Mark(text.Yellow) + " not whole: " + printable.Text(b))
 	}
 	o.Println()
-	t := &text.Table{Head: []string{"name", "type", "shape", "elements", "size"}, Right: map[int]bool{3: true, 4: true}, Shrink: 0}
+	t := &text.Table{Head: []string{"name", "type", "shape", "elements", "size"}, Right: map[int]bool{3: true, 4: true}, Shrink: -1} // names are what the table is for: they stay whole
 	if stats {
 		t.Head = []string{"name", "type", "shape", "min", "max", "mean", "std"}
 		t.Right = map[int]bool{3: true, 4: true, 5: true, 6: true, 7: true}

@@ -2,6 +2,11 @@ package cli
 
 import (
 	"io"
+	"time"
+
+	"github.com/locusml/locus/cmd/locus/internal/job"
+	"github.com/locusml/locus/cmd/locus/internal/text"
+	"github.com/locusml/locus/train"
 )
 
 // nothing is where output goes that nobody wants.
@@ -9,11 +14,28 @@ type nothing struct{}
 
 func (nothing) Write(p []byte) (int, error) { return len(p), nil }
 
-// progress is where progress bars go: the terminal, or nowhere, since lines in a
-// file would mix with the report.
+// progress is where progress bars of something short go: the terminal, or nowhere.
 func (a *app) progress() io.Writer {
 	if a.err.Terminal {
 		return a.rawErr
 	}
 	return nothing{}
+}
+
+// lineEvery is the time between two lines of progress: a run of very many epochs
+// must not fill a log.
+const lineEvery = time.Second
+
+// epochLines prints a line after an epoch, for a file or a pipe, where a bar
+// cannot be painted over. The table at the end has all epochs.
+func (a *app) epochLines(epochs int) func(train.Epoch) {
+	last := time.Now()
+	return func(e train.Epoch) {
+		if time.Since(last) < a.lineEvery {
+			return
+		}
+		last = time.Now()
+		a.err.Printf("epoch %d of %d: loss %.4f, accuracy %s, test loss %.4f, test accuracy %s, %s\n", e.Number+1, epochs,
+			e.Train["loss"], job.Percent(e.Train), e.Validation["loss"], job.Percent(e.Validation), text.Duration(e.Time))
+	}
 }

@@ -27,6 +27,7 @@ type trainFlags struct {
 	device, precision, out, board string
 	gpus                          int
 	asJSON                        bool
+	accept                        []string
 }
 
 func (a *app) train() *cobra.Command {
@@ -71,9 +72,10 @@ end (SIGTERM) and a terminal that closes (SIGHUP) do the same, with 143 and 129.
 	fl.IntVar(&f.Patience, "patience", 0, "end when the test accuracy has not improved for so many epochs, and keep the best")
 	fl.StringVar(&f.precision, "precision", "float32", "of the network's arithmetic: float32 or bf16")
 	fl.Uint64Var(&f.Seed, "seed", 0, "where all that is random comes from")
-	fl.StringVar(&f.out, "out", "", `folder for weights, report and checkpoints (runs/DATA-MODEL; "none" keeps nothing)`)
+	fl.StringVar(&f.out, "out", "", `folder for weights, report and checkpoints (runs/DATA-MODEL, with a number if there is one; "none" keeps nothing)`)
 	fl.StringVar(&f.Checkpoints, "checkpoints", "", `folder for checkpoints (OUT/checkpoints; "none" writes none)`)
-	fl.BoolVar(&f.Resume, "resume", false, "go on from the last checkpoint")
+	fl.BoolVar(&f.Resume, "resume", false, "go on from the last checkpoint, with the flags of that run where none are given")
+	fl.StringSliceVar(&f.accept, "accept", nil, "let these flags differ from those of the run that --resume goes on with, such as lr,batch")
 	fl.StringVar(&f.board, "board", "", "show the curves live on a web page, at `ADDRESS` if one is given")
 	fl.Lookup("board").NoOptDefVal = boardHere
 	jsonFlag(c, &f.asJSON)
@@ -97,7 +99,7 @@ func models() string {
 func (f *trainFlags) check() error {
 	oneOf := func(flag, v string, all []string) error {
 		if !slices.Contains(all, v) {
-			return usagef("--%s %s: there is no such %s; there are %s", flag, v, flag, strings.Join(all, ", "))
+			return usagef("--%s %s: there is no such %s; there are %s%s", flag, v, flag, strings.Join(all, ", "), meant(v, all))
 		}
 		return nil
 	}
@@ -145,7 +147,7 @@ func (f *trainFlags) folders() error {
 	case "none":
 		f.Out = ""
 	case "":
-		f.Out = filepath.Join("runs", f.Data+"-"+f.Model)
+		f.Out = freeFolder(filepath.Join("runs", f.Data+"-"+f.Model), f.Resume)
 	default:
 		f.Out = f.out
 	}
@@ -174,6 +176,11 @@ func (f *trainFlags) places() (err error) {
 }
 
 func (a *app) runTrain(c *cobra.Command, f *trainFlags) (err error) {
+	if f.Resume {
+		if err := f.asBefore(c); err != nil {
+			return err
+		}
+	}
 	if err := f.check(); err != nil {
 		return err
 	}
@@ -181,7 +188,11 @@ func (a *app) runTrain(c *cobra.Command, f *trainFlags) (err error) {
 	f.Note = func(format string, args ...any) {
 		a.err.Println(a.err.Style(text.Dim, "note: "+fmt.Sprintf(format, args...)))
 	}
-	f.Progress = a.progress()
+	if a.err.Terminal {
+		f.Progress = a.rawErr
+	} else {
+		f.Epoch = a.epochLines(f.Epochs)
+	}
 	if f.board != "" {
 		f.Board = &board.Board{}
 		url, err := f.Board.Serve(strings.TrimSuffix(f.board, boardHere))
@@ -212,6 +223,7 @@ func (a *app) runTrain(c *cobra.Command, f *trainFlags) (err error) {
 // trainFailed says what is left of a run that did not end well.
 func (a *app) trainFailed(r *job.Result, err error) error {
 	if r == nil || !errors.Is(err, context.Canceled) {
+		err = inFlags(err)
 		if errors.Is(err, train.ErrNotFinite) && r != nil && r.Checkpoint == "" {
 			return fmt.Errorf("%w (no checkpoint was written yet)", err)
 		}

@@ -38,15 +38,16 @@ type Check struct {
 
 // System is what the doctor looks at besides devices; tests have others.
 type System struct {
-	Env   func(string) string
-	Root  string // what stands before /dev, /proc, /sys and /usr
-	GOOS  string
-	WhyNo error // why there is no real GPU
+	Env     func(string) string
+	Environ []string // all of it, as os.Environ
+	Root    string   // what stands before /dev, /proc, /sys and /usr
+	GOOS    string
+	WhyNo   error // why there is no real GPU
 }
 
 // Here is this machine.
 func Here(env func(string) string) System {
-	return System{Env: env, Root: "/", GOOS: runtime.GOOS, WhyNo: locus.WhyNoGPU()}
+	return System{Env: env, Environ: os.Environ(), Root: "/", GOOS: runtime.GOOS, WhyNo: locus.WhyNoGPU()}
 }
 
 // Examine makes all checks.
@@ -232,8 +233,7 @@ func (s System) virtual() Check {
 // variables lists those that change what Locus does.
 func (s System) variables() []Check {
 	var set []string
-	for _, name := range []string{"LOCUS_VIRTUAL_GPUS", "LOCUS_BLAS", "LOCUS_THREADS", "LOCUS_CPU_LEVEL", "LOCUS_CUDA", "LOCUS_NVML", "LOCUS_CUBLAS", "LOCUS_CUBLASLT", "LOCUS_CUDNN", "LOCUS_CUDNN_TIMING",
-		"OPENBLAS_CORETYPE", "CUDA_VISIBLE_DEVICES", "CUDA_HOME", "CUDA_PATH", "LD_LIBRARY_PATH", "GOMAXPROCS", "GOMEMLIMIT"} {
+	for _, name := range append(slices.Clone(known), "OPENBLAS_CORETYPE", "CUDA_VISIBLE_DEVICES", "CUDA_HOME", "CUDA_PATH", "LD_LIBRARY_PATH", "GOMAXPROCS", "GOMEMLIMIT") {
 		if v := s.Env(name); v != "" {
 			set = append(set, name+"="+v)
 		}
@@ -251,7 +251,7 @@ func (s System) variables() []Check {
 	if v := s.Env("CUDA_VISIBLE_DEVICES"); v == "-1" || strings.EqualFold(v, "none") {
 		checks = append(checks, Check{Name: "CUDA_VISIBLE_DEVICES", Status: Warning, Found: "hides all GPUs", Fix: "unset it"})
 	}
-	return checks
+	return append(checks, s.values()...)
 }
 
 func (s System) fashion() Check {

@@ -154,3 +154,33 @@ func TestBLAS(t *testing.T) {
 		t.Errorf("%s: %+v", l.Path, c)
 	}
 }
+
+// Values and names that cannot be meant are found.
+func TestVariablesThatCannotBe(t *testing.T) {
+	for name, c := range map[string]struct{ value, fix string }{
+		"LOCUS_CPU_LEVEL": {"foo", "generic"}, "LOCUS_THREADS": {"-3", "1 or more"}, "LOCUS_VIRTUAL_GPUS": {"two", "512MiB"}, "LOCUS_VIRTUAL_GPU": {"2", "did you mean LOCUS_VIRTUAL_GPUS?"},
+		"LOCUS_BANANA": {"1", "unset it"},
+	} {
+		s := System{Env: func(n string) string {
+			if n == name {
+				return c.value
+			}
+			return ""
+		}, Environ: []string{name + "=" + c.value, "HOME=/"}}
+		checks := s.values()
+		if len(checks) != 1 || checks[0].Name != name || checks[0].Status != Warning || !strings.Contains(checks[0].Fix, c.fix) {
+			t.Errorf("%s: %+v", name, checks)
+		}
+	}
+	for name, v := range map[string]string{"LOCUS_CPU_LEVEL": "Generic", "LOCUS_THREADS": " 4 ", "LOCUS_VIRTUAL_GPUS": "2:64MiB", "LOCUS_CUDA": "off", "LOCUS_TEST_CHILD": "1", "PATH": "x"} {
+		s := System{Env: func(n string) string {
+			if n == name {
+				return v
+			}
+			return ""
+		}, Environ: []string{name + "=" + v}}
+		if checks := s.values(); len(checks) != 0 {
+			t.Errorf("%s=%s: %+v", name, v, checks)
+		}
+	}
+}

@@ -8,10 +8,12 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/locusml/locus"
+	"github.com/locusml/locus/nn"
 	"github.com/locusml/locus/weights"
 	"github.com/locusml/locus/weights/checkpoint"
 )
@@ -143,7 +145,9 @@ func find(dir *checkpoint.Dir, name string, whole []checkpoint.Entry, broken []c
 // list describes the tensors.
 func (f *File) list(w *weights.File, stats bool) error {
 	f.Tensors = []Tensor{}
-	for _, name := range w.Names() {
+	names := slices.Clone(w.Names())
+	slices.SortStableFunc(names, nn.Natural) // layer 3 before layer 11
+	for _, name := range names {
 		i, _ := w.Info(name)
 		t := Tensor{Name: name, Type: i.Type, Shape: i.Shape, Elements: 1, Bytes: i.Bytes}
 		if t.Shape == nil {

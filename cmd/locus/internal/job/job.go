@@ -39,8 +39,10 @@ type Config struct {
 	Out         string // a folder; "": nothing is kept
 	Version     string // of this program, for the records
 
-	Board    *board.Board // may be nil
-	Progress io.Writer    // may be nil
+	Board    *board.Board      // may be nil
+	Progress io.Writer         // may be nil
+	Epoch    func(train.Epoch) // after every epoch; may be nil
+	Accept   []string          // names of hyperparameters that may differ from the checkpoint's
 	Note     func(format string, args ...any)
 }
 
@@ -48,8 +50,8 @@ type Config struct {
 type Result struct {
 	Card   model.Card
 	Report *train.Report
-	// Final is the epoch that the network's parameters are from: the last, or with
-	// Patience the best. Chosen by the test set, the best looks better than it is.
+	// Final is the epoch that the network's parameters are from: the best. Chosen by
+	// the test set, it looks better than it is, unless it is the last as well.
 	Final   train.Epoch
 	Chosen  bool
 	Weights string // files; "" where nothing was kept
@@ -84,7 +86,7 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 		return nil, err
 	}
 	r := &Result{Card: model.Card{Model: c.Model, Data: c.Data, Input: set.Input, Classes: set.Train.Classes, Hyper: c.hyper(), Made: c.Version}}
-	if err := c.folders(r.Card); err != nil {
+	if err := c.folders(); err != nil {
 		return nil, err
 	}
 	classifier := train.Classifier(net)
@@ -100,7 +102,7 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 	if err := c.axes(); err != nil {
 		return nil, err
 	}
-	r.Report, err = train.New(c.options()...).FitContext(ctx, classifier, train.Data{Train: set.Train, Validation: set.Test, BatchSize: c.Batch})
+	r.Report, err = train.New(append(c.options(), c.writeCard(r.Card))...).FitContext(ctx, classifier, train.Data{Train: set.Train, Validation: set.Test, BatchSize: c.Batch})
 	if err != nil {
 		if c.Checkpoints != "" && hasCheckpoint(c.Checkpoints) {
 			r.Checkpoint = c.Checkpoints
@@ -111,7 +113,7 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 }
 
 func (c *Config) options() []train.Option {
-	o := []train.Option{train.MaxEpochs(c.Epochs), train.Devices(c.Devices...), train.Seed(c.Seed), train.Board(c.Board), train.Monitor("accuracy", train.Highest)}
+	o := []train.Option{train.MaxEpochs(c.Epochs), train.Devices(c.Devices...), train.Seed(c.Seed), train.Board(c.Board), train.Monitor("accuracy", train.Highest), train.KeepBest()}
 	if c.Progress != nil {
 		o = append(o, train.Progress(c.Progress), train.LogEvery(10))
 	}
@@ -119,7 +121,7 @@ func (c *Config) options() []train.Option {
 		o = append(o, train.ClipGradients(c.Clip))
 	}
 	if c.Patience > 0 {
-		o = append(o, train.EarlyStopping(c.Patience), train.KeepBest())
+		o = append(o, train.EarlyStopping(c.Patience))
 	}
 	if c.Precision != 0 {
 		o = append(o, train.Precision(c.Precision))
@@ -129,6 +131,12 @@ func (c *Config) options() []train.Option {
 	}
 	if c.Resume {
 		o = append(o, train.Resume())
+		if len(c.Accept) > 0 {
+			o = append(o, train.AcceptChanges(c.Accept...))
+		}
+	}
+	if c.Epoch != nil {
+		o = append(o, train.AfterEpoch(func(e *train.Epoch) error { c.Epoch(*e); return nil }))
 	}
 	return o
 }
@@ -153,8 +161,11 @@ func (c *Config) hyper() map[string]any {
 }
 
 // folders makes them, and tells of checkpoints that are there already.
-func (c *Config) folders(card model.Card) error {
+func (c *Config) folders() error {
 	if c.Out != "" {
+		if _, err := os.Stat(filepath.Join(c.Out, WeightsFile)); err == nil && !c.Resume {
+			c.Note("the weights of an earlier run in %s will be replaced", c.Out)
+		}
 		if err := os.MkdirAll(c.Out, 0o777); err != nil {
 			return err
 		}
@@ -169,10 +180,30 @@ func (c *Config) folders(card model.Card) error {
 	case !c.Resume && there:
 		c.Note("starting from the beginning; --resume goes on from the checkpoints in %s", c.Checkpoints)
 	}
-	if err := os.MkdirAll(c.Checkpoints, 0o777); err != nil {
-		return err
-	}
-	return model.WriteCard(filepath.Join(c.Checkpoints, model.CardFile), card)
+	return os.MkdirAll(c.Checkpoints, 0o777)
+}
+
+// writeCard writes the run's card beside its checkpoints when the first epoch
+// begins: a run that is refused, because it does not go with the checkpoints, must
+// not change theirs.
+func (c *Config) writeCard(card model.Card) train.Option {
+	written := c.Checkpoints == ""
+	return train.BeforeEpoch(func(*train.Epoch) error {
+		if written {
+			return nil
+		}
+		written = true
+		return model.WriteCard(filepath.Join(c.Checkpoints, model.CardFile), card)
+	})
+}
+
+// WeightsFile is the name of a run's weights in its folder.
+const WeightsFile = "weights.safetensors"
+
+// Taken reports whether a folder holds a run: weights or checkpoints.
+func Taken(folder string) bool {
+	_, err := os.Stat(filepath.Join(folder, WeightsFile))
+	return err == nil || hasCheckpoint(filepath.Join(folder, "checkpoints"))
 }
 
 func hasCheckpoint(folder string) bool {
@@ -195,10 +226,8 @@ func (c *Config) axes() error {
 func (c *Config) keep(r *Result, net nn.Module) error {
 	// Nothing that differs between equal runs: equal weights make equal files.
 	r.Card.Result = map[string]any{"epochs": len(r.Report.Epochs), "steps": r.Report.Steps}
-	r.Final = r.Report.Last()
-	if r.Chosen = c.Patience > 0; r.Chosen {
-		r.Final = best(r.Report)
-	}
+	r.Final = best(r.Report)
+	r.Chosen = r.Final.Number != r.Report.Last().Number
 	for k, v := range r.Final.Validation {
 		r.Card.Result["test_"+k] = v
 	}
@@ -206,7 +235,7 @@ func (c *Config) keep(r *Result, net nn.Module) error {
 		return nil
 	}
 	c.Board.Flush()
-	r.Weights = filepath.Join(c.Out, "weights.safetensors")
+	r.Weights = filepath.Join(c.Out, WeightsFile)
 	r.Page = filepath.Join(c.Out, "report.html")
 	r.Curves = filepath.Join(c.Out, "curves.png")
 	return errors.Join(model.Save(r.Weights, net, r.Card), c.Board.Save(r.Curves), r.save(c))

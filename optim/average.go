@@ -1,0 +1,148 @@
+package optim
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/locusml/locus"
+	"github.com/locusml/locus/nn"
+)
+
+// Average keeps moving averages of parameters (Polyak and Juditsky, 1992), which
+// often do better than the parameters themselves:
+//
+//	average := optim.NewAverage(params, 0.999)
+//	for … {
+//		opt.Step()
+//		average.Update()
+//	}
+//	y := nn.Apply(net, nn.TreeOf(net).With(average.Tree()), x)
+//
+// They live on the devices of the parameters. An average must not be used from
+// several goroutines at the same time.
+type Average struct {
+	params []nn.Entry
+	decay  float64
+	values []*locus.Tensor // nil before the first update
+	count  int64
+}
+
+// NewAverage makes averages that keep the part decay of what they were at each
+// update. The first updates count more, so that where training began is forgotten
+// soon: update n keeps at most (1+n)/(10+n).
+func NewAverage(params []nn.Entry, decay float64) *Average {
+	check("NewAverage", belowOne("the decay", decay))
+	a := &Average{slices.Clone(params), decay, make([]*locus.Tensor, len(params)), 0}
+	seen := map[string]bool{}
+	for _, e := range a.params {
+		e.Value() // a zero value is an error
+		if seen[e.Name] {
+			fail(locus.ErrArgument, "optim.NewAverage", "two parameters are called "+e.Name, "make an average for each network")
+		}
+		seen[e.Name] = true
+	}
+	return a
+}
+
+// ready panics unless a was made by NewAverage.
+func (a *Average) ready() *Average {
+	if a == nil || a.values == nil {
+		fail(locus.ErrArgument, "optim.Average", "the average is nil or a zero value", "make it with optim.NewAverage")
+	}
+	return a
+}
+
+// Update takes the present values into the averages. Nothing waits.
+func (a *Average) Update() {
+	a.ready()
+	for _, e := range a.params {
+		if e.Value() == nil {
+			fail(locus.ErrArgument, "optim.Average.Update", e.Name+" has no value yet", "run Forward once first")
+		}
+	}
+	keep := min(a.decay, float64(1+a.count)/float64(10+a.count))
+	locus.NoGrad(func() {
+		for i, e := range a.params {
+			a.update(i, e.Value().Detach(), keep)
+		}
+	})
+	a.count++
+}
+
+func (a *Average) update(i int, value *locus.Tensor, keep float64) {
+	s := locus.NewScope()
+	defer s.Close()
+	old := a.values[i]
+	if old == nil {
+		a.values[i] = s.Keep(s.Use(value).Copy())
+		return
+	}
+	// The network may have moved, or been converted, since the last time.
+	was := s.Use(old).To(value.Device()).Cast(value.DType())
+	a.values[i] = s.Keep(was.Blend(keep, s.Use(value), 1-keep))
+	old.Free()
+}
+
+// Updates is the number of updates.
+func (a *Average) Updates() int64 { return a.ready().count }
+
+// Tree returns the averages by the parameters' names; it is empty before the first
+// update. The next one frees them: copy what is to be kept.
+func (a *Average) Tree() nn.Tree {
+	t := nn.Tree{}
+	for i, e := range a.ready().params {
+		if v := a.values[i]; v != nil {
+			t[e.Name] = v
+		}
+	}
+	return t
+}
+
+// Apply gives the network the averages, as copies.
+func (a *Average) Apply() {
+	for i, e := range a.ready().params {
+		if v := a.values[i]; v != nil {
+			e.Set(v.Copy())
+		}
+	}
+}
+
+// SetState puts back what [Average.Tree] and [Average.Updates] returned. The
+// tensors are copied to where the parameters are. A tree that does not fit is an
+// error, and then nothing is changed.
+func (a *Average) SetState(tree nn.Tree, updates int64) error {
+	const op = "optim.Average.SetState"
+	values := make([]*locus.Tensor, len(a.ready().params))
+	err := locus.Try(func() {
+		unknown := maps.Clone(tree)
+		for i, e := range a.params {
+			t, ok := tree[e.Name]
+			if !ok {
+				if len(tree) > 0 {
+					fail(locus.ErrArgument, op, "the tree lacks "+e.Name, "")
+				}
+				continue
+			}
+			delete(unknown, e.Name)
+			checkTensor(op, "", e.Name, t)
+			v := e.Value()
+			if v == nil || !sameShape(v, t) || v.DType() != t.DType() {
+				fail(locus.ErrShape, op, fmt.Sprintf("%s is %s %v there", e.Name, t.DType(), t.Shape()), "")
+			}
+			c := t.Detach().CopyTo(v.Device())
+			if s := c.Scope(); s != nil {
+				s.Keep(c)
+			}
+			values[i] = c
+		}
+		if len(unknown) > 0 || updates < 0 {
+			fail(locus.ErrArgument, op, fmt.Sprintf("%d tensors are of other parameters, and there were %d updates", len(unknown), updates), "")
+		}
+	})
+	if err != nil {
+		return err
+	}
+	a.values, a.count = values, updates
+	return nil
+}

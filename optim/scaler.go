@@ -1,0 +1,151 @@
+package optim
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/locusml/locus"
+)
+
+// Scaler keeps small float16 gradients from vanishing: the loss is multiplied by
+// a scale before the gradient is taken, and the gradients are divided by it
+// afterwards. Where that overflows, the step is left out and the scale halved;
+// after many good steps it is doubled. All of it stays on the device: whether a
+// step counts is a tensor that chooses between old and new values.
+//
+//	scaler := optim.NewScaler(device)
+//	for … {
+//		half := nn.Lower(s, net, locus.Float16)
+//		loss := …
+//		scaler.Step(opt, locus.Grad([]*locus.Tensor{scaler.Scale(loss)}, nn.Values(params)))
+//	}
+type Scaler struct {
+	scale, good *locus.Tensor // float32, one element, in no scope
+}
+
+const (
+	firstScale  = 1 << 16
+	growthSteps = 2000
+)
+
+// NewScaler makes a scaler for parameters on device d.
+func NewScaler(d locus.Device) *Scaler {
+	return &Scaler{d.Full(firstScale), d.Zeros()}
+}
+
+// ready panics unless s was made by NewScaler.
+func (s *Scaler) ready() *Scaler {
+	if s == nil || s.scale == nil {
+		fail(locus.ErrArgument, "optim.Scaler", "the scaler is nil or a zero value", "make it with optim.NewScaler")
+	}
+	return s
+}
+
+// Scale returns the loss times the scale; the loss may be on another device. It may
+// be called from several goroutines.
+func (s *Scaler) Scale(loss *locus.Tensor) *locus.Tensor {
+	scale := s.ready().scale
+	checkTensor("optim.Scaler.Scale", "", "the loss", loss)
+	if sc := loss.Scope(); sc != nil {
+		scale = sc.Use(scale)
+	}
+	return loss.Mul(scale.To(loss.Device()).Cast(loss.DType()))
+}
+
+// Unscale divides gradients by the scale, and tells whether all of them are finite:
+// one bool, for [Optimizer.StepIf]. Entries may be nil.
+func (s *Scaler) Unscale(grads []*locus.Tensor) (out []*locus.Tensor, ok *locus.Tensor) {
+	scale := s.ready().scale
+	for i, g := range grads {
+		if g != nil {
+			checkTensor("optim.Scaler.Unscale", "", fmt.Sprintf("gradient %d", i), g)
+			scale = scale.To(g.Device())
+		}
+	}
+	return locus.Unscale(grads, scale)
+}
+
+// Update moves the scale after a step that did or did not count.
+func (s *Scaler) Update(ok *locus.Tensor) {
+	checkTensor("optim.Scaler.Update", "", "ok", ok)
+	ok = ok.Reshape().To(s.ready().scale.Device())
+	good := ok.Where(s.good.Add(1), 0)
+	grow := good.Ge(growthSteps)
+	scale := ok.Where(grow.Where(s.scale.Mul(2), s.scale), s.scale.Mul(0.5).Maximum(1))
+	good = grow.Where(0, good)
+	for _, t := range []*locus.Tensor{scale, good} {
+		if sc := t.Scope(); sc != nil {
+			sc.Keep(t)
+		}
+	}
+	s.scale.Free()
+	s.good.Free()
+	s.scale, s.good = scale, good
+}
+
+// Step takes a step of o with the gradients of a loss that was scaled, unless they
+// overflow, and moves the scale. Nothing waits. To clip, do it in between:
+//
+//	grads, ok := scaler.Unscale(grads)
+//	grads, _ = locus.ClipGlobalNorm(grads, 1)
+//	opt.StepIf(ok, grads)
+//	scaler.Update(ok)
+func (s *Scaler) Step(o *Optimizer, grads []*locus.Tensor) {
+	o.ready()
+	locus.NoGrad(func() {
+		locus.Scoped(func(sc *locus.Scope) {
+			used := make([]*locus.Tensor, len(grads))
+			any := false
+			for i, g := range grads {
+				if g != nil {
+					checkTensor("optim.Scaler.Step", "", fmt.Sprintf("gradient %d", i), g)
+					used[i], any = sc.Use(g.Detach()), true
+				}
+			}
+			if !any {
+				o.StepWith(grads)
+				return
+			}
+			out, ok := s.Unscale(used)
+			o.StepIf(ok, out)
+			s.Update(ok)
+		})
+	})
+}
+
+// Value reads the scale, which waits for the device.
+func (s *Scaler) Value() float64 { return s.ready().scale.Item() }
+
+// State returns what the scaler remembers by name, for a checkpoint. The next
+// update frees it.
+func (s *Scaler) State() map[string]*locus.Tensor {
+	return map[string]*locus.Tensor{"scale": s.ready().scale, "good": s.good}
+}
+
+// SetState puts back what State returned. The tensors are copied.
+func (s *Scaler) SetState(state map[string]*locus.Tensor) error {
+	const op = "optim.Scaler.SetState"
+	var scale, good *locus.Tensor
+	err := locus.Try(func() {
+		d := s.ready().scale.Device()
+		for name, into := range map[string]**locus.Tensor{"scale": &scale, "good": &good} {
+			t := state[name]
+			checkTensor(op, "", name, t)
+			if t.Len() != 1 || t.DType() != locus.Float32 {
+				fail(locus.ErrShape, op, fmt.Sprintf("%s is %s %v; want one float32", name, t.DType(), t.Shape()), "")
+			}
+			c := t.Detach().Reshape().CopyTo(d)
+			if sc := c.Scope(); sc != nil {
+				sc.Keep(c)
+			}
+			*into = c
+		}
+		if v := scale.Item(); !(v >= 1) || math.IsInf(v, 0) {
+			fail(locus.ErrArgument, op, fmt.Sprintf("a scale of %v", v), "")
+		}
+	})
+	if err == nil {
+		s.scale, s.good = scale, good
+	}
+	return err
+}
