@@ -115,6 +115,12 @@ func (b *Block) recycle() (managed bool) {
 // without a detour.
 func (b *Block) Pinned() bool { return b.pool.pinned }
 
+// In reports whether the block came from p.
+func (b *Block) In(p *Pool) bool { return b.pool == p }
+
+// Paper reports whether the block has an identity and no memory: see [Pool.Paper].
+func (b *Block) Paper() bool { return b.pool != nil && b.pool.paper }
+
 // Arrival is a copy into a block that its device's queue does not wait for yet.
 type Arrival interface {
 	// Join makes everything that is queued later wait for it.

@@ -53,6 +53,7 @@ type Pool struct {
 	source Source
 	drain  func()
 	pinned bool
+	paper  bool // there is no memory: see Paper
 
 	mu      sync.Mutex
 	free    map[int]*[]Region        // by class size
@@ -99,6 +100,13 @@ func (p *Pool) Drain(wait func()) *Pool {
 // Pinned says that the source gives page-locked main memory.
 func (p *Pool) Pinned() *Pool {
 	p.pinned = true
+	return p
+}
+
+// Paper says that the source gives addresses without memory, for blocks that only
+// have an identity: nothing is worth a collection then.
+func (p *Pool) Paper() *Pool {
+	p.paper = true
 	return p
 }
 
@@ -327,7 +335,7 @@ func (p *Pool) manage(b *Block, on bool) {
 func (p *Pool) garbageDue() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.managed > 2*p.settled+paceMin
+	return !p.paper && p.managed > 2*p.settled+paceMin
 }
 
 // Collect runs the garbage collector and waits until what it found is freed.
