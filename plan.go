@@ -41,6 +41,7 @@ type variable struct {
 	holder trace.Holder
 	was    state
 	value  int  // in the program; -1 if it held nothing
+	alias  int  // an earlier variable that holds the same memory, or -1
 	out    int  // in the program's results; -1 if it is not set
 	owner  bool // of its memory
 	free   bool // what it held is freed by f
@@ -162,6 +163,7 @@ func (c *Compiled) record(t *tracing, p *plan, args []*Tensor) {
 		after, _ := x.Value.(*Tensor)
 		if stand, _ := x.Stand.(*Tensor); stand != nil {
 			v.value, v.free = t.ref(stand).Value, stand.block.Freed()
+			v.alias = slices.IndexFunc(p.vars[:i], func(w variable) bool { return w.value == v.value })
 			if after != nil && after.block == stand.block {
 				continue // nothing new
 			}
@@ -252,7 +254,7 @@ func (p *plan) variables(t *tracing) {
 	p.vars = nil
 	for _, v := range t.Variable {
 		before, _ := v.Before.(*Tensor)
-		p.vars = append(p.vars, variable{holder: v.Holder, was: stateOf(before), value: -1, out: -1})
+		p.vars = append(p.vars, variable{holder: v.Holder, was: stateOf(before), value: -1, alias: -1, out: -1})
 	}
 }
 
@@ -368,6 +370,9 @@ func (p *plan) load() string {
 		v.now, _ = v.holder.Load().(*Tensor)
 		if !v.was.same(v.now) {
 			return fmt.Sprintf("variable %d is %s, before %s", i, describeState(stateOf(v.now)), describeState(v.was))
+		}
+		if v.alias >= 0 && v.now.block != p.vars[v.alias].now.block {
+			return "two variables no longer hold one tensor"
 		}
 	}
 	for i := range p.leaves {

@@ -1,6 +1,7 @@
 package locus
 
 import (
+	"github.com/locusml/locus/internal/memory"
 	"github.com/locusml/locus/internal/op"
 	"github.com/locusml/locus/internal/program"
 	"github.com/locusml/locus/internal/trace"
@@ -35,10 +36,11 @@ type tracing struct {
 	stands  map[*leaf]*Tensor // what stands for their gradients
 	order   []*leaf           // those with stand-ins, as they were first met
 	scopes  map[*Scope]*Scope
+	blocks  map[*memory.Block]*memory.Block // of variables, and what stands for them
 }
 
 func newTracing() *tracing {
-	t := &tracing{Trace: trace.New(), shadows: map[*place]*place{}, leaves: map[*leaf]*leaf{}, stands: map[*leaf]*Tensor{}, scopes: map[*Scope]*Scope{}}
+	t := &tracing{Trace: trace.New(), shadows: map[*place]*place{}, leaves: map[*leaf]*leaf{}, stands: map[*leaf]*Tensor{}, scopes: map[*Scope]*Scope{}, blocks: map[*memory.Block]*memory.Block{}}
 	t.Owner, t.Stand = t, t.stand
 	return t
 }
@@ -80,6 +82,11 @@ func (t *tracing) stand(x any) any {
 	}
 	v.check("Compile")
 	s := t.holder(v, program.State)
+	if first := t.blocks[v.block]; first != nil && v.offset == 0 { // two variables hold one tensor
+		s.block = first
+	} else if v.offset == 0 {
+		t.blocks[v.block] = s.block
+	}
 	if v.node != nil {
 		if v.node.leaf == nil {
 			t.Refuse("a variable holds a tensor with a history: set it to t.Detach()")

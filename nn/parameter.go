@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/locusml/locus"
+	"github.com/locusml/locus/internal/trace"
 )
 
 // Module is anything that maps one tensor to another. Layers with several
@@ -30,6 +31,7 @@ type Parameter struct {
 func NewParameter(t *locus.Tensor) *Parameter {
 	checkFloat("nn.NewParameter", t)
 	p := new(Parameter)
+	p.made = trace.Current()
 	p.replace(taken(t))
 	return p
 }
@@ -40,6 +42,9 @@ func NewParameter(t *locus.Tensor) *Parameter {
 func (p *Parameter) Value() *locus.Tensor {
 	if p == nil {
 		fail(locus.ErrArgument, "nn.Parameter", "the parameter is nil", "make layers with their constructors, such as nn.Linear")
+	}
+	if p.traced() {
+		return trace.Get(parameterHolder{p}).(*locus.Tensor)
 	}
 	return p.value.Load()
 }
@@ -75,7 +80,12 @@ func (p *Parameter) set(op, name string, t *locus.Tensor) {
 }
 
 // replace is Set without checks, for values of another type or in another place.
-func (p *Parameter) replace(t *locus.Tensor) { p.value.Store(p.leaf(t)) }
+func (p *Parameter) replace(t *locus.Tensor) {
+	t = p.leaf(t)
+	if !p.traced() || !trace.Set(parameterHolder{p}, t) {
+		p.value.Store(t)
+	}
+}
 
 // leaf returns t as a value of p: without history, and with a gradient of its own
 // unless p is frozen.
@@ -104,6 +114,9 @@ func (p *Parameter) freeze(on bool) {
 // Frozen reports whether p is frozen.
 func (p *Parameter) Frozen() bool {
 	p.Value() // of a nil parameter an error
+	if p.traced() {
+		trace.Watch(p, "whether a parameter is frozen", func() any { return p.frozen.Load() })
+	}
 	return p.frozen.Load()
 }
 
@@ -152,7 +165,11 @@ func unmade(ps ...*Parameter) bool {
 // make gives p, unless it has one, a first value: where it was asked to be, else
 // on d. Where several goroutines do so at once, the first one's counts.
 func (p *Parameter) make(d locus.Device, dt locus.DType, key locus.Key, init Initializer, shape ...int) {
-	if p.Value() == nil {
+	switch {
+	case p.Value() != nil:
+	case p.traced():
+		p.replace(init(p.maker(d, dt).Key(key), shape))
+	default:
 		p.value.CompareAndSwap(nil, p.leaf(init(p.maker(d, dt).Key(key), shape)))
 	}
 }
@@ -163,6 +180,7 @@ func (p *Parameter) unmade() *Parameter {
 		return nil
 	}
 	q := &Parameter{lazy: p.lazy, role: p.role, first: p.first}
+	q.made = trace.Current()
 	q.frozen.Store(p.frozen.Load())
 	return q
 }

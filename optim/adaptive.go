@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/locusml/locus"
+	"github.com/locusml/locus/internal/op"
 	"github.com/locusml/locus/nn"
 )
 
@@ -53,18 +54,24 @@ func (a *adam) check() error {
 }
 
 func (a *adam) update(p, g *locus.Tensor, slots []*locus.Tensor, lr float64, step int64) *locus.Tensor {
-	keep := 1.0
-	if a.apart {
-		keep = 1 - lr*a.WeightDecay
-	} else if a.WeightDecay != 0 {
+	if !a.apart && a.WeightDecay != 0 {
 		g = g.Blend(1, p, a.WeightDecay)
 	}
 	slots[0] = average(slots[0], g, a.Beta1)
 	slots[1] = averageSquare(slots[1], g, a.Beta2)
+	return adamStep(p, slots[0], slots[1], lr, step, a.scales)
+}
+
+// scales returns the numbers of a step.
+func (a *adam) scales(lr float64, step int64) op.Adam {
+	keep := 1.0
+	if a.apart {
+		keep = 1 - lr*a.WeightDecay
+	}
 	// Averages start at 0; the corrections undo that.
 	c1 := 1 - math.Pow(a.Beta1, float64(step))
 	c2 := math.Sqrt(1 - math.Pow(a.Beta2, float64(step)))
-	return p.AdamStep(slots[0], slots[1], keep, lr/c1, 1/c2, a.Eps)
+	return op.Adam{Keep: keep, Rate: lr / c1, Root: 1 / c2, Eps: a.Eps}
 }
 
 // average returns β·old + (1-β)·new; nil counts as zeros.
@@ -115,7 +122,7 @@ func (r *rmsprop) slots() []string {
 	return l
 }
 
-func (r *rmsprop) update(p, g *locus.Tensor, slots []*locus.Tensor, lr float64, _ int64) *locus.Tensor {
+func (r *rmsprop) update(p, g *locus.Tensor, slots []*locus.Tensor, lr float64, step int64) *locus.Tensor {
 	if r.WeightDecay != 0 {
 		g = g.Blend(1, p, r.WeightDecay)
 	}
@@ -133,7 +140,7 @@ func (r *rmsprop) update(p, g *locus.Tensor, slots []*locus.Tensor, lr float64, 
 		}
 		slots[k] = d
 	}
-	return p.Blend(1, d, -lr)
+	return descend(p, d, lr, step)
 }
 
 // AdagradOptions are the options of [Adagrad]; a zero Eps means 1e-10.
@@ -163,6 +170,7 @@ func (a *adagrad) update(p, g *locus.Tensor, slots []*locus.Tensor, lr float64, 
 	} else {
 		slots[0] = slots[0].BlendSquare(1, g, 1)
 	}
-	lr /= 1 + float64(step-1)*a.LRDecay
-	return p.AdamStep(g, slots[0], 1, lr, 1, a.Eps)
+	return adamStep(p, g, slots[0], lr, step, func(lr float64, step int64) op.Adam {
+		return op.Adam{Keep: 1, Rate: lr / (1 + float64(step-1)*a.LRDecay), Root: 1, Eps: a.Eps}
+	})
 }

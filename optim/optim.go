@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"github.com/locusml/locus"
+	"github.com/locusml/locus/internal/trace"
 	"github.com/locusml/locus/nn"
 )
 
@@ -126,6 +127,9 @@ func (o *Optimizer) StepIf(ok *locus.Tensor, grads []*locus.Tensor) {
 
 func (o *Optimizer) step(op string, ok *locus.Tensor, grads []*locus.Tensor) {
 	o.checkStep(op, ok, grads)
+	if trace.Current() != nil {
+		defer o.enter()()
+	}
 	o.steps++
 	locus.NoGrad(func() {
 		for i, e := range o.params {

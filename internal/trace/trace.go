@@ -34,6 +34,7 @@ type Trace struct {
 	goroutine uintptr
 	closed    atomic.Bool
 	variables map[any]*Variable
+	seen      map[any]bool // what is watched
 	undo      []func()
 	keys      map[uint64]func() uint64 // keys that advance, by their present bits
 	late      func() op.Attrs
@@ -88,7 +89,7 @@ func lookup() *Trace {
 
 // New returns a trace that begins with [Trace.Do].
 func New() *Trace {
-	return &Trace{variables: map[any]*Variable{}, keys: map[uint64]func() uint64{}}
+	return &Trace{variables: map[any]*Variable{}, seen: map[any]bool{}, keys: map[uint64]func() uint64{}}
 }
 
 // Do runs f on the calling goroutine as the trace. Afterwards the trace is closed:
@@ -210,8 +211,10 @@ func Set(h Holder, tensor any) bool {
 // Watch notes that what is computed depends on a Go value that may change between
 // calls, such as a layer's mode. A program is used only while all values that its
 // trace has watched are as they were. Values are compared with ==.
-func Watch(what string, read func() any) {
-	if t := Current(); t != nil {
+// What is watched twice under one key is noted once.
+func Watch(key any, what string, read func() any) {
+	if t := Current(); t != nil && !t.seen[key] {
+		t.seen[key] = true
 		t.Watched = append(t.Watched, Watched{what, read, read()})
 	}
 }

@@ -1,0 +1,316 @@
+package optim
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/locusml/locus"
+	"github.com/locusml/locus/nn"
+)
+
+// compareTraining trains two equal networks, one by a step that is compiled, and
+// compares results, state and what is remembered after every step, bit by bit.
+type compared struct {
+	net   any
+	opt   *Optimizer
+	step  func(args ...*locus.Tensor) []*locus.Tensor
+	extra []locus.Cell
+}
+
+func compareTraining(t *testing.T, d locus.Device, build func() compared, batch func(i int) []*locus.Tensor, steps int, between func(i int, c compared)) *locus.Compiled {
+	t.Helper()
+	old := locus.SetDefaultDevice(d)
+	defer locus.SetDefaultDevice(old)
+	locus.Seed(7)
+	e := build()
+	locus.Seed(7)
+	c := build()
+	f := locus.Compile(c.step, c.extra...)
+	for i := range steps {
+		if between != nil {
+			between(i, e)
+			between(i, c)
+		}
+		args := batch(i)
+		locus.Seed(uint64(100 + i))
+		want := e.step(args...)
+		locus.Seed(uint64(100 + i))
+		got := f.Call(args...)
+		for k := range want {
+			same(t, fmt.Sprintf("step %d, result %d", i, k), want[k], got[k])
+		}
+		we, wc := nn.State(e.net), nn.State(c.net)
+		for k := range we {
+			same(t, fmt.Sprintf("step %d, %s", i, we[k].Name), we[k].Value(), wc[k].Value())
+			if we[k].Kind == nn.Trained {
+				same(t, fmt.Sprintf("step %d, gradient of %s", i, we[k].Name), we[k].Value().Grad(), wc[k].Value().Grad())
+				if we[k].Value().RequiresGrad() != wc[k].Value().RequiresGrad() {
+					t.Errorf("step %d: %s requires a gradient in one network only", i, we[k].Name)
+				}
+			}
+		}
+		if e.opt != nil {
+			if e.opt.Steps() != c.opt.Steps() {
+				t.Errorf("step %d: %d and %d steps counted", i, e.opt.Steps(), c.opt.Steps())
+			}
+			for p := range e.opt.slots {
+				for k := range e.opt.slots[p] {
+					same(t, fmt.Sprintf("step %d, slot %d of %s", i, k, e.opt.names[p]), e.opt.slots[p][k], c.opt.slots[p][k])
+				}
+			}
+		}
+		if t.Failed() {
+			t.Fatalf("%s", f.Explain())
+		}
+	}
+	return f
+}
+
+func same(t *testing.T, what string, a, b *locus.Tensor) {
+	t.Helper()
+	if a == nil || b == nil {
+		if a != b {
+			t.Errorf("%s: %v, compiled %v", what, a, b)
+		}
+		return
+	}
+	x, y := locus.ToSlice[float64](a.Detach().Cast(locus.Float64)), locus.ToSlice[float64](b.Detach().Cast(locus.Float64))
+	if len(x) != len(y) {
+		t.Errorf("%s: %v, compiled %v", what, a.Shape(), b.Shape())
+		return
+	}
+	for i := range x {
+		if math.Float64bits(x[i]) != math.Float64bits(y[i]) {
+			t.Errorf("%s: element %d is %v, compiled %v", what, i, x[i], y[i])
+			return
+		}
+	}
+}
+
+func testDevices() []locus.Device {
+	return []locus.Device{locus.CPU(), locus.AddVirtualGPUs(1, 0)[0]}
+}
+
+func compiledNow(t *testing.T, f *locus.Compiled) {
+	t.Helper()
+	if why := f.Fallback(); why != "" {
+		t.Errorf("not compiled: %s", why)
+	}
+	if !strings.Contains(f.Explain(), ": compiled\n") {
+		t.Errorf("no signature is compiled:\n%s", f.Explain())
+	}
+}
+
+type twoLayers struct {
+	L1, L2 *nn.LinearLayer
+}
+
+func (m *twoLayers) loss(x, y *locus.Tensor) *locus.Tensor {
+	return locus.CrossEntropy(m.L2.Forward(m.L1.Forward(x).Relu()), y, locus.CrossEntropyOptions{})
+}
+
+func classes(d locus.Device, shape []int, n int64) func(i int) []*locus.Tensor {
+	return func(i int) []*locus.Tensor {
+		k := locus.NewKey(uint64(i)).Split(2)
+		return []*locus.Tensor{d.Key(k[0]).Randn(shape...), d.Key(k[1]).Randint(0, n, shape[0])}
+	}
+}
+
+// byGrad takes a step in a scope by Grad and StepWith; byBackward by Backward and
+// Step.
+func byGrad(o *Optimizer, loss func(x, y *locus.Tensor) *locus.Tensor) func(a ...*locus.Tensor) []*locus.Tensor {
+	return func(a ...*locus.Tensor) []*locus.Tensor {
+		var l *locus.Tensor
+		locus.Scoped(func(s *locus.Scope) {
+			l = loss(s.Use(a[0]), a[1])
+			o.StepWith(locus.Grad([]*locus.Tensor{l}, nn.Values(o.Params()), locus.FreeGraph))
+			s.Keep(l)
+		})
+		return []*locus.Tensor{l.Detach()}
+	}
+}
+
+func byBackward(o *Optimizer, loss func(x, y *locus.Tensor) *locus.Tensor) func(a ...*locus.Tensor) []*locus.Tensor {
+	return func(a ...*locus.Tensor) []*locus.Tensor {
+		l := loss(a[0], a[1])
+		l.Backward()
+		o.Step()
+		return []*locus.Tensor{l.Detach()}
+	}
+}
+
+func TestCompiledOptimizers(t *testing.T) {
+	rules := map[string]func(p []nn.Entry) *Optimizer{
+		"SGD":      func(p []nn.Entry) *Optimizer { return SGD(p, 0.1, SGDOptions{}) },
+		"momentum": func(p []nn.Entry) *Optimizer { return SGD(p, 0.1, SGDOptions{Momentum: 0.9, WeightDecay: 1e-3}) },
+		"Nesterov": func(p []nn.Entry) *Optimizer { return SGD(p, 0.1, SGDOptions{Momentum: 0.9, Nesterov: true}) },
+		"Adam":     func(p []nn.Entry) *Optimizer { return Adam(p, 1e-2, AdamOptions{WeightDecay: 1e-2}) },
+		"AdamW":    func(p []nn.Entry) *Optimizer { return AdamW(p, 1e-2, AdamOptions{}) },
+		"RMSProp":  func(p []nn.Entry) *Optimizer { return RMSProp(p, 1e-2, RMSPropOptions{Momentum: 0.9, Centered: true}) },
+		"Adagrad":  func(p []nn.Entry) *Optimizer { return Adagrad(p, 1e-2, AdagradOptions{LRDecay: 0.1}) },
+	}
+	for _, d := range testDevices() {
+		for name, rule := range rules {
+			for how, step := range map[string]func(*Optimizer, func(x, y *locus.Tensor) *locus.Tensor) func(a ...*locus.Tensor) []*locus.Tensor{"Grad": byGrad, "Backward": byBackward} {
+				t.Run(fmt.Sprint(d, " ", name, " ", how), func(t *testing.T) {
+					f := compareTraining(t, d, func() compared {
+						m := &twoLayers{nn.Linear(20, 16), nn.Linear(16, 5)}
+						o := rule(nn.Parameters(m))
+						return compared{net: m, opt: o, step: step(o, m.loss)}
+					}, classes(d, []int{8, 20}, 5), 8, func(i int, c compared) {
+						if i == 5 {
+							c.opt.SetLR(c.opt.LR() / 2)
+						}
+					})
+					compiledNow(t, f)
+				})
+			}
+		}
+	}
+}
+
+// network is a network with a loss.
+type network struct {
+	build func() (net any, loss func(x, y *locus.Tensor) *locus.Tensor)
+	batch []int
+}
+
+type convNet struct {
+	C    *nn.ConvLayer
+	N    *nn.BatchNormLayer
+	D, E *nn.DropoutLayer
+	L    *nn.LinearLayer
+}
+
+func (m *convNet) loss(x, y *locus.Tensor) *locus.Tensor {
+	h := m.D.Forward(m.N.Forward(m.C.Forward(x)).Relu())
+	return locus.CrossEntropy(m.L.Forward(m.E.Forward(h.FlattenFrom(1))), y, locus.CrossEntropyOptions{})
+}
+
+func newConvNet() *convNet {
+	return &convNet{nn.Conv2D(2, 4, 3, locus.ConvOptions{}), nn.BatchNorm(4), nn.DropoutChannels(0.3), nn.Dropout(0.4), nn.Linear(4*6*6, 5)}
+}
+
+var nets = map[string]network{
+	"convolution": {func() (any, func(x, y *locus.Tensor) *locus.Tensor) {
+		m := newConvNet()
+		return m, m.loss
+	}, []int{6, 2, 8, 8}},
+	"LSTM": {func() (any, func(x, y *locus.Tensor) *locus.Tensor) {
+		m := &struct {
+			R *nn.RecurrentLayer
+			L *nn.LinearLayer
+		}{nn.LSTM(7, 6, nn.RecurrentOptions{Layers: 2, Bidirectional: true, Dropout: 0.2}), nn.Linear(12, 5)}
+		return m, func(x, y *locus.Tensor) *locus.Tensor {
+			return locus.CrossEntropy(m.L.Forward(m.R.Forward(x).Mean(1)), y, locus.CrossEntropyOptions{})
+		}
+	}, []int{4, 9, 7}},
+	"GRU": {func() (any, func(x, y *locus.Tensor) *locus.Tensor) {
+		m := &struct {
+			R *nn.RecurrentLayer
+			L *nn.LinearLayer
+		}{nn.GRU(7, 6, nn.RecurrentOptions{}), nn.Linear(6, 5)}
+		return m, func(x, y *locus.Tensor) *locus.Tensor {
+			return locus.CrossEntropy(m.L.Forward(m.R.Forward(x).Mean(1)), y, locus.CrossEntropyOptions{})
+		}
+	}, []int{4, 5, 7}},
+	"transformer": {func() (any, func(x, y *locus.Tensor) *locus.Tensor) {
+		m := &struct {
+			E *nn.Encoder
+			L *nn.LinearLayer
+		}{nn.TransformerEncoder(2, 8, 2, nn.TransformerOptions{Dropout: 0.1, Hidden: 16}), nn.Linear(8, 5)}
+		return m, func(x, y *locus.Tensor) *locus.Tensor {
+			return locus.CrossEntropy(m.L.Forward(m.E.Forward(x).Mean(1)), y, locus.CrossEntropyOptions{})
+		}
+	}, []int{3, 6, 8}},
+	"checkpoint": {func() (any, func(x, y *locus.Tensor) *locus.Tensor) {
+		m := &twoLayers{nn.Linear(20, 16), nn.Linear(16, 5)}
+		drop := nn.Dropout(0.5)
+		return m, func(x, y *locus.Tensor) *locus.Tensor {
+			h := locus.Checkpoint(func(a ...*locus.Tensor) *locus.Tensor {
+				return locus.Linear(a[0], a[1], a[2]).Tanh().Square()
+			}, x, m.L1.Weight.Value(), m.L1.Bias.Value())
+			return locus.CrossEntropy(m.L2.Forward(drop.Forward(h)), y, locus.CrossEntropyOptions{})
+		}
+	}, []int{4, 20}},
+	"custom": {func() (any, func(x, y *locus.Tensor) *locus.Tensor) {
+		m := &twoLayers{nn.Linear(20, 16), nn.Linear(16, 5)}
+		return m, func(x, y *locus.Tensor) *locus.Tensor {
+			h := locus.Custom("round", func(a ...*locus.Tensor) *locus.Tensor { return a[0].Mul(4).Round().Div(4) },
+				func(_ []*locus.Tensor, _, g *locus.Tensor) []*locus.Tensor { return []*locus.Tensor{g} }, m.L1.Forward(x))
+			return locus.CrossEntropy(m.L2.Forward(h), y, locus.CrossEntropyOptions{})
+		}
+	}, []int{4, 20}},
+	"drawn": {func() (any, func(x, y *locus.Tensor) *locus.Tensor) { // from the sequence of keys, split and folded
+		m := &twoLayers{nn.Linear(20, 16), nn.Linear(16, 5)}
+		return m, func(x, y *locus.Tensor) *locus.Tensor {
+			k := locus.NextKey().Split(2)
+			h := locus.Dropout(m.L1.Forward(x), 0.3, k[1].Fold(7)).Add(x.Device().Randn(16).Mul(0.1))
+			return locus.CrossEntropy(m.L2.Forward(h), y, locus.CrossEntropyOptions{})
+		}
+	}, []int{4, 20}},
+	"bound": {func() (any, func(x, y *locus.Tensor) *locus.Tensor) { // computed in another precision
+		m := newConvNet()
+		return m, func(x, y *locus.Tensor) *locus.Tensor {
+			tree := nn.Tree{}
+			for _, e := range nn.Parameters(m) {
+				tree[e.Name] = e.Value().Cast(locus.BFloat16)
+			}
+			return nn.Bind(m, tree).loss(x.Cast(locus.BFloat16), y).Cast(locus.Float32)
+		}
+	}, []int{6, 2, 8, 8}},
+	"clipped": {func() (any, func(x, y *locus.Tensor) *locus.Tensor) {
+		m := &twoLayers{nn.Linear(20, 16), nn.Linear(16, 5)}
+		return m, func(x, y *locus.Tensor) *locus.Tensor {
+			return m.loss(x, y).Add(locus.GlobalNorm(nn.Values(nn.Parameters(m))).Mul(0.01))
+		}
+	}, []int{4, 20}},
+}
+
+// TestCompiledNetworks also changes the size of a batch, the mode, a parameter and
+// what is frozen on the way.
+func TestCompiledNetworks(t *testing.T) {
+	for _, d := range testDevices() {
+		for name, n := range nets {
+			for how, step := range map[string]func(*Optimizer, func(x, y *locus.Tensor) *locus.Tensor) func(a ...*locus.Tensor) []*locus.Tensor{"Grad": byGrad, "Backward": byBackward} {
+				t.Run(fmt.Sprint(d, " ", name, " ", how), func(t *testing.T) {
+					f := compareTraining(t, d, func() compared {
+						m, loss := n.build()
+						o := AdamW(nn.Parameters(m), 1e-2, AdamOptions{})
+						return compared{net: m, opt: o, step: step(o, loss)}
+					}, func(i int) []*locus.Tensor {
+						shape := append([]int{}, n.batch...)
+						if i == 7 {
+							shape[0]--
+						}
+						return classes(d, shape, 5)(i)
+					}, 22, func(i int, c compared) {
+						switch i {
+						case 9:
+							if name != "bound" { // running statistics are not of its precision
+								nn.Eval(c.net)
+							}
+						case 13:
+							nn.Train(c.net)
+						case 14:
+							p := nn.Parameters(c.net)[0]
+							p.Set(p.Value().Detach().Mul(0.5))
+						case 15:
+							nn.Reseed(c.net, locus.NewKey(99))
+						case 18:
+							if how == "Backward" {
+								nn.Freeze(c.net)
+								nn.Parameters(c.net)[1].SetFrozen(false)
+							}
+						}
+					})
+					if why := f.Fallback(); why != "" {
+						t.Errorf("not compiled: %s", why)
+					}
+				})
+			}
+		}
+	}
+}
