@@ -44,6 +44,7 @@ type variable struct {
 	alias  int  // an earlier variable that holds the same memory, or -1
 	out    int  // in the program's results; -1 if it is not set
 	owner  bool // of its memory
+	leaf   bool // it collects a gradient
 	free   bool // what it held is freed by f
 	now    *Tensor
 }
@@ -170,7 +171,10 @@ func (c *Compiled) record(t *tracing, p *plan, args []*Tensor) {
 		}
 		if x.Set && after != nil {
 			after.check("Compile")
-			v.owner = true
+			v.owner, v.leaf = after.owner, after.node != nil
+			if v.leaf && after.node.leaf == nil {
+				t.Refuse("a variable is set to a tensor with a history: set it to t.Detach()")
+			}
 			v.out = p.output(t, t.fresh(after))
 		} else if x.Set {
 			t.Refuse("a variable that held a tensor holds none afterwards")
@@ -552,7 +556,11 @@ func (p *plan) finish(args []*Tensor, blocks []*memory.Block) []*Tensor {
 	}
 	for i := range p.vars {
 		if v := &p.vars[i]; v.out >= 0 {
-			v.holder.Store(tensor(v.out, v.owner, nil))
+			t := tensor(v.out, v.owner, nil)
+			if v.leaf {
+				t.node = &node{name: "leaf", leaf: new(leaf)}
+			}
+			v.holder.Store(t)
 		}
 	}
 	for i := range p.leaves {
