@@ -243,15 +243,19 @@ func (p *plan) result(t *tracing, i int, r *Tensor, in, args []*Tensor) result {
 			t.Refuse("result %d belongs to a scope that f does not close and that no argument is in: keep it, or pass s.Use(x) as the argument", i)
 		}
 	}
-	x := r
-	if kind := p.kind(t, r); kind == program.Const {
-		x = t.fresh(r)
+	// What a variable holds may be freed when it is set again.
+	held := slices.ContainsFunc(t.Variable, func(v *trace.Variable) bool {
+		x, _ := v.Value.(*Tensor)
+		return x != nil && x.block == r.block
+	})
+	switch kind := t.Program.Values[t.ref(r).Value].Kind; {
+	case held, kind == program.Const, kind == program.State:
+		o.out, o.owner = p.output(t, apply(op.Copy, nil, r.detach())), true
+	default:
+		o.out = p.output(t, r)
 	}
-	o.out = p.output(t, x)
 	return o
 }
-
-func (p *plan) kind(t *tracing, x *Tensor) program.Kind { return t.Program.Values[t.ref(x).Value].Kind }
 
 // variables lists the trace's variables in the plan.
 func (p *plan) variables(t *tracing) {

@@ -314,3 +314,208 @@ func TestCompiledNetworks(t *testing.T) {
 		}
 	}
 }
+
+// rawNet has its parameter in a plain field.
+type rawNet struct {
+	W *locus.Tensor `nn:"param"`
+	S *locus.Tensor `nn:"buffer"`
+
+	counts bool
+}
+
+func (m *rawNet) loss(x, y *locus.Tensor) *locus.Tensor {
+	if m.counts {
+		m.S = m.S.Add(x.Mean().Detach())
+	}
+	return locus.CrossEntropy(x.MatMul(m.W), y, locus.CrossEntropyOptions{})
+}
+
+// TestCompiledFields trains a network whose tensors stand in plain fields: listed as
+// state they are variables, else the function is not compiled.
+func TestCompiledFields(t *testing.T) {
+	for _, d := range testDevices() {
+		for _, listed := range []bool{true, false} {
+			f := compareTraining(t, d, func() compared {
+				m := &rawNet{W: d.Key(locus.NewKey(5)).Randn(20, 5).RequireGrad(), S: d.Zeros(), counts: listed}
+				o := SGD(nn.Parameters(m), 0.1, SGDOptions{Momentum: 0.9})
+				c := compared{net: m, opt: o, step: byBackward(o, m.loss)}
+				if listed {
+					c.extra = nn.Cells(m)
+				}
+				return c
+			}, classes(d, []int{4, 20}, 5), 8, nil)
+			if listed {
+				compiledNow(t, f)
+			} else if !strings.Contains(f.Fallback(), "list the variable as state") {
+				t.Errorf("a field that is not listed: %q", f.Fallback())
+			}
+		}
+	}
+}
+
+// TestCompiledLazy has layers that make their parameters in the first call, which is
+// not compiled.
+func TestCompiledLazy(t *testing.T) {
+	for _, d := range testDevices() {
+		old := locus.SetDefaultDevice(d)
+		build := func() *nn.SequentialLayer {
+			return nn.Sequential(nn.LazyLinear(6, nn.WithKey(locus.NewKey(1))), nn.BatchNorm(0), nn.Dropout(0.2, nn.WithKey(locus.NewKey(2))))
+		}
+		e, m := build(), build()
+		f := locus.Compile(func(a ...*locus.Tensor) []*locus.Tensor { return []*locus.Tensor{m.Forward(a[0]).Detach()} })
+		for i := range 6 {
+			x := d.Key(locus.NewKey(uint64(i))).Randn(4, 3)
+			same(t, fmt.Sprintf("%s, call %d", d, i), e.Forward(x), f.Call(x)[0])
+			for k, v := range nn.State(e) {
+				same(t, fmt.Sprintf("%s, call %d, %s", d, i, v.Name), v.Value(), nn.State(m)[k].Value())
+			}
+		}
+		compiledNow(t, f)
+		locus.SetDefaultDevice(old)
+	}
+}
+
+// TestCompiledConditionally scales the loss and leaves steps out on the device, clips,
+// and accumulates gradients over two calls of another function.
+func TestCompiledConditionally(t *testing.T) {
+	for _, d := range testDevices() {
+		f := compareTraining(t, d, func() compared {
+			m := &twoLayers{nn.Linear(20, 16), nn.Linear(16, 5)}
+			o := AdamW(nn.Parameters(m), 1e-2, AdamOptions{})
+			scale := nn.NewBuffer(d.Full(1024))
+			return compared{net: m, opt: o, step: func(a ...*locus.Tensor) []*locus.Tensor {
+				loss := m.loss(a[0], a[1])
+				grads := locus.Grad([]*locus.Tensor{loss.Mul(scale.Value())}, nn.Values(o.Params()))
+				for i, g := range grads {
+					grads[i] = g.Div(scale.Value())
+				}
+				ok := locus.GlobalNorm(grads).IsFinite().And(a[2])
+				clipped, norm := locus.ClipGlobalNorm(grads, 0.5)
+				o.StepIf(ok, clipped)
+				scale.Update(func(old *locus.Tensor) *locus.Tensor { return ok.Where(old.Mul(2), old.Mul(0.5)) })
+				return []*locus.Tensor{loss.Detach(), norm, scale.Value()}
+			}}
+		}, func(i int) []*locus.Tensor {
+			return append(classes(d, []int{4, 20}, 5)(i), d.From(i%3 != 0).Reshape())
+		}, 9, nil)
+		compiledNow(t, f)
+		f = compareTraining(t, d, func() compared {
+			m := &twoLayers{nn.Linear(20, 16), nn.Linear(16, 5)}
+			o := SGD(nn.Parameters(m), 0.1, SGDOptions{})
+			return compared{net: m, opt: o, step: func(a ...*locus.Tensor) []*locus.Tensor {
+				loss := m.loss(a[0], a[1])
+				loss.Backward()
+				return []*locus.Tensor{loss.Detach()}
+			}}
+		}, classes(d, []int{4, 20}, 5), 12, func(i int, c compared) {
+			if i%2 == 0 && i > 0 { // eagerly, between calls that are compiled
+				c.opt.Step()
+			}
+		})
+		compiledNow(t, f)
+	}
+}
+
+// TestCompiledTrainingMemory takes 10,000 compiled steps: nothing grows, and nothing
+// is left to the collector.
+func TestCompiledTrainingMemory(t *testing.T) {
+	for _, d := range testDevices() {
+		old := locus.SetDefaultDevice(d)
+		m := nn.Sequential(nn.Linear(6, 40), nn.BatchNorm(40), nn.Dropout(0.1), nn.Linear(40, 3))
+		o := AdamW(nn.Parameters(m), 1e-3, AdamOptions{})
+		f := locus.Compile(byGrad(o, func(x, y *locus.Tensor) *locus.Tensor {
+			return locus.CrossEntropy(m.Forward(x), y, locus.CrossEntropyOptions{})
+		}))
+		locus.SetDefaultDevice(old)
+		b := classes(d, []int{8, 6}, 3)(0)
+		steps := 10000
+		if testing.Short() {
+			steps = 1000
+		}
+		d.Collect()
+		var early locus.MemoryStats
+		for i := range steps {
+			loss := f.Call(b...)[0]
+			s := locus.NewScope() // the loss is a view: its memory is adopted to be freed
+			s.Adopt(loss)
+			s.Close()
+			if i == 100 || i == 200 || i == steps-1 {
+				if err := d.Synchronize(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if i == 100 {
+				d.ResetPeak()
+			}
+			if i == 200 {
+				early = d.MemoryStats()
+			}
+		}
+		late := d.MemoryStats()
+		if late.InUse > early.InUse || late.Peak > early.Peak || late.Cached > early.Cached+128<<10 || late.Collections > early.Collections {
+			t.Errorf("memory grew in %d steps:\n%s\n%s", steps, early, late)
+		}
+		if o.Steps() != int64(steps) {
+			t.Errorf("%d steps counted of %d", o.Steps(), steps)
+		}
+		compiledNow(t, f)
+	}
+}
+
+// TestCompiledInference calls compiled functions of one network from several
+// goroutines while others use it as it is: a trace changes nothing that they see.
+func TestCompiledInference(t *testing.T) {
+	for _, d := range testDevices() {
+		old := locus.SetDefaultDevice(d)
+		m := nn.Eval(nn.Sequential(nn.Linear(6, 9), nn.BatchNorm(9), nn.Dropout(0.5)))
+		locus.SetDefaultDevice(old)
+		done := make(chan struct{})
+		for g := range 4 {
+			go func() {
+				defer func() { done <- struct{}{} }()
+				for i := range 30 {
+					f := locus.Compile(func(a ...*locus.Tensor) []*locus.Tensor { return []*locus.Tensor{m.Forward(a[0])} })
+					x := d.Key(locus.NewKey(uint64(100*g+i))).Randn(2, 6)
+					for range 4 {
+						same(t, "inference", m.Forward(x), f.Call(x)[0])
+					}
+				}
+			}()
+		}
+		for range 4 {
+			<-done
+		}
+	}
+}
+
+// BenchmarkCompiledStep compares a step as it is and compiled, in turns.
+func BenchmarkCompiledStep(b *testing.B) {
+	for _, size := range []struct {
+		name              string
+		in, hidden, batch int
+	}{{"tiny", 8, 16, 8}, {"MLP", 784, 256, 256}} {
+		for _, name := range []string{"SGD", "AdamW"} {
+			for _, kind := range []string{"eager", "compiled", "eager", "compiled"} {
+				m := &twoLayers{nn.Linear(size.in, size.hidden), nn.Linear(size.hidden, 10)}
+				o := SGD(nn.Parameters(m), 0.01, SGDOptions{})
+				if name == "AdamW" {
+					o = AdamW(nn.Parameters(m), 1e-3, AdamOptions{})
+				}
+				step := byGrad(o, m.loss)
+				if kind == "compiled" {
+					step = locus.Compile(step).Call
+				}
+				x := classes(locus.CPU(), []int{size.batch, size.in}, 10)(0)
+				for range 5 {
+					step(x...)
+				}
+				b.Run(fmt.Sprint(size.name, " ", name, " ", kind), func(b *testing.B) {
+					b.ReportAllocs()
+					for b.Loop() {
+						step(x...)
+					}
+				})
+			}
+		}
+	}
+}
