@@ -292,7 +292,7 @@ func (c *Compiled) Explain() string {
 			case program.Captured:
 				fmt.Fprintf(&b, "  from outside: %s %v, used at %s\n", v.Spec.DType, v.Spec.Shape, v.Site)
 			case program.Const:
-				fmt.Fprintf(&b, "  constant: %d bytes of Go data, made at %s\n", len(v.Data), v.Site)
+				fmt.Fprintf(&b, "  constant: %d bytes of Go data, made at %s\n", v.Spec.Shape[0], v.Site)
 			}
 		}
 		for _, line := range strings.SplitAfter(p.prog.String(), "\n") {

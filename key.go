@@ -53,6 +53,9 @@ var global struct {
 // draw from. Programs that never call it get the sequence of seed 0: a run
 // can be repeated unless it asks for other numbers.
 func Seed(seed uint64) {
+	if t := trace.Current(); t != nil {
+		t.Refuse("locus.Seed is called inside the function: call it before")
+	}
 	global.seed.Store(seed)
 	global.used.Store(0)
 }

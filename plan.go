@@ -23,6 +23,7 @@ type plan struct {
 	place  *place
 	consts []*Tensor // by value; they live with the plan
 	each   []func()
+	undo   func()
 	after  []func()
 	watch  []trace.Watched
 
@@ -322,7 +323,7 @@ func (p *plan) captured(t *tracing) {
 // build makes the program ready to run.
 func (p *plan) build(t *tracing) {
 	p.prog = &t.Program
-	p.each, p.after, p.watch = t.Each, t.After, t.Watched
+	p.each, p.after, p.watch, p.undo = t.Each, t.After, t.Watched, t.Undo
 	p.pruned = p.prog.Prune()
 	if err := p.prog.Verify(); err != nil {
 		panic("locus: a trace made a program that is wrong: " + err.Error())
@@ -353,6 +354,11 @@ func (p *plan) diff(before *plan) {
 		d = "other variables were used"
 	}
 	p.ready = d == ""
+	if p.ready { // nobody compares constants any more
+		for i := range p.prog.Values {
+			p.prog.Values[i].Data = nil
+		}
+	}
 	if d != "" {
 		p.eager = "two calls do not do the same: " + d
 	}
@@ -460,12 +466,15 @@ func (p *plan) run(args []*Tensor, traced bool) []*Tensor {
 		if d := p.load(); d != "" { // another goroutine has set a variable
 			fail("Compiled.Call", op.Problemf(ErrArgument, "while the function was traced a variable was changed from elsewhere: %s", d))
 		}
-	} else {
-		for _, f := range p.each {
-			f()
-		}
 	}
 	defer p.release()
+	started := traced
+	defer func() {
+		if !started {
+			return
+		}
+		p.undo() // the call failed: counters are as if it had not happened
+	}()
 	for i, a := range args {
 		p.bind(p.in[i], a)
 	}
@@ -490,10 +499,17 @@ func (p *plan) run(args []*Tensor, traced bool) []*Tensor {
 			p.bindings = append(p.bindings, program.Binding{Value: i, Block: v.Block})
 		}
 	}
+	if !traced {
+		for _, f := range p.each {
+			f()
+		}
+	}
+	started = true
 	blocks, err := p.runner.Run(p.bindings)
 	if err != nil {
 		p.fail(err)
 	}
+	started = false
 	return p.finish(args, blocks)
 }
 

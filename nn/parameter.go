@@ -105,6 +105,9 @@ func (p *Parameter) Unfreeze() { p.freeze(false) }
 
 func (p *Parameter) freeze(on bool) {
 	v := p.Value()
+	if p.traced() && p.frozen.Load() != on {
+		trace.Current().Refuse("a parameter is frozen or unfrozen inside the function: do it before the call")
+	}
 	p.frozen.Store(on)
 	if v != nil {
 		p.replace(v)

@@ -1,6 +1,7 @@
 package optim
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"strings"
@@ -414,6 +415,68 @@ func TestCompiledConditionally(t *testing.T) {
 		})
 		compiledNow(t, f)
 	}
+}
+
+// TestCompiledStepsAndRates takes two steps in one function, whose numbers differ, and
+// refuses a learning rate that is set inside.
+func TestCompiledStepsAndRates(t *testing.T) {
+	d := locus.CPU()
+	for _, inside := range []bool{false, true} {
+		f := compareTraining(t, d, func() compared {
+			m := &twoLayers{nn.Linear(20, 16), nn.Linear(16, 5)}
+			o := AdamW(nn.Parameters(m), 1e-2, AdamOptions{})
+			step := byGrad(o, m.loss)
+			return compared{net: m, opt: o, step: func(a ...*locus.Tensor) []*locus.Tensor {
+				if inside {
+					o.SetLR(1e-2 / float64(o.Steps()+1))
+				}
+				return append(step(a...), step(a...)...)
+			}}
+		}, classes(d, []int{4, 20}, 5), 8, nil)
+		if !inside {
+			compiledNow(t, f)
+		} else if !strings.Contains(f.Fallback(), "learning rate is set at") || !strings.Contains(f.Fallback(), "compile_test.go:") {
+			t.Errorf("a rate that is set inside: %q", f.Fallback())
+		}
+	}
+}
+
+// TestCompiledStepFails has a step that runs out of memory: nothing has changed then,
+// and the next one is as if it had not been tried.
+func TestCompiledStepFails(t *testing.T) {
+	d := locus.AddVirtualGPUs(1, 8<<20)[0]
+	locus.Seed(1)
+	old := locus.SetDefaultDevice(d)
+	m := nn.Sequential(nn.Linear(300, 300), nn.Dropout(0.5))
+	locus.SetDefaultDevice(old)
+	o := AdamW(nn.Parameters(m), 1e-2, AdamOptions{})
+	f := locus.Compile(byGrad(o, func(x, y *locus.Tensor) *locus.Tensor {
+		return locus.CrossEntropy(m.Forward(x), y, locus.CrossEntropyOptions{})
+	}))
+	b := classes(d, []int{300, 300}, 300)(0)
+	for range 4 {
+		f.Call(b...)
+	}
+	d.Collect()
+	free := d.MemoryStats().Free + d.MemoryStats().Cached
+	room := d.Zeros(int(free-300_000) / 4)
+	value, steps := nn.Parameters(m)[0].Value(), o.Steps()
+	err := locus.Try(func() { f.Call(b...) })
+	if !errors.Is(err, locus.ErrOutOfMemory) {
+		t.Fatalf("a step without room: %v", err)
+	}
+	room.Free()
+	if o.Steps() != steps {
+		t.Errorf("%d steps counted, before %d", o.Steps(), steps)
+	}
+	if nn.Parameters(m)[0].Value() != value || value.Freed() {
+		t.Error("a step that failed has changed a parameter")
+	}
+	f.Call(b...)
+	if o.Steps() != steps+1 {
+		t.Errorf("%d steps counted", o.Steps())
+	}
+	compiledNow(t, f)
 }
 
 // TestCompiledTrainingMemory takes 10,000 compiled steps: nothing grows, and nothing

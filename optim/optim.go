@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"github.com/locusml/locus"
+	"github.com/locusml/locus/internal/callsite"
 	"github.com/locusml/locus/internal/trace"
 	"github.com/locusml/locus/nn"
 )
@@ -77,6 +78,9 @@ func (o *Optimizer) LR() float64 { return o.ready().lr }
 // is an ErrArgument.
 func (o *Optimizer) SetLR(lr float64) {
 	check("SetLR", checkLR(lr))
+	if t := trace.Current(); t != nil && lr != o.ready().lr {
+		t.Refuse("the learning rate is set at %s, inside the function: set it before the call", callsite.Here(1))
+	}
 	o.ready().lr = lr
 }
 

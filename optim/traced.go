@@ -20,8 +20,12 @@ func (o *Optimizer) enter() (leave func()) {
 			t.Place(slotHolder{o, i, k}, func(v any) { o.slots[i][k], _ = v.(*locus.Tensor) })
 		}
 	}
-	trace.Advance(func() { o.steps++ }, func() { o.steps-- })
-	return trace.Clock(func() (float64, int64) { return o.lr, o.steps })
+	step := o.steps + 1 // of this step: a function may take several
+	trace.Advance(func() {
+		o.steps++
+		step = o.steps
+	}, func() { o.steps-- })
+	return trace.Clock(func() (float64, int64) { return o.lr, step })
 }
 
 // slotHolder is what a rule remembers of a parameter.

@@ -110,13 +110,12 @@ func (t *Trace) Do(f func()) {
 	f()
 }
 
-// Undo takes back what the traced function did to counters, for a trace that is not
-// used.
+// Undo takes back what the traced function, or a run of its program, did to counters:
+// for a trace that is not used, and a run that failed.
 func (t *Trace) Undo() {
 	for i := len(t.undo) - 1; i >= 0; i-- {
 		t.undo[i]()
 	}
-	t.undo = nil
 }
 
 // Refuse notes why the function must be computed without a program; the first
