@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -408,6 +409,53 @@ func TestCompileMemory(t *testing.T) {
 			t.Errorf("memory grew in %d calls:\n%s\n%s", steps, early, late)
 		}
 		isCompiled(t, c)
+	}
+}
+
+// TestCompileLeavesNothing traces many functions that nobody keeps, with blocks of all
+// sizes, in programs and in traces that are given up.
+func TestCompileLeavesNothing(t *testing.T) {
+	heap := func() uint64 {
+		var m runtime.MemStats
+		for range 3 {
+			runtime.GC()
+		}
+		runtime.ReadMemStats(&m)
+		return m.HeapObjects
+	}
+	d := locus.CPU()
+	w := d.Ones(64, 64).RequireGrad()
+	once := func(how int) {
+		c := locus.Compile(func(a ...*locus.Tensor) []*locus.Tensor {
+			locus.Scoped(func(s *locus.Scope) {
+				x := s.Use(a[0])
+				for range 20 {
+					x = x.MatMul(w).Mul(0.01)
+				}
+				x.Sum().Backward()
+				w.ZeroGrad()
+			})
+			if how == 1 {
+				panic(&locus.Error{})
+			}
+			if how == 2 {
+				return []*locus.Tensor{locus.Dropout(a[0], 0.5, locus.NewKey(1))}
+			}
+			return []*locus.Tensor{a[0].Exp()}
+		})
+		for range 3 {
+			_ = locus.Try(func() { c.Call(d.Ones(64, 64)) })
+		}
+	}
+	for i := range 9 {
+		once(i % 3)
+	}
+	before := heap()
+	for i := range 150 {
+		once(i % 3)
+	}
+	if after := heap(); after > before+20000 { // one trace has hundreds
+		t.Errorf("%d objects, before %d", after, before)
 	}
 }
 

@@ -32,6 +32,7 @@ type plan struct {
 	vars    []variable
 	leaves  []leafVariable
 	results []result
+	first   []bool // by position in the program's results: it decides who frees the block, which others may share
 
 	bindings []program.Binding // of a run
 	held     []*memory.Block
@@ -322,11 +323,17 @@ func (p *plan) captured(t *tracing) {
 
 // build makes the program ready to run.
 func (p *plan) build(t *tracing) {
-	p.prog = &t.Program
+	prog := t.Program
+	p.prog = &prog
 	p.each, p.after, p.watch, p.undo = t.Each, t.After, t.Watched, t.Undo
 	p.pruned = p.prog.Prune()
 	if err := p.prog.Verify(); err != nil {
 		panic("locus: a trace made a program that is wrong: " + err.Error())
+	}
+	seen := make([]bool, len(p.prog.Values))
+	for _, r := range p.prog.Results {
+		p.first = append(p.first, !seen[r.Value])
+		seen[r.Value] = true
 	}
 	p.consts = make([]*Tensor, len(p.prog.Values))
 	for i := range p.prog.Steps {
@@ -338,6 +345,7 @@ func (p *plan) build(t *tracing) {
 		}
 	}
 	p.runner = program.NewRunner(p.prog, p.place.backend, p.place.pool)
+	t.Forget()
 }
 
 // diff compares a plan with the one that was traced in the call before.
@@ -532,28 +540,25 @@ func (p *plan) fail(err error) {
 
 // finish hands out what a run has made.
 func (p *plan) finish(args []*Tensor, blocks []*memory.Block) []*Tensor {
-	settled := make([]bool, len(p.prog.Results))
 	tensor := func(out int, owner bool, scope *Scope) *Tensor {
 		r := &p.prog.Results[out]
 		t := &Tensor{shape: r.View.Shape, strides: r.View.Strides, offset: r.View.Offset, dtype: r.View.DType, owner: owner, place: p.place, block: blocks[r.Value]}
-		for _, b := range p.bindings {
-			if b.Value == r.Value {
-				t.offset += b.Offset
-			}
-		}
 		if scope != nil {
 			t.scope.Store(scope)
 		}
 		if p.prog.Values[r.Value].Kind != program.Temp {
 			t.owner = false
+			for _, b := range p.bindings {
+				if b.Value == r.Value {
+					t.offset += b.Offset
+					break
+				}
+			}
 			return t
 		}
-		for k := range out { // the first of those that share a block decides whose it is
-			if settled[k] && p.prog.Results[k].Value == r.Value {
-				return t
-			}
+		if !p.first[out] {
+			return t
 		}
-		settled[out] = true
 		if scope == nil || !scope.group.Add(t.block) {
 			t.block.Manage()
 			t.scope.Store(nil)

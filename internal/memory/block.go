@@ -149,8 +149,8 @@ func (b *Block) Arrival() Arrival {
 
 // Manage lets the collector free the block when it finds it unreachable.
 func (b *Block) Manage() {
-	if b.slab != nil {
-		return // its slab is managed as a whole
+	if b.slab != nil || b.pool.paper {
+		return // its slab is managed as a whole; without memory there is nothing to free
 	}
 	b.pool.manage(b, true)
 	runtime.SetFinalizer(b, func(b *Block) {
@@ -161,7 +161,7 @@ func (b *Block) Manage() {
 
 // Unmanage undoes Manage: the block lives until Free.
 func (b *Block) Unmanage() {
-	if b.slab != nil {
+	if b.slab != nil || b.pool.paper {
 		return
 	}
 	runtime.SetFinalizer(b, nil)

@@ -104,7 +104,8 @@ func (p *Pool) Pinned() *Pool {
 }
 
 // Paper says that the source gives addresses without memory, for blocks that only
-// have an identity: nothing is worth a collection then.
+// have an identity: nothing is worth a collection then, and no finalizer keeps the
+// pool alive.
 func (p *Pool) Paper() *Pool {
 	p.paper = true
 	return p
@@ -184,7 +185,9 @@ func (p *Pool) allocateSmall(want int, label func() Label) (*Block, error) {
 			return nil, err
 		}
 		s := &slab{pool: p, region: r}
-		runtime.SetFinalizer(s, func(s *slab) { p.releaseSlab(s) })
+		if !p.paper { // a finalizer would keep a pool that nobody uses any more
+			runtime.SetFinalizer(s, func(s *slab) { p.releaseSlab(s) })
+		}
 		p.mu.Lock()
 		p.managed += slabSize
 		p.slab, p.handles = s, nil
@@ -335,7 +338,7 @@ func (p *Pool) manage(b *Block, on bool) {
 func (p *Pool) garbageDue() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return !p.paper && p.managed > 2*p.settled+paceMin
+	return p.managed > 2*p.settled+paceMin
 }
 
 // Collect runs the garbage collector and waits until what it found is freed.

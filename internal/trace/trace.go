@@ -118,6 +118,12 @@ func (t *Trace) Undo() {
 	}
 }
 
+// Forget lets go of what only the trace itself needs, for a program that outlives it.
+func (t *Trace) Forget() {
+	t.Program, t.Variable, t.Watched, t.Owner, t.Stand = program.Program{}, nil, nil, nil, nil
+	t.variables, t.seen, t.keys = nil, nil, nil
+}
+
 // Refuse notes why the function must be computed without a program; the first
 // reason counts.
 func (t *Trace) Refuse(format string, args ...any) {
