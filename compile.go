@@ -107,6 +107,7 @@ func (c *Compiled) call(args []*Tensor) (results []*Tensor, ok bool) {
 	c.key = signature(c.key[:0], args)
 	p := c.find()
 	if p != nil && p.eager != "" {
+		p.unload()
 		c.why = p.eager
 		return nil, false
 	}
@@ -123,6 +124,9 @@ func (c *Compiled) call(args []*Tensor) (results []*Tensor, ok bool) {
 	}
 	if p == nil {
 		c.note("tracing%s", c.changed(args))
+	}
+	if p != nil {
+		p.unload()
 	}
 	next, traced := c.trace(args)
 	next.key = bytes.Clone(c.key)

@@ -24,7 +24,6 @@ type plan struct {
 	consts []*Tensor // by value; they live with the plan
 	each   []func()
 	undo   func()
-	after  []func()
 	watch  []trace.Watched
 
 	in      []int  // values of the arguments
@@ -325,7 +324,7 @@ func (p *plan) captured(t *tracing) {
 func (p *plan) build(t *tracing) {
 	prog := t.Program
 	p.prog = &prog
-	p.each, p.after, p.watch, p.undo = t.Each, t.After, t.Watched, t.Undo
+	p.each, p.watch, p.undo = t.Each, t.Watched, t.Undo
 	p.pruned = p.prog.Prune()
 	if err := p.prog.Verify(); err != nil {
 		panic("locus: a trace made a program that is wrong: " + err.Error())
@@ -381,7 +380,11 @@ func (p *plan) fits() string {
 			return fmt.Sprintf("%s is %v, before %v", w.What, now, w.Was)
 		}
 	}
-	return p.load()
+	why := p.load()
+	if why != "" {
+		p.unload()
+	}
+	return why
 }
 
 // load notes the present values of variables, and returns "" or which of them is not
@@ -458,13 +461,18 @@ func (p *plan) release() {
 	clear(p.held)
 	clear(p.bindings)
 	p.held, p.bindings = p.held[:0], p.bindings[:0]
+	p.unload()
+	p.runner.Clear()
+}
+
+// unload forgets the present values of variables.
+func (p *plan) unload() {
 	for i := range p.vars {
 		p.vars[i].now = nil
 	}
 	for i := range p.leaves {
 		p.leaves[i].now, p.leaves[i].grad = nil, nil
 	}
-	p.runner.Clear()
 }
 
 // run runs the program. traced says that f was called just now, so that what
@@ -600,9 +608,6 @@ func (p *plan) finish(args []*Tensor, blocks []*memory.Block) []*Tensor {
 		if p.freed[i] {
 			a.block.Free()
 		}
-	}
-	for _, f := range p.after {
-		f()
 	}
 	return results
 }

@@ -72,7 +72,7 @@ type Program struct {
 	Results []Ref
 }
 
-// Bytes is the room that a result or operand needs from the start of its block.
+// size is the room that a contiguous tensor needs.
 func size(v *backend.View) int { return v.Elements() * v.DType.Size() }
 
 // Verify reports what is wrong with a program: a value that is used before it is

@@ -25,7 +25,6 @@ type Trace struct {
 	Variable []*Variable   // in the order of their first use
 	Watched  []Watched     // what the function has looked at
 	Each     []func()      // what advances, before each run
-	After    []func()      // what is put right behind each run
 	Err      error         // why the function cannot be traced at all: the caller's error
 	Refusal  string        // why it must be computed without a program
 	Stand    func(any) any // returns the stand-in of a variable's tensor, nil for one that the function has made
@@ -252,13 +251,6 @@ func Advance(each, undo func()) {
 	if t := Current(); t != nil {
 		t.Each = append(t.Each, each)
 		t.undo = append(t.undo, undo)
-	}
-}
-
-// Behind notes what is to be put right after every run.
-func Behind(f func()) {
-	if t := Current(); t != nil {
-		t.After = append(t.After, f)
 	}
 }
 
