@@ -140,7 +140,7 @@ func (r *rmsprop) update(p, g *locus.Tensor, slots []*locus.Tensor, lr float64, 
 		}
 		slots[k] = d
 	}
-	return descend(p, d, lr, step)
+	return descend(p, d, lr)
 }
 
 // AdagradOptions are the options of [Adagrad]; a zero Eps means 1e-10.

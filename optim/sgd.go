@@ -38,7 +38,7 @@ func (s *sgd) slots() []string {
 	return []string{"momentum"}
 }
 
-func (s *sgd) update(p, g *locus.Tensor, slots []*locus.Tensor, lr float64, step int64) *locus.Tensor {
+func (s *sgd) update(p, g *locus.Tensor, slots []*locus.Tensor, lr float64, _ int64) *locus.Tensor {
 	if s.WeightDecay != 0 {
 		g = g.Blend(1, p, s.WeightDecay)
 	}
@@ -54,5 +54,5 @@ func (s *sgd) update(p, g *locus.Tensor, slots []*locus.Tensor, lr float64, step
 			g = slots[0]
 		}
 	}
-	return descend(p, g, lr, step)
+	return descend(p, g, lr)
 }

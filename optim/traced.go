@@ -47,15 +47,24 @@ func (h madeHolder) Load() any   { return h.o.made[h.i] }
 func (h madeHolder) Store(v any) { h.o.made[h.i] = v.(*locus.Tensor) }
 
 // descend returns p - lr·g.
-func descend(p, g *locus.Tensor, lr float64, step int64) (out *locus.Tensor) {
-	trace.Late(lr, step, func(lr float64, _ int64) op.Attrs { return op.Scales{A: 1, B: -lr} },
-		func() { out = p.Blend(1, g, -lr) })
+func descend(p, g *locus.Tensor, lr float64) (out *locus.Tensor) {
+	trace.Late(func(was op.Attrs, lr float64, _ int64) op.Attrs {
+		if _, ok := was.(op.Scales); !ok {
+			return nil
+		}
+		return op.Scales{A: 1, B: -lr}
+	}, func() { out = p.Blend(1, g, -lr) })
 	return out
 }
 
 // adamStep returns [locus.Tensor.AdamStep] with the numbers of the step.
 func adamStep(p, mean, square *locus.Tensor, lr float64, step int64, scales func(lr float64, step int64) op.Adam) (out *locus.Tensor) {
-	trace.Late(lr, step, func(lr float64, step int64) op.Attrs { return scales(lr, step) }, func() {
+	trace.Late(func(was op.Attrs, lr float64, step int64) op.Attrs {
+		if _, ok := was.(op.Adam); !ok {
+			return nil
+		}
+		return scales(lr, step)
+	}, func() {
 		a := scales(lr, step)
 		out = p.AdamStep(mean, square, a.Keep, a.Rate, a.Root, a.Eps)
 	})

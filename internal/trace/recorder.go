@@ -139,8 +139,8 @@ func (r *Recorder) Run(c *backend.Call) error {
 		} else {
 			t.Refuse("%s at %s draws with a key that does not advance from call to call: draw from a layer such as nn.Dropout or without a key, or make the numbers outside", c.Op, s.Site)
 		}
-	} else if t.late != nil && t.late() == c.Attrs {
-		s.Late, t.matched = t.late, true
+	} else if late, was := t.late, c.Attrs; late != nil && was != nil && late(was) == was {
+		s.Late, t.matched = func() op.Attrs { return late(was) }, true
 	}
 	t.Program.Steps = append(t.Program.Steps, s)
 	return nil

@@ -36,7 +36,7 @@ type Trace struct {
 	seen      map[any]bool // what is watched
 	undo      []func()
 	keys      map[uint64]func() uint64 // keys that advance, by their present bits
-	late      func() op.Attrs
+	late      func(was op.Attrs) op.Attrs
 	matched   bool
 	clock     func() (rate float64, step int64)
 }
@@ -265,20 +265,25 @@ func Clock(read func() (rate float64, step int64)) (restore func()) {
 	return func() { t.clock = old }
 }
 
-// Late runs f, which runs an op with the attributes attrs(rate, step). They depend
-// on the learning rate and the number of steps: a program asks for them again at
-// each run, by the clock.
-func Late(rate float64, step int64, attrs func(rate float64, step int64) op.Attrs, f func()) {
+// Late runs f, which runs an op whose attributes depend on the learning rate or the
+// number of steps: a program asks again for them at each run, by the clock. again
+// gets the attributes that were recorded and returns those to use; nil if they are of
+// another op. At the time of the trace it must return what it gets: so numbers that a
+// composition has taken apart cannot freeze in silence.
+func Late(again func(was op.Attrs, rate float64, step int64) op.Attrs, f func()) {
 	t := Current()
 	if t == nil || t.clock == nil {
 		f()
 		return
 	}
 	clock := t.clock
-	t.late, t.matched = func() op.Attrs { return attrs(clock()) }, false
+	t.late, t.matched = func(was op.Attrs) op.Attrs {
+		rate, step := clock()
+		return again(was, rate, step)
+	}, false
 	defer func() { t.late = nil }()
 	f()
 	if !t.matched {
-		t.Refuse("%T of an optimizer, which change from step to step, are not attributes of one op on this device", attrs(rate, step))
+		t.Refuse("numbers of an optimizer, which change from step to step, are not attributes of one op on this device")
 	}
 }

@@ -129,11 +129,17 @@ func TestLateAttributes(t *testing.T) {
 	tr := New()
 	r := tr.NewRecorder(cpu.Open())
 	rate := 0.5
-	attrs := func(rate float64, _ int64) op.Attrs { return op.Scales{A: 1, B: -rate} }
+	attrs := func(was op.Attrs, rate float64, _ int64) op.Attrs {
+		if a, ok := was.(op.Scales); ok {
+			a.B = -rate
+			return a
+		}
+		return nil
+	}
 	tr.Do(func() {
 		defer Clock(func() (float64, int64) { return rate, 1 })()
-		Late(rate, 1, attrs, func() {
-			for _, a := range []op.Attrs{nil, op.Scales{A: 1, B: -0.5}} {
+		Late(attrs, func() {
+			for _, a := range []op.Attrs{nil, op.Cast{}, op.Scales{A: 1, B: -0.5}} {
 				if err := r.Run(&backend.Call{Op: op.Blend, Attrs: a, Out: view(t, r, 3)}); err != nil {
 					t.Error(err)
 				}
@@ -142,13 +148,13 @@ func TestLateAttributes(t *testing.T) {
 		if tr.Refusal != "" {
 			t.Error(tr.Refusal)
 		}
-		Late(rate, 1, attrs, func() {}) // numbers that no op has: a composition has eaten them
+		Late(attrs, func() {}) // numbers that no op has: a composition has eaten them
 	})
 	rate = 0.25
-	if s := tr.Program.Steps; s[0].Late != nil || s[1].Late() != (op.Scales{A: 1, B: -0.25}) {
+	if s := tr.Program.Steps; s[0].Late != nil || s[1].Late != nil || s[2].Late() != (op.Scales{A: 1, B: -0.25}) {
 		t.Error("attributes are not asked for again")
 	}
-	if !strings.Contains(tr.Refusal, "op.Scales") {
+	if !strings.Contains(tr.Refusal, "numbers of an optimizer") {
 		t.Errorf("numbers without an op: %q", tr.Refusal)
 	}
 }
