@@ -168,11 +168,15 @@ func checkOperands(name string, in []*Tensor) *place {
 		case t.constant || t.place == p:
 		case p == nil:
 			p = t.place
+		case t.place.root() == p.root(): // of a trace and of its surroundings
+			if t.place.of != nil {
+				p = t.place
+			}
 		default:
 			failMixed(name, in)
 		}
 	}
-	return p
+	return p.now()
 }
 
 // failMixed reports operands on two devices, with the operand that could move: to
@@ -185,17 +189,18 @@ func failMixed(name string, in []*Tensor) {
 		if t.constant {
 			continue
 		}
-		bytes[t.place] += t.Bytes() + 1
+		at := t.place.root()
+		bytes[at] += t.Bytes() + 1
 		switch {
-		case most == nil || most.host && !t.place.host:
-			most = t.place
-		case most.host == t.place.host && bytes[t.place] > bytes[most]:
-			most = t.place
+		case most == nil || most.host && !at.host:
+			most = at
+		case most.host == at.host && bytes[at] > bytes[most]:
+			most = at
 		}
 	}
 	problem := &op.Problem{Kind: ErrDevice, Msg: "operands are on different devices; nothing is moved silently"}
 	for i, t := range in {
-		if !t.constant && t.place != most {
+		if !t.constant && t.place.root() != most {
 			problem.Fix = "move operand " + itoa(i) + " first: .To(" + goName(most.device) + ")"
 			break
 		}

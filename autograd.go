@@ -7,6 +7,7 @@ import (
 
 	"github.com/locusml/locus/internal/memory"
 	"github.com/locusml/locus/internal/op"
+	"github.com/locusml/locus/internal/trace"
 )
 
 // node records how a tensor was computed, for its gradient. A tensor has one if
@@ -53,7 +54,8 @@ type gradient func(n *node, g *Tensor) []*Tensor
 type leaf struct {
 	mu   sync.Mutex
 	grad *Tensor
-	lent bool // the program has a handle of grad: the leaf does not free it
+	lent bool         // the program has a handle of grad: the leaf does not free it
+	made *trace.Trace // in which it was made, if in one
 }
 
 func (n *node) String() string {
@@ -103,7 +105,7 @@ func (t *Tensor) RequireGrad() *Tensor {
 			Fix: "convert first: .Cast(locus.Float32)"}, t)
 	}
 	v := t.alias()
-	v.node = &node{own: leafRule, leaf: new(leaf)}
+	v.node = &node{own: leafRule, leaf: &leaf{made: trace.Current()}}
 	return v
 }
 
@@ -161,7 +163,7 @@ func (t *Tensor) SetGrad(g *Tensor) {
 		failf(name, ErrShape, in, "a gradient has the shape of its tensor")
 	case t.dtype != g.dtype:
 		failf(name, ErrDType, in, "a gradient has the element type of its tensor")
-	case t.place != g.place:
+	case t.place.root() != g.place.root():
 		failMixed(name, in)
 	}
 	t.ZeroGrad()
@@ -184,7 +186,7 @@ func (t *Tensor) leaf(name string) *leaf {
 	if t.node == nil {
 		return nil
 	}
-	return t.node.leaf
+	return t.node.leaf.now()
 }
 
 // GradOption changes what Backward and Grad do.
@@ -408,7 +410,7 @@ func (e *engine) visit(n *node) {
 				e.release(g, nil)
 				g = c
 			}
-			if n.leaf.add(e.handOver(g)) {
+			if n.leaf.now().add(e.handOver(g)) {
 				e.release(g, nil)
 			}
 		}

@@ -189,6 +189,7 @@ func WithSlice[T Element](t *Tensor, f func(s []T)) {
 		f(ToSlice[T](t))
 		return
 	}
+	readable("WithSlice")
 	c := t.detach()
 	if !c.place.host {
 		c = c.Pin()
@@ -212,6 +213,7 @@ func checkElements(t *Tensor, like any) {
 
 // download copies t's elements in order to host memory and waits for them.
 func (t *Tensor) download(dst []byte) {
+	readable("ToSlice")
 	c := t.contiguous()
 	if c != t {
 		defer c.Free()

@@ -6,6 +6,7 @@ import (
 	"github.com/locusml/locus/internal/gate"
 	"github.com/locusml/locus/internal/op"
 	"github.com/locusml/locus/internal/random"
+	"github.com/locusml/locus/internal/trace"
 )
 
 // Key is the source of random numbers: a plain value. The same key gives the
@@ -28,7 +29,13 @@ func (k Key) Split(n int) []Key {
 }
 
 // Fold gives the key number n below k: the same as the n-th of Split.
-func (k Key) Fold(n uint64) Key { return Key{random.Split(k.bits, n)} }
+func (k Key) Fold(n uint64) Key {
+	f := Key{random.Split(k.bits, n)}
+	if trace.Current() != nil {
+		trace.Derive(k.bits, f.bits, func(bits uint64) uint64 { return random.Split(bits, n) })
+	}
+	return f
+}
 
 // Bits gives the key as a number, to be stored; [KeyFromBits] reads it back.
 func (k Key) Bits() uint64 { return k.bits }
@@ -46,12 +53,23 @@ var global struct {
 // draw from. Programs that never call it get the sequence of seed 0: a run
 // can be repeated unless it asks for other numbers.
 func Seed(seed uint64) {
+	if t := trace.Current(); t != nil {
+		t.Refuse("locus.Seed is called inside the function: call it before")
+	}
 	global.seed.Store(seed)
 	global.used.Store(0)
 }
 
 // NextKey gives the next key of that sequence.
 func NextKey() Key {
+	k := nextKey()
+	if trace.Current() != nil {
+		trace.Draw(k.bits, func() uint64 { return nextKey().bits }, func() { global.used.Add(^uint64(0)) })
+	}
+	return k
+}
+
+func nextKey() Key {
 	n := global.used.Add(1)
 	return NewKey(global.seed.Load()).Fold(n)
 }

@@ -11,7 +11,7 @@ import (
 func (t *Tensor) To(d Device) *Tensor {
 	t.check("To")
 	p := d.open("To")
-	if p == t.place {
+	if p.root() == t.place.root() {
 		return t
 	}
 	return t.copyTo(p)
@@ -24,7 +24,7 @@ func (t *Tensor) CopyTo(d Device) *Tensor {
 }
 
 func (t *Tensor) copyTo(p *place) *Tensor {
-	if p == t.place {
+	if p.root() == t.place.root() {
 		return apply(op.Copy, nil, t)
 	}
 	src := t.contiguous()

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/locusml/locus/internal/gate"
+	"github.com/locusml/locus/internal/goid"
 )
 
 // Goroutines that are inside NoGrad, and how deep. Go has no goroutine-local
@@ -21,7 +22,7 @@ var noGrad struct {
 // not affected.
 func NoGrad(f func()) {
 	gate.Check("NoGrad", gate.Given("the function", f))
-	id := goroutine()
+	id := goid.Get()
 	noGrad.mu.Lock()
 	if noGrad.depth == nil {
 		noGrad.depth = map[uintptr]int{}
@@ -46,7 +47,7 @@ func withGrad(f func()) {
 		f()
 		return
 	}
-	id := goroutine()
+	id := goid.Get()
 	set := func(depth int) (old int) {
 		noGrad.mu.Lock()
 		defer noGrad.mu.Unlock()
@@ -63,7 +64,7 @@ func gradDisabled() bool {
 	if noGrad.active.Load() == 0 {
 		return false
 	}
-	id := goroutine()
+	id := goid.Get()
 	noGrad.mu.RLock()
 	defer noGrad.mu.RUnlock()
 	return noGrad.depth[id] > 0

@@ -21,7 +21,8 @@ type place struct {
 	device  Device
 	backend backend.Device
 	pool    *memory.Pool
-	host    bool // ops run on the calling goroutine; reading a value is no transfer
+	of      *place // what it stands in for while a function is traced; nil as a rule
+	host    bool   // ops run on the calling goroutine; reading a value is no transfer
 }
 
 // machine is what this process can use. GPUs are looked for when first asked for.
@@ -150,10 +151,10 @@ func ParseBytes(s string) (int64, error) {
 // find gives the open device that d names, or nil.
 func (d Device) find() *place {
 	if !d.gpu {
-		return machine.cpu
+		return machine.cpu.now()
 	}
 	if l := gpus(); int(d.index) < len(l) {
-		return l[d.index]
+		return l[d.index].now()
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/locusml/locus/internal/backend"
 	"github.com/locusml/locus/internal/memory"
 	"github.com/locusml/locus/internal/op"
+	"github.com/locusml/locus/internal/trace"
 )
 
 // UpdateRule says what an [Update] does to a parameter.
@@ -81,6 +82,18 @@ type Updating struct {
 // Results belong to no scope and have no history.
 func UpdateAll(u Update, list []Updating, factor, ok *Tensor) []Updating {
 	return updateAll(u.attrs(), list, factor, ok)
+}
+
+func init() {
+	trace.UpdateAttrs = func(update any, was op.Attrs) op.Attrs {
+		old, ok := was.(op.Update)
+		if !ok {
+			return nil
+		}
+		a := update.(Update).attrs()
+		a.First, a.Scaled, a.Gated = old.First, old.Scaled, old.Gated
+		return a
+	}
 }
 
 func updateAll(a op.Update, list []Updating, factor, ok *Tensor) []Updating {

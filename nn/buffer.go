@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/locusml/locus"
+	"github.com/locusml/locus/internal/trace"
 )
 
 // Buffer is a tensor that a network keeps and does not train: running statistics,
@@ -31,6 +32,7 @@ type bufferValue struct {
 func NewBuffer(t *locus.Tensor) *Buffer {
 	checkTensor("nn.NewBuffer", t)
 	b := new(Buffer)
+	b.made = trace.Current()
 	b.replace(taken(t), false)
 	return b
 }
@@ -40,6 +42,9 @@ func NewBuffer(t *locus.Tensor) *Buffer {
 // kept.
 func (b *Buffer) Value() *locus.Tensor {
 	b.checkNil()
+	if b.traced() {
+		return trace.Get(bufferHolder{b}).(*locus.Tensor)
+	}
 	for {
 		v := b.value.Load()
 		if v == nil {
@@ -107,6 +112,9 @@ func (b *Buffer) update(op string, f func(old *locus.Tensor) *locus.Tensor) {
 // peek returns the value to code that does not hand it on.
 func (b *Buffer) peek() *locus.Tensor {
 	b.checkNil()
+	if b.traced() {
+		return trace.Get(bufferHolder{b}).(*locus.Tensor)
+	}
 	if v := b.value.Load(); v != nil {
 		return v.t
 	}
@@ -119,6 +127,9 @@ func (b *Buffer) replace(t *locus.Tensor, made bool) {
 	if t = kept(t); t.RequiresGrad() {
 		t = t.Detach()
 	}
+	if b.traced() && trace.Set(bufferHolder{b}, t) {
+		return
+	}
 	old := b.value.Swap(&bufferValue{t: t, made: made})
 	if old != nil && old.made && !old.given.Load() && !old.t.SharesMemory(t) {
 		old.t.Free() // at once: the collector would let garbage pile up, a little in every step
@@ -130,7 +141,7 @@ func (b *Buffer) replace(t *locus.Tensor, made bool) {
 func (b *Buffer) make(d locus.Device, dt locus.DType, init Initializer, shape ...int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.value.Load() == nil {
+	if b.peek() == nil {
 		b.replace(init(b.maker(d, dt), shape), true)
 	}
 }
@@ -140,7 +151,9 @@ func (b *Buffer) unmade() *Buffer {
 	if b == nil {
 		return nil
 	}
-	return &Buffer{lazy: b.lazy}
+	q := &Buffer{lazy: b.lazy}
+	q.made = trace.Current()
+	return q
 }
 
 // Device is where the value lives, or for a lazy buffer where it will.

@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 
 	"github.com/locusml/locus"
+	"github.com/locusml/locus/internal/trace"
 )
 
 // DropoutLayer sets elements to zero at random in training and scales the
@@ -24,10 +25,11 @@ type randomState struct {
 	key    atomic.Uint64 // its bits
 	drawn  atomic.Uint64 // masks so far: with the key it fixes the next one
 	copies atomic.Uint64 // replicas so far: with the key it fixes the next one's key
+	made   *trace.Trace  // in which it was made, if in one
 }
 
 func newRandomState(key locus.Key) *randomState {
-	r := new(randomState)
+	r := &randomState{made: trace.Current()}
 	r.key.Store(key.Bits())
 	return r
 }
@@ -47,7 +49,7 @@ func (r *randomState) replica() *randomState {
 
 // apart returns an equal state that does not change with r.
 func (r *randomState) apart() *randomState {
-	c := new(randomState)
+	c := &randomState{made: trace.Current()}
 	c.key.Store(r.key.Load())
 	c.drawn.Store(r.drawn.Load())
 	c.copies.Store(r.copies.Load())
@@ -91,11 +93,27 @@ func (l *DropoutLayer) Forward(x *locus.Tensor) *locus.Tensor {
 // active reports whether the layer drops anything at present.
 func (l *DropoutLayer) active() bool {
 	made("nn.Dropout", l != nil && l.drop != nil)
+	l.watch()
 	return l.P > 0 && !l.idle.Load()
 }
 
 // next returns the key of the next mask.
-func (l *DropoutLayer) next() locus.Key { return l.random.Load().next() }
+func (l *DropoutLayer) next() locus.Key {
+	r := l.random.Load()
+	k := r.next()
+	if t := trace.Current(); t != nil && r.made != t {
+		trace.Draw(k.Bits(), func() uint64 { return l.random.Load().next().Bits() }, func() { r.drawn.Add(^uint64(0)) })
+	}
+	return k
+}
+
+// watch tells a trace what the layer's work depends on.
+func (l *DropoutLayer) watch() {
+	if trace.Current() != nil {
+		trace.Watch(l, "the mode of nn."+l.name, func() any { return !l.idle.Load() })
+		trace.Watch(&l.P, "P of nn."+l.name, func() any { return l.P })
+	}
+}
 
 // SetTraining turns dropping on or off.
 func (l *DropoutLayer) SetTraining(on bool) {
@@ -119,8 +137,12 @@ func (l *DropoutLayer) String() string {
 }
 
 func (l *DropoutLayer) cloneLayer(c *cloner) any {
+	l.watch()
 	n := &DropoutLayer{P: l.P, name: l.name, drop: l.drop}
 	if r := l.random.Load(); r != nil {
+		if trace.Current() != nil { // the copy draws from what the layer draws from now
+			trace.Watch(&l.random, "the key of nn."+l.name, func() any { return l.random.Load() })
+		}
 		n.random.Store(c.random(r))
 	}
 	n.idle.Store(l.idle.Load())

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/locusml/locus"
+	"github.com/locusml/locus/internal/trace"
 )
 
 // Kind tells what is trained from what is only kept.
@@ -35,6 +36,9 @@ func (e Entry) Value() *locus.Tensor {
 		return e.buffer.Value()
 	}
 	e.checkPlace("Value")
+	if trace.Current() != nil {
+		return trace.Get(e.holder()).(*locus.Tensor)
+	}
 	t, _ := e.field.Interface().(*locus.Tensor)
 	return t
 }
@@ -68,10 +72,14 @@ func (e Entry) replace(t *locus.Tensor, made bool) {
 		e.buffer.mu.Lock()
 		defer e.buffer.mu.Unlock()
 		e.buffer.replace(t, made)
-	case e.Kind == Trained:
-		e.field.Set(reflect.ValueOf(kept(t).Detach().RequireGrad()))
 	default:
-		e.field.Set(reflect.ValueOf(kept(t).Detach()))
+		t = kept(t).Detach()
+		if e.Kind == Trained {
+			t = t.RequireGrad()
+		}
+		if !trace.Set(e.holder(), t) {
+			e.field.Set(reflect.ValueOf(t))
+		}
 	}
 }
 
@@ -153,6 +161,16 @@ func Parameters(m any) []Entry {
 // Buffers lists what is kept and not trained.
 func Buffers(m any) []Entry {
 	return slices.DeleteFunc(State(m), func(e Entry) bool { return e.Kind != Kept })
+}
+
+// Cells lists a network's tensors, as [State] does, for locus.Compile. Only tensors
+// in plain fields must be listed there; parameters and buffers take part anyway.
+func Cells(m any) []locus.Cell {
+	var l []locus.Cell
+	for _, e := range State(m) {
+		l = append(l, e)
+	}
+	return l
 }
 
 // Values returns the present tensors of entries.

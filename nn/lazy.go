@@ -5,10 +5,13 @@ import (
 	"slices"
 
 	"github.com/locusml/locus"
+	"github.com/locusml/locus/internal/trace"
 )
 
 // lazy is what is known of a network's tensor before it is made.
 type lazy struct {
+	made *trace.Trace // the trace in which the cell was made, if in one: it is that trace's own
+
 	device locus.Device // where it is to be made
 	placed bool         // whether device was asked for
 	known  known

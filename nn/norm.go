@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 
 	"github.com/locusml/locus"
+	"github.com/locusml/locus/internal/trace"
 )
 
 // BatchNormLayer normalises each channel over the batch in training, and with
@@ -48,6 +49,7 @@ func (l *BatchNormLayer) Forward(x *locus.Tensor) *locus.Tensor {
 		}
 		l.make(x.Device(), x.Dim(1))
 	}
+	l.watch()
 	w, b := l.Weight.Value(), l.Bias.Value()
 	if l.idle.Load() {
 		return locus.BatchNormWith(x, l.RunningMean.Value(), l.RunningVar.Value(), w, b, l.Eps)
@@ -72,7 +74,17 @@ func (l *BatchNormLayer) SetTraining(on bool) {
 	l.idle.Store(!on)
 }
 
+// watch tells a trace what the layer's work depends on.
+func (l *BatchNormLayer) watch() {
+	if trace.Current() != nil {
+		trace.Watch(l, "the mode of nn.BatchNorm", func() any { return !l.idle.Load() })
+		trace.Watch(&l.Eps, "Eps of nn.BatchNorm", func() any { return l.Eps })
+		trace.Watch(&l.Momentum, "Momentum of nn.BatchNorm", func() any { return l.Momentum })
+	}
+}
+
 func (l *BatchNormLayer) cloneLayer(c *cloner) any {
+	l.watch()
 	n := &BatchNormLayer{Weight: cloned(c, l.Weight), Bias: cloned(c, l.Bias), RunningMean: cloned(c, l.RunningMean), RunningVar: cloned(c, l.RunningVar),
 		Eps: l.Eps, Momentum: l.Momentum, opts: l.opts}
 	n.idle.Store(l.idle.Load())

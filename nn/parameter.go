@@ -2,9 +2,12 @@ package nn
 
 import (
 	"errors"
+	"runtime"
 	"sync/atomic"
+	"time"
 
 	"github.com/locusml/locus"
+	"github.com/locusml/locus/internal/trace"
 )
 
 // Module is anything that maps one tensor to another. Layers with several
@@ -30,6 +33,7 @@ type Parameter struct {
 func NewParameter(t *locus.Tensor) *Parameter {
 	checkFloat("nn.NewParameter", t)
 	p := new(Parameter)
+	p.made = trace.Current()
 	p.replace(taken(t))
 	return p
 }
@@ -41,12 +45,17 @@ func (p *Parameter) Value() *locus.Tensor {
 	if p == nil {
 		fail(locus.ErrArgument, "nn.Parameter", "the parameter is nil", "make layers with their constructors, such as nn.Linear")
 	}
+	if p.traced() {
+		return trace.Get(parameterHolder{p}).(*locus.Tensor)
+	}
 	return p.value.Load()
 }
 
 // read returns f of the present value; nil if there is none. Where a step of an
-// optimizer in another goroutine frees the value meanwhile, it is f of the next one.
+// optimizer in another goroutine overwrites the value meanwhile, it is f of the next
+// one, which is there when the step ends.
 func (p *Parameter) read(f func(*locus.Tensor) *locus.Tensor) (out *locus.Tensor) {
+	var since time.Time
 	for {
 		t := p.Value()
 		if t == nil {
@@ -56,8 +65,18 @@ func (p *Parameter) read(f func(*locus.Tensor) *locus.Tensor) (out *locus.Tensor
 		if err == nil {
 			return out
 		}
-		if !errors.Is(err, locus.ErrFreed) || p.Value() == t {
+		const step = time.Second // much longer than one takes: somebody has freed the value
+		switch {
+		case !errors.Is(err, locus.ErrFreed):
 			panic(err)
+		case p.Value() != t:
+			since = time.Time{}
+		case since.IsZero():
+			since = time.Now()
+		case time.Since(since) > step:
+			panic(err)
+		default:
+			runtime.Gosched()
 		}
 	}
 }
@@ -75,7 +94,12 @@ func (p *Parameter) set(op, name string, t *locus.Tensor) {
 }
 
 // replace is Set without checks, for values of another type or in another place.
-func (p *Parameter) replace(t *locus.Tensor) { p.value.Store(p.leaf(t)) }
+func (p *Parameter) replace(t *locus.Tensor) {
+	t = p.leaf(t)
+	if !p.traced() || !trace.Set(parameterHolder{p}, t) {
+		p.value.Store(t)
+	}
+}
 
 // leaf returns t as a value of p: without history, and with a gradient of its own
 // unless p is frozen.
@@ -95,6 +119,9 @@ func (p *Parameter) Unfreeze() { p.freeze(false) }
 
 func (p *Parameter) freeze(on bool) {
 	v := p.Value()
+	if p.traced() && p.frozen.Load() != on {
+		trace.Current().Refuse("a parameter is frozen or unfrozen inside the function: do it before the call")
+	}
 	p.frozen.Store(on)
 	if v != nil {
 		p.replace(v)
@@ -104,6 +131,9 @@ func (p *Parameter) freeze(on bool) {
 // Frozen reports whether p is frozen.
 func (p *Parameter) Frozen() bool {
 	p.Value() // of a nil parameter an error
+	if p.traced() {
+		trace.Watch(p, "whether a parameter is frozen", func() any { return p.frozen.Load() })
+	}
 	return p.frozen.Load()
 }
 
@@ -152,7 +182,11 @@ func unmade(ps ...*Parameter) bool {
 // make gives p, unless it has one, a first value: where it was asked to be, else
 // on d. Where several goroutines do so at once, the first one's counts.
 func (p *Parameter) make(d locus.Device, dt locus.DType, key locus.Key, init Initializer, shape ...int) {
-	if p.Value() == nil {
+	switch {
+	case p.Value() != nil:
+	case p.traced():
+		p.replace(init(p.maker(d, dt).Key(key), shape))
+	default:
 		p.value.CompareAndSwap(nil, p.leaf(init(p.maker(d, dt).Key(key), shape)))
 	}
 }
@@ -163,6 +197,7 @@ func (p *Parameter) unmade() *Parameter {
 		return nil
 	}
 	q := &Parameter{lazy: p.lazy, role: p.role, first: p.first}
+	q.made = trace.Current()
 	q.frozen.Store(p.frozen.Load())
 	return q
 }

@@ -11,6 +11,8 @@ import (
 	"slices"
 
 	"github.com/locusml/locus"
+	"github.com/locusml/locus/internal/callsite"
+	"github.com/locusml/locus/internal/trace"
 	"github.com/locusml/locus/nn"
 )
 
@@ -77,6 +79,9 @@ func (o *Optimizer) LR() float64 { return o.ready().lr }
 // is an ErrArgument.
 func (o *Optimizer) SetLR(lr float64) {
 	check("SetLR", checkLR(lr))
+	if t := trace.Current(); t != nil && lr != o.ready().lr {
+		t.Refuse("the learning rate is set at %s, inside the function: set it before the call", callsite.Here(1))
+	}
 	o.ready().lr = lr
 }
 
@@ -136,6 +141,9 @@ func (o *Optimizer) StepScaled(factor, ok *locus.Tensor, grads []*locus.Tensor) 
 
 func (o *Optimizer) step(op string, factor, ok *locus.Tensor, grads []*locus.Tensor) {
 	o.checkStep(op, factor, ok, grads)
+	if trace.Current() != nil {
+		defer o.enter()()
+	}
 	o.steps++
 	locus.NoGrad(func() {
 		// What is made on the way is freed at once.
@@ -212,7 +220,9 @@ func (o *Optimizer) update(s *locus.Scope, group []int, factor, ok *locus.Tensor
 		ok = s.Use(ok).To(list[0].Value.Device())
 	}
 	rule, lr := o.of(group[0])
-	for k, x := range locus.UpdateAll(rule.update(lr, o.steps), list, factor, ok) {
+	var updated []locus.Updating
+	o.late(group[0], func() { updated = locus.UpdateAll(rule.update(lr, o.steps), list, factor, ok) })
+	for k, x := range updated {
 		i := group[k]
 		o.params[i].Set(x.Value)
 		o.made[i] = x.Value

@@ -122,6 +122,12 @@ func (b *Block) recycle() (managed bool) {
 // without a detour.
 func (b *Block) Pinned() bool { return b.pool.pinned }
 
+// In reports whether the block came from p.
+func (b *Block) In(p *Pool) bool { return b.pool == p }
+
+// Paper reports whether the block has an identity and no memory: see [Pool.Paper].
+func (b *Block) Paper() bool { return b.pool != nil && b.pool.paper }
+
 // Arrival is a copy into a block that its device's queue does not wait for yet.
 type Arrival interface {
 	// Join makes everything that is queued later wait for it.
@@ -159,8 +165,8 @@ func (b *Block) Arrival() Arrival {
 
 // Manage lets the collector free the block when it finds it unreachable.
 func (b *Block) Manage() {
-	if b.slab != nil {
-		return // its slab is managed as a whole
+	if b.slab != nil || b.pool.paper {
+		return // its slab is managed as a whole; without memory there is nothing to free
 	}
 	b.pool.manage(b, true)
 	setFinalizer(b)
@@ -177,7 +183,7 @@ func setFinalizer(b *Block) {
 
 // Unmanage undoes Manage: the block lives until Free.
 func (b *Block) Unmanage() {
-	if b.slab != nil {
+	if b.slab != nil || b.pool.paper {
 		return
 	}
 	runtime.SetFinalizer(b, nil)

@@ -27,13 +27,13 @@ type pace struct {
 }
 
 // due reports whether a collection would pay; p.mu is held.
-func (p *Pool) due() bool { return p.managed > p.settled+max(p.settled/2, paceMin) }
+func (p *Pool) due() bool { return !p.paper && p.managed > p.settled+max(p.settled/2, paceMin) }
 
 // overdue reports whether the program should wait for a collection.
 func (p *Pool) overdue() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.managed > 2*p.settled+2*paceMin
+	return !p.paper && p.managed > 2*p.settled+2*paceMin
 }
 
 // ahead collects in the background, for all pools of the process.

@@ -51,6 +51,7 @@ type Pool struct {
 	source Source
 	drain  func()
 	pinned bool
+	paper  bool // there is no memory: see Paper
 
 	mu      sync.Mutex
 	free    map[int]*[]Region        // by class size
@@ -96,6 +97,14 @@ func (p *Pool) Drain(wait func()) *Pool {
 // Pinned says that the source gives page-locked main memory.
 func (p *Pool) Pinned() *Pool {
 	p.pinned = true
+	return p
+}
+
+// Paper says that the source gives addresses without memory, for blocks that only
+// have an identity: nothing is worth a collection then, and no finalizer keeps the
+// pool alive.
+func (p *Pool) Paper() *Pool {
+	p.paper = true
 	return p
 }
 
@@ -175,7 +184,9 @@ func (p *Pool) allocateSmall(want int, label func() Label) (*Block, error) {
 			return nil, err
 		}
 		s := &slab{pool: p, region: r}
-		runtime.SetFinalizer(s, func(s *slab) { p.releaseSlab(s) })
+		if !p.paper { // a finalizer would keep a pool that nobody uses any more
+			runtime.SetFinalizer(s, func(s *slab) { p.releaseSlab(s) })
+		}
 		p.mu.Lock()
 		p.managed += slabSize
 		p.slab, p.handles = s, nil

@@ -14,7 +14,7 @@ import "runtime"
 // Nothing is allocated or freed as far as the counters tell. The new block ends by
 // Free or by the collector as b would have.
 func (b *Block) Take() (*Block, bool) {
-	if b.group.Load() != nil || !b.state.CompareAndSwap(0, freedBit|releasedBit) {
+	if b.pool.paper || b.group.Load() != nil || !b.state.CompareAndSwap(0, freedBit|releasedBit) {
 		return nil, false
 	}
 	n := &Block{Region: b.Region, pool: b.pool, slab: b.slab}

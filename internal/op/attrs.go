@@ -87,6 +87,22 @@ type Random struct {
 	Low, Span int64 // RandInt: Low + [0, Span)
 }
 
+// Keyed are attributes with the key of random numbers. In a compiled function keys
+// advance with every run: an op that draws must have such attributes.
+type Keyed interface {
+	RandomKey() uint64
+	WithKey(key uint64) Attrs
+}
+
+// RandomKey returns the key.
+func (r Random) RandomKey() uint64 { return r.Key }
+
+// WithKey returns the same attributes with another key.
+func (r Random) WithKey(key uint64) Attrs {
+	r.Key = key
+	return r
+}
+
 // Shape is the attribute of the views Reshape and Expand: the result's shape.
 type Shape struct{ Shape Dims }
 

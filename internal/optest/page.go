@@ -91,7 +91,7 @@ func givesTensor(f *ast.FuncDecl) bool {
 var elsewhere = map[string]string{
 	"Tensor.To": "moves", "Tensor.CopyTo": "moves", "Tensor.Pin": "moves",
 	"Tensor.Detach": "gradients", "Tensor.RequireGrad": "gradients", "Tensor.Grad": "gradients", "Tensor.TakeGrad": "gradients", "Tensor.SetGrad": "gradients", "Grad": "gradients",
-	"VJP": "takes a function", "JVP": "takes a function", "Vmap": "takes a function", "Checkpoint": "takes a function",
+	"VJP": "takes a function", "JVP": "takes a function", "Vmap": "takes a function", "Checkpoint": "takes a function", "Compiled.Call": "runs a function",
 	"Custom": "takes a function", "ValueAndGrad": "takes a function",
 	"Scope.Use": "memory", "Scope.Adopt": "memory", "Scope.Keep": "memory",
 	"ScaleAll": "lists: what Tensor.Mul gives", "CastAll": "lists: what Tensor.Cast gives", "Unscale": "lists", "ClipFactor": "lists", "AverageAll": "frees its operands",

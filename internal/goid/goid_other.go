@@ -1,6 +1,7 @@
 //go:build !amd64 && !arm64
 
-package locus
+// Package goid tells goroutines apart: Go has no variables of a goroutine.
+package goid
 
 import (
 	"bytes"
@@ -8,8 +9,8 @@ import (
 	"strconv"
 )
 
-// goroutine gives the number that the runtime prints for the calling goroutine.
-func goroutine() uintptr {
+// Get returns the number that the runtime prints for the calling goroutine.
+func Get() uintptr {
 	var buf [64]byte
 	field := bytes.Fields(buf[:runtime.Stack(buf[:], false)])[1]
 	n, _ := strconv.ParseUint(string(field), 10, 64)

@@ -1,0 +1,136 @@
+// Package program holds what a traced function computes: calls of primitives, and
+// the values between them. It knows nothing of tensors or of tracing, so that
+// passes and executors are small and tested alone.
+package program
+
+import (
+	"fmt"
+
+	"github.com/locusml/locus/internal/backend"
+	"github.com/locusml/locus/internal/callsite"
+	"github.com/locusml/locus/internal/memory"
+	"github.com/locusml/locus/internal/op"
+)
+
+// Kind tells where a value comes from.
+type Kind uint8
+
+// The kinds of value.
+const (
+	Temp     Kind = iota // computed by a step; unset memory if no step does
+	Arg                  // an argument of the function
+	State                // what a variable held before
+	Captured             // a tensor from outside that is no variable's
+	Const                // host data made inside
+)
+
+func (k Kind) String() string {
+	return op.EnumName("Kind", int(k), "temp", "arg", "state", "captured", "const")
+}
+
+// Value is a block of memory that is written once.
+type Value struct {
+	Kind  Kind
+	Spec  op.Spec // of what was first in it
+	Bytes int
+	Block *memory.Block // Captured: its memory
+	Data  []byte        // Const: its contents
+	Site  callsite.Site // Captured: who used it first; Const: who made it
+}
+
+// Ref is a tensor of a program: how elements lie in a value's memory. A Value of
+// -1 is a constant number, as in backend.View.
+type Ref struct {
+	Value int
+	View  backend.View // without a block
+}
+
+// Step is a call of a primitive.
+type Step struct {
+	Op    op.ID
+	Attrs op.Attrs
+	Late  func() op.Attrs // where attributes are asked for again at each run
+	In    []Ref
+	Out   Ref
+	More  []Ref
+	Site  callsite.Site
+}
+
+// Outs calls f with each result of the step.
+func (s *Step) Outs(f func(*Ref)) {
+	f(&s.Out)
+	for i := range s.More {
+		f(&s.More[i])
+	}
+}
+
+// Program is a traced function on one device. Results list what outlives a run: the
+// function's results and what variables hold afterwards.
+type Program struct {
+	Values  []Value
+	Steps   []Step
+	Results []Ref
+}
+
+// size is the room that a contiguous tensor needs.
+func size(v *backend.View) int { return v.Elements() * v.DType.Size() }
+
+// Verify reports what is wrong with a program: a value that is used before it is
+// made or made twice, a result that does not fill its memory from the start.
+func (p *Program) Verify() error {
+	made := make([]bool, len(p.Values))
+	written := make([]bool, len(p.Values))
+	for i, v := range p.Values {
+		made[i] = v.Kind != Temp
+	}
+	for _, s := range p.Steps { // memory that nobody writes has no elements that count
+		s.Outs(func(r *Ref) {
+			if r.Value >= 0 && r.Value < len(written) {
+				written[r.Value] = true
+			}
+		})
+	}
+	use := func(what string, r *Ref) error {
+		switch {
+		case r.Value == -1:
+			return nil
+		case r.Value < 0 || r.Value >= len(p.Values):
+			return fmt.Errorf("%s: there is no value %d", what, r.Value)
+		case !made[r.Value] && (written[r.Value] || r.View.Elements() > 0):
+			return fmt.Errorf("%s: value %d is used before it is made", what, r.Value)
+		}
+		return nil
+	}
+	for i := range p.Steps {
+		s := &p.Steps[i]
+		what := fmt.Sprintf("step %d (%s)", i, s.Op)
+		for k := range s.In {
+			if err := use(what, &s.In[k]); err != nil {
+				return err
+			}
+		}
+		var err error
+		s.Outs(func(r *Ref) {
+			switch {
+			case err != nil:
+			case r.Value < 0 || r.Value >= len(p.Values):
+				err = fmt.Errorf("%s: there is no value %d", what, r.Value)
+			case made[r.Value]:
+				err = fmt.Errorf("%s: value %d is made twice", what, r.Value)
+			case r.View.Offset != 0 || !r.View.Contiguous() || size(&r.View) > p.Values[r.Value].Bytes:
+				err = fmt.Errorf("%s: its result does not lie at the start of value %d", what, r.Value)
+			default:
+				made[r.Value] = true
+			}
+		})
+		if err != nil {
+			return err
+		}
+	}
+	for i := range p.Results {
+		if err := use(fmt.Sprintf("result %d", i), &p.Results[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,66 @@
+package program
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/locusml/locus/internal/op"
+)
+
+// String lists the program, a line per step.
+func (p *Program) String() string {
+	var b strings.Builder
+	for i, v := range p.Values {
+		switch v.Kind {
+		case Temp:
+			continue
+		case Captured, Const:
+			fmt.Fprintf(&b, "%%%d = %s %s %s, first used at %s\n", i, v.Kind, v.Spec.DType, op.ShapeString(v.Spec.Shape), v.Site)
+		default:
+			fmt.Fprintf(&b, "%%%d = %s %s %s\n", i, v.Kind, v.Spec.DType, op.ShapeString(v.Spec.Shape))
+		}
+	}
+	for i := range p.Steps {
+		s := &p.Steps[i]
+		fmt.Fprintf(&b, "%s", p.ref(&s.Out, true))
+		for k := range s.More {
+			fmt.Fprintf(&b, ", %s", p.ref(&s.More[k], true))
+		}
+		fmt.Fprintf(&b, " = %s(", s.Op)
+		for k := range s.In {
+			if k > 0 {
+				b.WriteString(", ")
+			}
+			b.WriteString(p.ref(&s.In[k], false))
+		}
+		b.WriteString(")")
+		switch {
+		case s.Late != nil:
+			fmt.Fprintf(&b, " %T at each run", s.Attrs)
+		case s.Attrs != nil:
+			fmt.Fprintf(&b, " %+v", s.Attrs)
+		}
+		fmt.Fprintf(&b, "  # %s\n", s.Site)
+	}
+	b.WriteString("return")
+	for i := range p.Results {
+		fmt.Fprintf(&b, " %s", p.ref(&p.Results[i], false))
+	}
+	b.WriteString("\n")
+	return b.String()
+}
+
+// ref writes a tensor: its value, and its layout unless that is the value's own.
+func (p *Program) ref(r *Ref, typed bool) string {
+	if r.Value < 0 {
+		return fmt.Sprintf("%s#%x", r.View.DType, r.View.Bits)
+	}
+	s := fmt.Sprintf("%%%d", r.Value)
+	if typed {
+		return s + fmt.Sprintf(":%s%s", r.View.DType, op.ShapeString(r.View.Shape))
+	}
+	if r.View.Offset != 0 || !r.View.Contiguous() || op.Elements(r.View.Shape) != op.Elements(p.Values[r.Value].Spec.Shape) {
+		s += fmt.Sprintf("%v/%v+%d", r.View.Shape, r.View.Strides, r.View.Offset)
+	}
+	return s
+}

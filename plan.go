@@ -1,0 +1,638 @@
+package locus
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/locusml/locus/internal/memory"
+	"github.com/locusml/locus/internal/op"
+	"github.com/locusml/locus/internal/program"
+	"github.com/locusml/locus/internal/trace"
+)
+
+// plan is a program for one signature, and what is bound to it at each run.
+type plan struct {
+	key   []byte
+	args  []string // described
+	eager string   // why f is called in its place; "" if it is not
+	ready bool     // two traces were the same
+
+	prog   *program.Program
+	pruned int
+	runner *program.Runner
+	place  *place
+	consts []*Tensor // by value; they live with the plan
+	each   []func()
+	undo   func()
+	watch  []trace.Watched
+
+	in      []int  // values of the arguments
+	freed   []bool // arguments that f frees
+	vars    []variable
+	leaves  []leafVariable
+	results []result
+	first   []bool // by position in the program's results: it decides who frees the block, which others may share
+
+	bindings []program.Binding // of a run
+	held     []*memory.Block
+}
+
+// variable is a variable of the plan.
+type variable struct {
+	holder trace.Holder
+	was    state
+	value  int  // in the program; -1 if it held nothing
+	alias  int  // an earlier variable that holds the same memory, or -1
+	out    int  // in the program's results; -1 if it is not set
+	owner  bool // of its memory
+	leaf   bool // it collects a gradient
+	free   bool // what it held is freed by f
+	now    *Tensor
+}
+
+// state is what a program depends on of a variable's tensor.
+type state struct {
+	present        bool
+	dtype          DType
+	shape, strides []int
+	place          *place
+	leaf           bool
+}
+
+// leafVariable is a gradient that is collected.
+type leafVariable struct {
+	via     int // the variable whose tensor collects it, or -1
+	leaf    *leaf
+	present bool
+	lent    bool
+	shape   []int
+	strides []int
+	value   int // in the program; -1 if there was none
+	out     int // in the program's results; -1 if there is none afterwards
+	set     bool
+	behind  bool // it is collected by the value that the variable is set to
+	owner   bool
+	after   bool // lent afterwards
+	free    bool
+	now     *leaf
+	grad    *Tensor
+}
+
+// result is a result of f.
+type result struct {
+	none  bool
+	arg   int // that it is, or -1
+	out   int // in the program's results
+	owner bool
+	scope int // the argument whose scope it belongs to, or -1
+}
+
+func stateOf(t *Tensor) state {
+	if t == nil {
+		return state{}
+	}
+	return state{true, t.dtype, t.shape, t.strides, t.place, t.node != nil}
+}
+
+func (s *state) same(t *Tensor) bool {
+	if t == nil || !s.present {
+		return t == nil && !s.present
+	}
+	return s.dtype == t.dtype && s.place == t.place && s.leaf == (t.node != nil) && slices.Equal(s.shape, t.shape) && slices.Equal(s.strides, t.strides)
+}
+
+// trace records f. It reports false if f must be called instead; then the plan says
+// why.
+func (c *Compiled) trace(args []*Tensor) (p *plan, ok bool) {
+	t := newTracing()
+	p = &plan{place: machine.cpu}
+	for _, a := range args {
+		p.args = append(p.args, a.operand().String())
+	}
+	defer func() {
+		for _, s := range t.scopes {
+			s.Close()
+		}
+		if ok {
+			return
+		}
+		t.Undo()
+		if t.Err == nil && t.Refusal != "" { // what it panics with, if it does, f will say itself
+			recover()
+			p.eager, p.watch = t.Refusal, t.Watched
+			p.variables(t)
+			return
+		}
+		if t.Err != nil {
+			recover() // it may be what somebody made of the error
+			panic(newError("Compile", t.Err, nil))
+		}
+	}()
+	t.Do(func() { c.record(t, p, args) })
+	ok = t.Err == nil && t.Refusal == ""
+	if ok {
+		p.build(t)
+	}
+	return p, ok
+}
+
+// record calls f on stand-ins of its arguments, inside the trace.
+func (c *Compiled) record(t *tracing, p *plan, args []*Tensor) {
+	in := make([]*Tensor, len(args))
+	for i, a := range args {
+		in[i] = t.holder(a, program.Arg)
+		in[i].scope.Store(t.use(a.Scope()))
+		p.in = append(p.in, t.ref(in[i]).Value)
+	}
+	defer t.Restore()
+	for i := range c.state {
+		c.enter(t, i)
+	}
+	out := c.f(in...)
+	t.Restore()
+	if t.Err != nil || t.Refusal != "" {
+		return
+	}
+	for i, r := range out {
+		p.results = append(p.results, p.result(t, i, r, in, args))
+	}
+	for _, x := range in {
+		p.freed = append(p.freed, x.freed())
+	}
+	p.variables(t)
+	for i := range p.vars {
+		v, x := &p.vars[i], t.Variable[i]
+		after, _ := x.Value.(*Tensor)
+		if stand, _ := x.Stand.(*Tensor); stand != nil {
+			v.value, v.free = t.ref(stand).Value, stand.block.Freed()
+			v.alias = slices.IndexFunc(p.vars[:i], func(w variable) bool { return w.value == v.value })
+			if after != nil && after.block == stand.block {
+				continue // nothing new
+			}
+		}
+		if x.Set && after != nil {
+			after.check("Compile")
+			v.owner, v.leaf = after.owner, after.node != nil
+			if v.leaf && after.node.leaf == nil {
+				t.Refuse("a variable is set to a tensor with a history: set it to t.Detach()")
+			}
+			v.out = p.output(t, t.fresh(after))
+		} else if x.Set {
+			t.Refuse("a variable that held a tensor holds none afterwards")
+		}
+	}
+	p.gradients(t)
+	p.captured(t)
+	used := 0
+	for at, s := range t.shadows {
+		if s.backend.(*trace.Recorder).Used() {
+			used++
+			p.place = at
+		}
+	}
+	if used > 1 {
+		t.Refuse("it computes on two devices")
+	}
+}
+
+// enter makes a cell of the program's a variable of the trace.
+func (c *Compiled) enter(t *tracing, i int) {
+	cell := c.state[i]
+	h, put := trace.HolderOf(cell)
+	switch {
+	case h == nil:
+		t.Place(cellHolder{c, i}, func(v any) {
+			if x, _ := v.(*Tensor); x != nil || cell.Value() != nil {
+				cell.Set(x)
+			}
+		})
+	case put != nil:
+		t.Place(h, put)
+	default:
+		trace.Get(h)
+	}
+}
+
+// cellHolder is a cell of the program's own.
+type cellHolder struct {
+	c *Compiled
+	i int
+}
+
+func (h cellHolder) Load() any   { return h.c.state[h.i].Value() }
+func (h cellHolder) Store(v any) { h.c.state[h.i].Set(v.(*Tensor)) }
+
+// output makes a tensor outlive each run and returns its position in the program's
+// results.
+func (p *plan) output(t *tracing, x *Tensor) int {
+	t.Program.Results = append(t.Program.Results, t.ref(x))
+	return len(t.Program.Results) - 1
+}
+
+func (p *plan) result(t *tracing, i int, r *Tensor, in, args []*Tensor) result {
+	if r == nil {
+		return result{none: true}
+	}
+	r.check("Compile")
+	if at := slices.Index(in, r); at >= 0 {
+		return result{arg: at}
+	}
+	o := result{arg: -1, scope: -1, owner: r.owner}
+	if s := r.Scope(); s != nil {
+		o.scope = slices.IndexFunc(in, func(x *Tensor) bool { return x.Scope() == s })
+		if o.scope < 0 {
+			t.Refuse("result %d belongs to a scope that f does not close and that no argument is in: keep it, or pass s.Use(x) as the argument", i)
+		}
+	}
+	// What a variable holds may be freed when it is set again.
+	held := slices.ContainsFunc(t.Variable, func(v *trace.Variable) bool {
+		x, _ := v.Value.(*Tensor)
+		return x != nil && x.block == r.block
+	})
+	switch kind := t.Program.Values[t.ref(r).Value].Kind; {
+	case held, kind == program.Const, kind == program.State:
+		o.out, o.owner = p.output(t, apply(op.Copy, nil, r.detach())), true
+	default:
+		o.out = p.output(t, r)
+	}
+	return o
+}
+
+// variables lists the trace's variables in the plan.
+func (p *plan) variables(t *tracing) {
+	p.vars = nil
+	for _, v := range t.Variable {
+		before, _ := v.Before.(*Tensor)
+		p.vars = append(p.vars, variable{holder: v.Holder, was: stateOf(before), value: -1, alias: -1, out: -1})
+	}
+}
+
+// gradients notes what leaves hold before and after f.
+func (p *plan) gradients(t *tracing) {
+	for _, l := range t.order {
+		s := t.leaves[l]
+		v := leafVariable{via: -1, leaf: l, value: -1, out: -1, owner: true, after: s.lent}
+		for i, x := range t.Variable {
+			if b, _ := x.Before.(*Tensor); b != nil && b.node != nil && b.node.leaf == l {
+				v.via, v.leaf = i, nil
+			}
+		}
+		l.mu.Lock()
+		before, lent := l.grad, l.lent
+		l.mu.Unlock()
+		var stand *Tensor
+		if before != nil {
+			stand = t.stands[l]
+			v.present, v.lent, v.shape, v.strides = true, lent, before.shape, before.strides
+			v.value, v.free = t.ref(stand).Value, stand.block.Freed()
+		}
+		if s.grad != stand {
+			v.set = true
+			if s.grad != nil {
+				v.owner = s.grad.owner
+				v.out = p.output(t, t.fresh(s.grad))
+			}
+		}
+		p.leaves = append(p.leaves, v)
+	}
+	for i, x := range t.Variable { // gradients of new values
+		a, _ := x.Value.(*Tensor)
+		if p.vars[i].out < 0 || a.node == nil || a.node.leaf == nil || a.node.leaf.grad == nil {
+			continue
+		}
+		g := a.node.leaf
+		p.leaves = append(p.leaves, leafVariable{via: i, value: -1, set: true, behind: true, owner: g.grad.owner, after: g.lent, out: p.output(t, t.fresh(g.grad))})
+	}
+}
+
+// captured refuses tensors from outside that are values of variables: they would
+// stay what they are while the variables change.
+func (p *plan) captured(t *tracing) {
+	for _, v := range t.Program.Values {
+		if v.Kind != program.Captured {
+			continue
+		}
+		for _, x := range t.Variable {
+			if b, _ := x.Before.(*Tensor); b != nil && b.block == v.Block {
+				t.Refuse("the tensor used at %s is the value of a variable, but was not read from it: list the variable as state of Compile", v.Site)
+			}
+		}
+	}
+}
+
+// build makes the program ready to run.
+func (p *plan) build(t *tracing) {
+	prog := t.Program
+	p.prog = &prog
+	p.each, p.watch, p.undo = t.Each, t.Watched, t.Undo
+	p.pruned = p.prog.Prune()
+	if err := p.prog.Verify(); err != nil {
+		panic("locus: a trace made a program that is wrong: " + err.Error())
+	}
+	seen := make([]bool, len(p.prog.Values))
+	for _, r := range p.prog.Results {
+		p.first = append(p.first, !seen[r.Value])
+		seen[r.Value] = true
+	}
+	p.consts = make([]*Tensor, len(p.prog.Values))
+	for i := range p.prog.Steps {
+		for _, r := range p.prog.Steps[i].In {
+			if r.Value >= 0 && p.prog.Values[r.Value].Kind == program.Const && p.consts[r.Value] == nil {
+				v := &p.prog.Values[r.Value]
+				p.consts[r.Value] = upload(p.place, v.Spec, v.Data)
+			}
+		}
+	}
+	p.runner = program.NewRunner(p.prog, p.place.backend, p.place.pool)
+	t.Forget()
+}
+
+// diff compares a plan with the one that was traced in the call before.
+func (p *plan) diff(before *plan) {
+	if p.eager != "" {
+		return
+	}
+	d := program.Diff(before.prog, p.prog)
+	if d == "" && len(p.each) != len(before.each) {
+		d = "another number of keys was drawn"
+	}
+	same := func(a, b variable) bool { return a.holder == b.holder }
+	if d == "" && !slices.EqualFunc(p.vars, before.vars, same) {
+		d = "other variables were used"
+	}
+	p.ready = d == ""
+	if p.ready { // nobody compares constants any more
+		for i := range p.prog.Values {
+			p.prog.Values[i].Data = nil
+		}
+	}
+	if d != "" {
+		p.eager = "two calls do not do the same: " + d
+	}
+}
+
+// fits returns "" if variables and watched values are as they were when the plan was
+// traced, else what is not. It notes the present values of variables.
+func (p *plan) fits() string {
+	for i := range p.watch {
+		w := &p.watch[i]
+		if now := w.Read(); now != w.Was {
+			return fmt.Sprintf("%s is %v, before %v", w.What, now, w.Was)
+		}
+	}
+	why := p.load()
+	if why != "" {
+		p.unload()
+	}
+	return why
+}
+
+// load notes the present values of variables, and returns "" or which of them is not
+// as it was.
+func (p *plan) load() string {
+	for i := range p.vars {
+		v := &p.vars[i]
+		v.now, _ = v.holder.Load().(*Tensor)
+		if !v.was.same(v.now) {
+			return fmt.Sprintf("variable %d is %s, before %s", i, describeState(stateOf(v.now)), describeState(v.was))
+		}
+		if v.alias >= 0 && v.now.block != p.vars[v.alias].now.block {
+			return "two variables no longer hold one tensor"
+		}
+	}
+	for i := range p.leaves {
+		l := &p.leaves[i]
+		if l.behind {
+			continue
+		}
+		l.now = l.leaf
+		if l.via >= 0 {
+			l.now = p.vars[l.via].now.node.leaf
+		}
+		if l.now == nil {
+			return "a variable holds a tensor with a history"
+		}
+		l.now.mu.Lock()
+		l.grad = l.now.grad
+		lent := l.now.lent
+		l.now.mu.Unlock()
+		if (l.grad != nil) != l.present || l.present && (lent != l.lent || !slices.Equal(l.shape, l.grad.shape) || !slices.Equal(l.strides, l.grad.strides)) {
+			return "gradients had been collected at one of both calls, or asked for"
+		}
+	}
+	return ""
+}
+
+func describeState(s state) string {
+	if !s.present {
+		return "nil"
+	}
+	return fmt.Sprintf("%s %s on %s", s.dtype, op.ShapeString(s.shape), s.place.device)
+}
+
+// sets counts the variables that a run sets.
+func (p *plan) sets() int {
+	n := 0
+	for i := range p.vars {
+		if p.vars[i].out >= 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// bind holds the memory of a value from outside.
+func (p *plan) bind(value int, t *Tensor) {
+	if value < 0 {
+		return
+	}
+	if !t.block.TryHold() {
+		t.failFreed("Compiled.Call")
+	}
+	p.held = append(p.held, t.block)
+	p.bindings = append(p.bindings, program.Binding{Value: value, Block: t.block, Offset: t.offset})
+}
+
+// release lets go of what a run has held, and of the tensors that it has seen.
+func (p *plan) release() {
+	for _, b := range p.held {
+		b.LetGo()
+	}
+	clear(p.held)
+	clear(p.bindings)
+	p.held, p.bindings = p.held[:0], p.bindings[:0]
+	p.unload()
+	p.runner.Clear()
+}
+
+// unload forgets the present values of variables.
+func (p *plan) unload() {
+	for i := range p.vars {
+		p.vars[i].now = nil
+	}
+	for i := range p.leaves {
+		p.leaves[i].now, p.leaves[i].grad = nil, nil
+	}
+}
+
+// run runs the program. traced says that f was called just now, so that what
+// advances has advanced.
+func (p *plan) run(args []*Tensor, traced bool) []*Tensor {
+	if traced {
+		if d := p.load(); d != "" { // another goroutine has set a variable
+			fail("Compiled.Call", op.Problemf(ErrArgument, "while the function was traced a variable was changed from elsewhere: %s", d))
+		}
+	}
+	defer p.release()
+	started := traced
+	defer func() {
+		if !started {
+			return
+		}
+		p.undo() // the call failed: counters are as if it had not happened
+	}()
+	for i, a := range args {
+		p.bind(p.in[i], a)
+	}
+	for i := range p.vars {
+		p.bind(p.vars[i].value, p.vars[i].now)
+	}
+	for i := range p.leaves {
+		p.bind(p.leaves[i].value, p.leaves[i].grad)
+	}
+	for i, c := range p.consts {
+		if c != nil {
+			p.bindings = append(p.bindings, program.Binding{Value: i, Block: c.block})
+		}
+	}
+	for i := range p.prog.Values {
+		if v := &p.prog.Values[i]; v.Kind == program.Captured {
+			if !v.Block.TryHold() {
+				fail("Compiled.Call", &op.Problem{Kind: ErrFreed, Msg: fmt.Sprintf("a tensor from outside, which the function uses at %s, was freed", v.Site),
+					Fix: "keep it while the compiled function is called, or pass it as an argument"})
+			}
+			p.held = append(p.held, v.Block)
+			p.bindings = append(p.bindings, program.Binding{Value: i, Block: v.Block})
+		}
+	}
+	if !traced {
+		for _, f := range p.each {
+			f()
+		}
+	}
+	started = true
+	blocks, err := p.runner.Run(p.bindings)
+	if err != nil {
+		p.fail(err)
+	}
+	started = false
+	return p.finish(args, blocks)
+}
+
+// fail panics with what a step reported, as the op would have, and with its line.
+func (p *plan) fail(err error) {
+	name := "Compiled.Call"
+	var at string
+	if s, ok := err.(*program.StepError); ok {
+		name, err, at = s.Step.Op.String(), s.Err, s.Step.Site.String()
+	}
+	e := newError(name, err, nil)
+	if e.Memory != nil {
+		e.Memory.Device = p.place.device
+	}
+	if at != "" {
+		e.Msg += " (in a compiled function, from " + at + ")"
+	}
+	panic(e)
+}
+
+// finish hands out what a run has made.
+func (p *plan) finish(args []*Tensor, blocks []*memory.Block) []*Tensor {
+	tensor := func(out int, owner bool, scope *Scope) *Tensor {
+		r := &p.prog.Results[out]
+		t := &Tensor{shape: r.View.Shape, strides: r.View.Strides, offset: r.View.Offset, dtype: r.View.DType, owner: owner, place: p.place, block: blocks[r.Value]}
+		if scope != nil {
+			t.scope.Store(scope)
+		}
+		if p.prog.Values[r.Value].Kind != program.Temp {
+			t.owner = false
+			for _, b := range p.bindings {
+				if b.Value == r.Value {
+					t.offset += b.Offset
+					break
+				}
+			}
+			return t
+		}
+		if !p.first[out] {
+			return t
+		}
+		if scope == nil || !scope.group.Add(t.block) {
+			t.block.Manage()
+			t.scope.Store(nil)
+		}
+		return t
+	}
+	results := make([]*Tensor, len(p.results))
+	for i, r := range p.results {
+		switch {
+		case r.none:
+		case r.arg >= 0:
+			results[i] = args[r.arg]
+		default:
+			var s *Scope
+			if r.scope >= 0 {
+				s = args[r.scope].Scope()
+			}
+			results[i] = tensor(r.out, r.owner, s)
+		}
+	}
+	for i := range p.vars {
+		if v := &p.vars[i]; v.out >= 0 {
+			t := tensor(v.out, v.owner, nil)
+			if v.leaf {
+				t.node = &node{own: leafRule, leaf: new(leaf)}
+			}
+			v.holder.Store(t)
+		}
+	}
+	for i := range p.leaves {
+		p.collect(&p.leaves[i], tensor)
+	}
+	for i := range p.vars {
+		if v := &p.vars[i]; v.free {
+			v.now.block.Free()
+		}
+	}
+	for i, a := range args {
+		if p.freed[i] {
+			a.block.Free()
+		}
+	}
+	return results
+}
+
+// collect puts a gradient where f would have left it.
+func (p *plan) collect(v *leafVariable, tensor func(out int, owner bool, scope *Scope) *Tensor) {
+	if v.free {
+		v.grad.block.Free()
+	}
+	if !v.set {
+		return
+	}
+	l := v.now
+	if v.behind {
+		t, _ := p.vars[v.via].holder.Load().(*Tensor)
+		if t == nil || t.node == nil || t.node.leaf == nil {
+			return
+		}
+		l = t.node.leaf
+	}
+	var g *Tensor
+	if v.out >= 0 {
+		g = tensor(v.out, v.owner, nil)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.grad, l.lent = g, v.after
+}
