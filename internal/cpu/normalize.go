@@ -6,6 +6,7 @@ import (
 	"github.com/locusml/locus/dtype"
 	"github.com/locusml/locus/internal/backend"
 	"github.com/locusml/locus/internal/cpu/pool"
+	"github.com/locusml/locus/internal/cpu/vec"
 	"github.com/locusml/locus/internal/op"
 )
 
@@ -102,6 +103,7 @@ type norm[S any, T float] struct {
 	weight, bias         []T
 	mean, rstd, variance []T // results of the op, or operands of its gradient; nil where there are none
 	gradWeight, gradBias []S
+	stream               bool // the result does not fit the caches, and is written past them
 }
 
 // normalizing makes a kernel: it lays out operands for f.
@@ -183,6 +185,8 @@ func normalizing[S any, T float](io lineIO[S, T], f func(j *norm[S, T])) kernel 
 			}
 		}
 		if j.out = elements[S](&c.Out, n); !turned {
+			_, single := any(j.out).([]float32)
+			j.stream = single && n >= vec.StreamBytes/4
 			f(j)
 			return nil
 		}
@@ -359,6 +363,10 @@ func (j *norm[S, T]) apply(r, lo, hi int, mean, rstd T, b *[4][]T) {
 		if !j.vector && j.weight != nil {
 			scale *= j.weight[p]
 		}
+		if j.stream {
+			j.applyStream(dst, x, mean, scale, p, b[2][:n])
+			continue
+		}
 		subMul(dst, x, mean, scale)
 		switch {
 		case !j.vector:
@@ -373,5 +381,25 @@ func (j *norm[S, T]) apply(r, lo, hi int, mean, rstd T, b *[4][]T) {
 			addTo(dst, j.bias[p:p+n])
 		}
 		j.done(dst, off)
+	}
+}
+
+// applyStream is apply past the caches, for float32.
+func (j *norm[S, T]) applyStream(dst, x []T, mean, scale T, p int, buf []T) {
+	n, to, half := len(dst), any(dst).([]float32), any(buf).([]float32)
+	if j.bias == nil && (j.weight == nil || !j.vector) {
+		vec.SubMulStreamF32(to, any(x).([]float32), float32(mean), float32(scale))
+		return
+	}
+	subMul(buf, x, mean, scale)
+	switch weight, bias := any(j.weight).([]float32), any(j.bias).([]float32); {
+	case !j.vector:
+		vec.AddSStreamF32(to, half, bias[p])
+	case weight != nil && bias != nil:
+		vec.FmaStreamF32(to, half, weight[p:p+n], bias[p:p+n])
+	case weight != nil:
+		vec.MulStreamF32(to, half, weight[p:p+n])
+	default:
+		vec.AddStreamF32(to, half, bias[p:p+n])
 	}
 }
