@@ -101,7 +101,8 @@ type norm[S any, T float] struct {
 	op.Normalize
 	x, g, out            []S // out: the result, or x's gradient
 	weight, bias         []T
-	mean, rstd, variance []T // results of the op, or operands of its gradient; nil where there are none
+	mean, rstd           []T // results of the op, or operands of its gradient; nil where there are none
+	batchMean, variance  []T // the same, for programs
 	gradWeight, gradBias []S
 	stream               bool // the result does not fit the caches, and is written past them
 }
@@ -181,6 +182,7 @@ func normalizing[S any, T float](io lineIO[S, T], f func(j *norm[S, T])) kernel 
 			}
 			j.rstd = elements[T](result(), j.rows)
 			if c.Op == op.BatchNorm {
+				j.batchMean = elements[T](result(), j.rows)
 				j.variance = elements[T](result(), j.rows)
 			}
 		}
@@ -332,7 +334,7 @@ func (j *norm[S, T]) keep(r int, mean, squares float64) T {
 		j.rstd[r] = rstd
 	}
 	if j.variance != nil {
-		j.variance[r] = T(squares / (n - 1))
+		j.batchMean[r], j.variance[r] = T(mean), T(squares/(n-1))
 	}
 	return rstd
 }
