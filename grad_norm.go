@@ -13,7 +13,8 @@ func init() {
 		n := in[0].Len() / max(1, in[0].shape[1])
 		stat := func(t *Tensor) *Tensor { return t.detach().reshape(in[0].shape[1:2]) }
 		square = stat(square)
-		return []*Tensor{y, stat(mean), square.Add(a.(op.Normalize).Eps).Rsqrt(), square.Mul(float64(n) / float64(n-1))}
+		mean = stat(mean)
+		return []*Tensor{y, mean, square.Add(a.(op.Normalize).Eps).Rsqrt(), mean.Copy(), square.Mul(float64(n) / float64(n-1))}
 	}
 	gradients[op.Normalized] = func(n *node, g *Tensor) []*Tensor { return normGradient(n, op.NormalizeGrad, g) }
 	gradients[op.BatchNorm] = func(n *node, g *Tensor) []*Tensor { return normGradient(n, op.BatchNormGrad, g) }
@@ -46,7 +47,7 @@ func normGradient(n *node, id op.ID, g *Tensor) []*Tensor {
 	}
 	stats := n.saved
 	if id == op.BatchNormGrad {
-		stats = stats[:2] // behind them is the variance
+		stats = stats[:2] // behind them is what programs get
 	}
 	values := make([]*Tensor, 0, len(in)+len(stats))
 	for _, t := range append(in, stats...) {

@@ -117,8 +117,7 @@ func InstanceNorm(x, weight, bias *Tensor, eps float64) *Tensor {
 // variance 1, times weight (C) plus bias (C), either nil, as in training. mean
 // and variance (C), without history, are those of the batch, for running
 // averages; the variance has Bessel's correction, which normalisation does not
-// use. Both are float32 where x is of a half type. The gradient needs the mean:
-// where one is recorded, do not free it before.
+// use. Both are float32 where x is of a half type.
 func BatchNorm(x, weight, bias *Tensor, eps float64) (y, mean, variance *Tensor) {
 	in := given(1, x, weight, bias)
 	checkOperands("BatchNorm", in)
@@ -127,10 +126,11 @@ func BatchNorm(x, weight, bias *Tensor, eps float64) (y, mean, variance *Tensor)
 		failf("BatchNorm", ErrShape, in, "a channel has %d elements; a variance needs at least 2", n)
 	}
 	all := applyAll(op.BatchNorm, op.Normalize{Eps: eps, Weight: weight != nil, Bias: bias != nil}, in...)
-	if all[0].node == nil {
-		all[2].Free() // 1/√(variance + eps), which only the gradient needs
+	if all[0].node == nil { // what only the gradient needs
+		all[1].Free()
+		all[2].Free()
 	}
-	return all[0], all[1], all[3]
+	return all[0], all[3], all[4]
 }
 
 // BatchNormWith normalises each channel of x (N, C, …) with the given mean and

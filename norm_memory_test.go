@@ -56,6 +56,8 @@ func TestMemoryOfAConvolutionalStack(t *testing.T) {
 		if mean.RequiresGrad() || variance.RequiresGrad() {
 			t.Error("statistics have a history")
 		}
+		mean.Free() // the gradient has its own
+		variance.Free()
 		h = y.Relu()
 	}
 	loss := h.Mean()

@@ -610,7 +610,13 @@ func TestValidationOnTheTrainingData(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					learned, used := r.Last().Train["accuracy"], r.Last().Validation["accuracy"]
+					// What a step does to the accuracy can be large: a few epochs' mean.
+					learned, used := 0.0, 0.0
+					last := r.Epochs[len(r.Epochs)-5:]
+					for _, e := range last {
+						learned += e.Train["accuracy"] / float64(len(last))
+						used += e.Validation["accuracy"] / float64(len(last))
+					}
 					if learned < 0.85 || math.Abs(learned-used) > 0.06 {
 						t.Errorf("accuracy %.3f in training, %.3f in validation on the same data", learned, used)
 					}

@@ -78,6 +78,8 @@ func BenchmarkKernels(b *testing.B) {
 		{"softmax/4096x4096", op.Softmax, op.Axis{Axis: 1}, views{v(square, square)}, v(square, square), 0},
 		{"softmax0/4096x4096", op.Softmax, op.Axis{Axis: 0}, views{v(square, square)}, v(square, square), 0},
 		{"normalize/4096x4096", op.Normalized, op.Normalize{From: 1, Params: [2]int{1, 1}, Eps: 1e-5}, views{v(square, square)}, v(square, square), 0},
+		{"layernorm/4096x4096", op.Normalized, op.Normalize{From: 1, Params: [2]int{1, 2}, Eps: 1e-5, Weight: true, Bias: true}, views{v(square, square), v(square), v(square)}, v(square, square), 0},
+		{"layernormgrad/4096x4096", op.NormalizeGrad, op.Normalize{From: 1, Params: [2]int{1, 2}, Eps: 1e-5, Weight: true}, views{v(square, square), v(square, square), v(square), v(square), v(square)}, v(square, square), 0},
 		{"batchnorm/128x64x24x24", op.BatchNorm, op.Normalize{Eps: 1e-5}, views{v(128, 64, 24, 24)}, v(128, 64, 24, 24), 0},
 		{"uniform/16M", op.RandUniform, op.Random{DType: dtype.Float32, Key: 7}, nil, v(big), 0},
 		{"normal/16M", op.RandNormal, op.Random{DType: dtype.Float32, Key: 7}, nil, v(big), 0},

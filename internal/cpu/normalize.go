@@ -6,6 +6,7 @@ import (
 	"github.com/locusml/locus/dtype"
 	"github.com/locusml/locus/internal/backend"
 	"github.com/locusml/locus/internal/cpu/pool"
+	"github.com/locusml/locus/internal/cpu/vec"
 	"github.com/locusml/locus/internal/op"
 )
 
@@ -100,8 +101,10 @@ type norm[S any, T float] struct {
 	op.Normalize
 	x, g, out            []S // out: the result, or x's gradient
 	weight, bias         []T
-	mean, rstd, variance []T // results of the op, or operands of its gradient; nil where there are none
+	mean, rstd           []T // results of the op, or operands of its gradient; nil where there are none
+	batchMean, variance  []T // the same, for programs
 	gradWeight, gradBias []S
+	stream               bool // the result does not fit the caches, and is written past them
 }
 
 // normalizing makes a kernel: it lays out operands for f.
@@ -179,10 +182,13 @@ func normalizing[S any, T float](io lineIO[S, T], f func(j *norm[S, T])) kernel 
 			}
 			j.rstd = elements[T](result(), j.rows)
 			if c.Op == op.BatchNorm {
+				j.batchMean = elements[T](result(), j.rows)
 				j.variance = elements[T](result(), j.rows)
 			}
 		}
 		if j.out = elements[S](&c.Out, n); !turned {
+			_, single := any(j.out).([]float32)
+			j.stream = single && n >= vec.StreamBytes/4
 			f(j)
 			return nil
 		}
@@ -328,7 +334,7 @@ func (j *norm[S, T]) keep(r int, mean, squares float64) T {
 		j.rstd[r] = rstd
 	}
 	if j.variance != nil {
-		j.variance[r] = T(squares / (n - 1))
+		j.batchMean[r], j.variance[r] = T(mean), T(squares/(n-1))
 	}
 	return rstd
 }
@@ -359,6 +365,10 @@ func (j *norm[S, T]) apply(r, lo, hi int, mean, rstd T, b *[4][]T) {
 		if !j.vector && j.weight != nil {
 			scale *= j.weight[p]
 		}
+		if j.stream {
+			j.applyStream(dst, x, mean, scale, p, b[2][:n])
+			continue
+		}
 		subMul(dst, x, mean, scale)
 		switch {
 		case !j.vector:
@@ -373,5 +383,25 @@ func (j *norm[S, T]) apply(r, lo, hi int, mean, rstd T, b *[4][]T) {
 			addTo(dst, j.bias[p:p+n])
 		}
 		j.done(dst, off)
+	}
+}
+
+// applyStream is apply past the caches, for float32.
+func (j *norm[S, T]) applyStream(dst, x []T, mean, scale T, p int, buf []T) {
+	n, to, half := len(dst), any(dst).([]float32), any(buf).([]float32)
+	if j.bias == nil && (j.weight == nil || !j.vector) {
+		vec.SubMulStreamF32(to, any(x).([]float32), float32(mean), float32(scale))
+		return
+	}
+	subMul(buf, x, mean, scale)
+	switch weight, bias := any(j.weight).([]float32), any(j.bias).([]float32); {
+	case !j.vector:
+		vec.AddSStreamF32(to, half, bias[p])
+	case weight != nil && bias != nil:
+		vec.FmaStreamF32(to, half, weight[p:p+n], bias[p:p+n])
+	case weight != nil:
+		vec.MulStreamF32(to, half, weight[p:p+n])
+	default:
+		vec.AddStreamF32(to, half, bias[p:p+n])
 	}
 }

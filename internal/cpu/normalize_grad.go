@@ -114,6 +114,10 @@ func (j *norm[S, T]) gradApply(r, lo, hi int, meanH, meanHX float64, b *[4][]T, 
 	for i := lo; i < hi; i++ {
 		off, n, p := j.at(r, i)
 		x, g, dst, buf := j.get(b[0], j.x, off, n), j.get(b[1], j.g, off, n), j.to(b[2], off, n), b[3][:n]
+		final := dst
+		if j.stream {
+			dst = b[2][:n]
+		}
 		switch {
 		case j.weight == nil:
 			affine(dst, g, T(scale), minus)
@@ -124,8 +128,12 @@ func (j *norm[S, T]) gradApply(r, lo, hi int, meanH, meanHX float64, b *[4][]T, 
 			affine(dst, g, T(scale)*j.weight[p], minus)
 		}
 		subMul(buf, x, mean, slope)
-		addTo(dst, buf)
-		j.done(dst, off)
+		if j.stream {
+			vec.AddStreamF32(any(final).([]float32), any(dst).([]float32), any(buf).([]float32))
+		} else {
+			addTo(dst, buf)
+			j.done(dst, off)
+		}
 		if also == nil {
 			continue
 		}

@@ -17,12 +17,13 @@ func init() {
 // The parameters of kernels/normalize.cu.
 type (
 	normParams struct {
-		out, g, x, weight, bias, mean, rstd, variance uintptr
-		gradWeight, gradBias, partial, sums, arrived  uintptr
-		rows, length, chunk                           uint64
-		eps                                           float64
-		chunks, rms, mode, _                          int32
-		kept, red, wkept, wred                        idx
+		out, g, x, weight, bias, mean, rstd          uintptr
+		batchMean, variance                          uintptr
+		gradWeight, gradBias, partial, sums, arrived uintptr
+		rows, length, chunk                          uint64
+		eps                                          float64
+		chunks, rms, mode, _                         int32
+		kept, red, wkept, wred                       idx
 	}
 	normGradParams struct {
 		g, x, mean, rstd, gradWeight, gradBias uintptr
@@ -98,6 +99,7 @@ func (d *Device) runNorm(c *backend.Call) error {
 		}
 		p.rstd = result()
 		if batch {
+			p.batchMean = result()
 			p.variance = result()
 		}
 	}

@@ -19,11 +19,11 @@ func init() {
 		More:  func(a Attrs, in []Spec) []Spec { return a.(Normalize).Stats(Normalized, in[0]) }})
 	define(Def{ID: BatchNorm, Name: "batch_norm", Family: FusedFamily, Arity: -1, DTypes: f,
 		Doc: "(x - mean)/√(var + eps)·weight + bias of each channel, x (N, C, …), var without Bessel's correction; operands x, perhaps weight, perhaps bias; " +
-			"further results (C), float32 for half types: mean, 1/√(var + eps), and the variance with Bessel's correction, NaN for one element",
+			"further results (C), float32 for half types: mean and 1/√(var + eps) for the gradient, and for the program the mean again and the variance with Bessel's correction, NaN for one element",
 		Infer: func(a Attrs, in []Spec) (Spec, error) { return normSpec(BatchNorm, a, in) },
 		More: func(a Attrs, in []Spec) []Spec {
 			stats := a.(Normalize).Stats(BatchNorm, in[0])
-			return append(stats, stats[0])
+			return append(stats, stats...)
 		}})
 	const grad = "'s gradients for x and, where they are wanted, weight and bias (operands: gradient, x, weight if there is one, mean if there is one, 1/√(var + eps)): " +
 		"with x̂ = (x - mean)·rstd and h = g·weight they are rstd·(h - mean(h) - x̂·mean(h·x̂)), or without a mean rstd·(h - x̂·mean(h·x̂)), and Σ g·x̂ and Σ g"

@@ -106,9 +106,10 @@ func normalize(id op.ID, a op.Normalize, e *expected, in []*array) {
 		stats[0].floats[s] = 1 / math.Sqrt(square[s]+a.Eps)
 	}
 	if id == op.BatchNorm {
-		for s := range stats[1].floats {
-			stats[1].floats[s] = square[s] * n.count / (n.count - 1)
-			stats[1].scale[s] = square[s] + 0x1p-20*size[s]*size[s] // the square of the mean's error
+		for s := range stats[2].floats {
+			stats[1].floats[s], stats[1].scale[s] = mean[s], size[s]
+			stats[2].floats[s] = square[s] * n.count / (n.count - 1)
+			stats[2].scale[s] = square[s] + 0x1p-20*size[s]*size[s] // the square of the mean's error
 		}
 	}
 }

@@ -12,7 +12,8 @@
 struct Norm {
   void* out;
   const void *g, *x, *weight, *bias; // g: gradients only; weight and bias may be missing
-  void *mean, *rstd, *var;           // results of the op, or operands of its gradient; may be missing
+  void *mean, *rstd;                 // results of the op, or operands of its gradient; may be missing
+  void *batch_mean, *var;            // results of a batch, for programs; may be missing
   void *gw, *gb;                     // gradients of a batch's weight and bias; may be missing
   void *partial, *sums;              // [rows][chunks][2], and [rows][2]: mean and rstd, or means of h and h·x̂
   u32* arrived;                      // blocks of a row that have left their sums; 0 between launches
@@ -70,6 +71,7 @@ template <class T> DEV void keep(const Norm& p, u64 row, typename Compute<T>::ty
   typedef typename Compute<T>::type A;
   if (p.mean) ((A*)p.mean)[row] = mean;
   if (p.rstd) ((A*)p.rstd)[row] = rstd;
+  if (p.batch_mean) ((A*)p.batch_mean)[row] = mean;
   if (p.var) ((A*)p.var)[row] = m2 / ((A)p.len - A(1));
 }
 
