@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -72,7 +73,7 @@ func (a *app) runPredict(c *cobra.Command, f *predictFlags, path string, picture
 	var set model.Set
 	var err error
 	if f.card.Data != "" {
-		if set, err = model.OpenData(f.card.Data, f.source); err != nil {
+		if set, err = model.OpenData(f.card.Data, f.source, 0); err != nil {
 			return err
 		}
 		f.card.Input, f.card.Classes = set.Input, set.Test.Classes
@@ -85,7 +86,11 @@ func (a *app) runPredict(c *cobra.Command, f *predictFlags, path string, picture
 		return a.predictPictures(f, net, card, device, pictures)
 	}
 	if set.Test == nil {
-		if set, err = model.OpenData(card.Data, f.source); err != nil {
+		size := 0
+		if len(card.Input) == 3 {
+			size = card.Input[1]
+		}
+		if set, err = model.OpenData(card.Data, f.source, size); err != nil {
 			return err
 		}
 	}
@@ -143,7 +148,7 @@ func (a *app) predictPictures(f *predictFlags, net nn.Module, card model.Card, d
 		}
 	}
 	for _, p := range list {
-		if p.Light {
+		if p.Light && slices.Contains(model.DataNames, card.Data) {
 			a.err.Println(a.err.Style(text.Dim, fmt.Sprintf("note: %s is light at its border, and %s has a dark ground; --invert may be what you want", printable.Text(p.File), printable.Text(card.Data))))
 			break
 		}

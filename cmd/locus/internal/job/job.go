@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 
 	"github.com/locusml/locus"
 	"github.com/locusml/locus/board"
@@ -24,6 +25,7 @@ type Config struct {
 	Data        string
 	Source      data.Source
 	Limit       int // of examples; 0: all
+	Size        int // of images of a folder, in pixels a side
 	Model       string
 	Devices     []locus.Device
 	Epochs      int
@@ -68,7 +70,7 @@ var Optimizers = []string{"adam", "sgd"}
 // Run trains. If ctx ends it does so after the step at hand, with a checkpoint
 // where those are kept.
 func Run(ctx context.Context, c Config) (*Result, error) {
-	set, err := model.OpenData(c.Data, c.Source)
+	set, err := model.OpenData(c.Data, c.Source, c.Size)
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +104,7 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 	if err := c.axes(); err != nil {
 		return nil, err
 	}
-	r.Report, err = train.New(append(c.options(), c.writeCard(r.Card))...).FitContext(ctx, classifier, train.Data{Train: set.Train, Validation: set.Test, BatchSize: c.Batch})
+	r.Report, err = train.New(append(c.options(), c.writeCard(r.Card))...).FitContext(ctx, classifier, train.Data{Train: set.Train, Validation: set.Test, BatchSize: c.Batch, Workers: workers(set)})
 	if err != nil {
 		if c.Checkpoints != "" && hasCheckpoint(c.Checkpoints) {
 			r.Checkpoint = c.Checkpoints
@@ -110,6 +112,14 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 		return r, err
 	}
 	return r, c.keep(r, net)
+}
+
+// workers is how many goroutines make batches: images are read from files.
+func workers(set model.Set) int {
+	if set.Own {
+		return runtime.GOMAXPROCS(0)
+	}
+	return 0
 }
 
 func (c *Config) options() []train.Option {
@@ -153,6 +163,9 @@ func (c *Config) hyper() map[string]any {
 	}
 	if c.Patience > 0 {
 		h["patience"] = c.Patience
+	}
+	if model.IsFolder(c.Data) {
+		h["size"] = c.Size
 	}
 	if c.Limit > 0 {
 		h["limit"] = c.Limit
