@@ -73,7 +73,7 @@ func (a *app) runPredict(c *cobra.Command, f *predictFlags, path string, picture
 	var set model.Set
 	var err error
 	if f.card.Data != "" {
-		if set, err = model.OpenData(f.card.Data, f.source, 0); err != nil {
+		if set, err = model.OpenData(f.card.Data, model.Options{Source: f.source}); err != nil {
 			return err
 		}
 		f.card.Input, f.card.Classes = set.Input, set.Test.Classes
@@ -90,7 +90,7 @@ func (a *app) runPredict(c *cobra.Command, f *predictFlags, path string, picture
 		if len(card.Input) == 3 {
 			size = card.Input[1]
 		}
-		if set, err = model.OpenData(card.Data, f.source, size); err != nil {
+		if set, err = model.OpenData(card.Data, model.Options{Source: f.source, Size: size, Target: card.Target}); err != nil {
 			return err
 		}
 	}
@@ -133,7 +133,13 @@ func plainBar(o *text.Out, part float64, width int) string {
 }
 
 func (a *app) predictPictures(f *predictFlags, net nn.Module, card model.Card, d locus.Device, files []string) error {
-	list, err := predict.Images(net, d, card.Input, card.Classes, files, f.invert, f.top)
+	var list []predict.Prediction
+	var err error
+	if card.Encoder != nil {
+		list, err = predict.Rows(net, d, card.Encoder, card.Classes, files, f.top)
+	} else {
+		list, err = predict.Images(net, d, card.Input, card.Classes, files, f.invert, f.top)
+	}
 	if err != nil {
 		return err
 	}

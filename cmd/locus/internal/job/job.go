@@ -24,8 +24,9 @@ import (
 type Config struct {
 	Data        string
 	Source      data.Source
-	Limit       int // of examples; 0: all
-	Size        int // of images of a folder, in pixels a side
+	Limit       int    // of examples; 0: all
+	Size        int    // of images of a folder, in pixels a side
+	Target      string // the column of a table to learn; "": the last
 	Model       string
 	Devices     []locus.Device
 	Epochs      int
@@ -70,12 +71,15 @@ var Optimizers = []string{"adam", "sgd"}
 // Run trains. If ctx ends it does so after the step at hand, with a checkpoint
 // where those are kept.
 func Run(ctx context.Context, c Config) (*Result, error) {
-	set, err := model.OpenData(c.Data, c.Source, c.Size)
+	set, err := model.OpenData(c.Data, model.Options{Source: c.Source, Size: c.Size, Target: c.Target})
 	if err != nil {
 		return nil, err
 	}
 	if err := set.Limit(c.Limit); err != nil {
 		return nil, err
+	}
+	if set.Encoder != nil && c.Model != "softmax" && c.Model != "mlp" {
+		return nil, fmt.Errorf("--model %s is for images; a table takes softmax or mlp", c.Model)
 	}
 	if c.LR == 0 {
 		c.LR = model.LearningRate[c.Model]
@@ -87,7 +91,7 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Result{Card: model.Card{Model: c.Model, Data: c.Data, Input: set.Input, Classes: set.Train.Classes, Hyper: c.hyper(), Made: c.Version}}
+	r := &Result{Card: model.Card{Model: c.Model, Data: c.Data, Input: set.Input, Classes: set.Train.Classes, Hyper: c.hyper(), Made: c.Version, Encoder: set.Encoder, Target: c.Target}}
 	if err := c.folders(); err != nil {
 		return nil, err
 	}
@@ -163,6 +167,9 @@ func (c *Config) hyper() map[string]any {
 	}
 	if c.Patience > 0 {
 		h["patience"] = c.Patience
+	}
+	if c.Target != "" {
+		h["target"] = c.Target
 	}
 	if model.IsFolder(c.Data) {
 		h["size"] = c.Size

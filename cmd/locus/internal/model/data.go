@@ -18,8 +18,16 @@ var DataNames = []string{"digits", "fashion-mnist", "mnist"}
 type Set struct {
 	Name        string
 	Train, Test *data.Classified
-	Input       []int // shape of one example
-	Own         bool  // a folder of the user's images
+	Input       []int         // shape of one example
+	Own         bool          // a folder of the user's images
+	Encoder     *data.Encoder // of a table; else nil
+}
+
+// Options say how data is read.
+type Options struct {
+	Source data.Source
+	Size   int    // of images of a folder, in pixels a side; 0: DefaultSize
+	Target string // the column of a table to learn; "": the last
 }
 
 // DefaultSize is the side in pixels that images of a folder are brought to.
@@ -67,15 +75,17 @@ func openFolder(path string, size int) (learn, test *data.Classified, err error)
 }
 
 // OpenData reads data by name. digits are part of the program; the others are
-// files, looked for as from says, or the user's images in a folder, which are
-// brought to size×size pixels (0: DefaultSize).
-func OpenData(name string, from data.Source, size int) (Set, error) {
+// files: looked for as o says, or the user's own, images in a folder or a table.
+func OpenData(name string, o Options) (Set, error) {
 	s := Set{Name: name}
 	var err error
+	from, size := o.Source, o.Size
 	if size == 0 {
 		size = DefaultSize
 	}
 	switch {
+	case IsTable(name):
+		s.Train, s.Test, s.Encoder, err = openTable(name, o.Target)
 	case IsFolder(name):
 		s.Own = true
 		s.Train, s.Test, err = openFolder(name, size)
@@ -87,7 +97,7 @@ func OpenData(name string, from data.Source, size int) (Set, error) {
 	case name == "mnist":
 		s.Train, s.Test, err = data.MNIST(from)
 	default:
-		return s, fmt.Errorf("there is no data %q; there are %s, and folders of images", name, strings.Join(DataNames, ", "))
+		return s, fmt.Errorf("there is no data %q; there are %s, folders of images, and CSV files", name, strings.Join(DataNames, ", "))
 	}
 	if err != nil {
 		return s, err
