@@ -29,11 +29,12 @@ type predictFlags struct {
 func (a *app) predict() *cobra.Command {
 	f := &predictFlags{}
 	c := &cobra.Command{
-		Use:   "predict WEIGHTS [PICTURE...]",
+		Use:   "predict WEIGHTS [FILE...]",
 		Short: "Use a trained network on pictures, or measure it on its test set",
 		Long: `Loads a network from a file of weights that locus train has written, or from a
-folder of checkpoints, and says what it sees in the given pictures. Without
-pictures it is measured on the test set of its data.
+folder of checkpoints, and says what it sees in the given pictures, or for a
+network that was trained on a CSV file, in the rows of the given CSV files.
+Without either it is measured on the test set of its data.
 
 Weights that do not say what they are of need --model and --data.`,
 		Example: `  locus predict runs/digits-mlp/weights.safetensors
