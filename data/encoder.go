@@ -78,8 +78,7 @@ func NewEncoder(t *Table, f Features) (*Encoder, error) {
 				c.scale = 1 // all equal: they become 0
 			}
 		}
-		e.columns = append(e.columns, c)
-		e.names = append(e.names, name)
+		e.add(c)
 	}
 	for _, name := range categorical {
 		cells, err := t.Column(name)
@@ -90,16 +89,27 @@ func NewEncoder(t *Table, f Features) (*Encoder, error) {
 		for _, cell := range slices.Compact(slices.Sorted(slices.Values(cells))) {
 			if !isMissing(cell) {
 				c.categories = append(c.categories, cell)
-				e.names = append(e.names, name+"="+cell)
 			}
 		}
-		e.names = append(e.names, name+"=?") // missing, or not seen before
-		e.columns = append(e.columns, c)
+		e.add(c)
 	}
 	if len(e.names) == 0 {
 		return nil, fmt.Errorf("data: no columns to encode: %w", locus.ErrArgument)
 	}
 	return e, nil
+}
+
+// add adds a column, and the names of its inputs.
+func (e *Encoder) add(c encodedColumn) {
+	e.columns = append(e.columns, c)
+	if c.categories == nil {
+		e.names = append(e.names, c.name)
+		return
+	}
+	for _, category := range c.categories {
+		e.names = append(e.names, c.name+"="+category)
+	}
+	e.names = append(e.names, c.name+"=?") // missing, or not seen before
 }
 
 // guess takes columns that hold numbers only for numbers.

@@ -150,6 +150,7 @@ func (r *run) describe() Hyperparameters {
 		names = append(names, m.Names()...)
 	}
 	h["trainer.measures"] = names
+	h["optimizer.groups"] = []string{}
 	for name, v := range r.opt.Options() {
 		h["optimizer."+snake(name)] = v
 	}

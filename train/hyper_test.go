@@ -37,7 +37,7 @@ func (described) Hyperparameters() train.Hyperparameters {
 type hyperRun struct {
 	width, batch, accumulate, examples int
 	lr, clip, decay, note              float64
-	adam, dropLast, inOrder            bool
+	adam, dropLast, inOrder, groups    bool
 	precision                          locus.DType
 	schedule                           optim.Schedule
 	measures                           []metric.Metric
@@ -56,7 +56,11 @@ func (h hyperRun) fit(t *testing.T, ctx context.Context, dir string, after train
 		if h.adam {
 			return optim.Adam(p, h.lr, optim.AdamOptions{})
 		}
-		return optim.SGD(p, h.lr, optim.SGDOptions{WeightDecay: h.decay})
+		o := optim.SGD(p, h.lr, optim.SGDOptions{WeightDecay: h.decay})
+		if h.groups {
+			o.WithGroups(optim.Group{Match: optim.Named("bias"), LR: 0.5})
+		}
+		return o
 	}
 	o := append([]train.Option{train.MaxEpochs(h.epochs), train.Accumulate(h.accumulate), train.ClipGradients(h.clip), train.Schedule(h.schedule),
 		train.Measure(h.measures...), train.Checkpoints(dir, 3), train.Resume(), train.Record(train.Hyperparameters{"note": h.note}), after}, h.more...)
@@ -88,6 +92,7 @@ func TestResumeComparesHyperparameters(t *testing.T) {
 		"trainer.schedule":       {func(h *hyperRun) { h.schedule = optim.StepDecay(1, 0.5) }, "1", "0.03125"},
 		"trainer.measures":       {func(h *hyperRun) { h.measures = []metric.Metric{metric.TopK(2)} }, "[]", `["top_2_accuracy"]`},
 		"model.width":            {func(h *hyperRun) { h.width = 16 }, "8", "16"},
+		"optimizer.groups":       {func(h *hyperRun) { h.groups = true }, "[]", `["2 parameters: lr ×0.5"]`},
 		"note":                   {func(h *hyperRun) { h.note = 2 }, "1", "2"},
 	} {
 		dir, name := filepath.Join(t.TempDir(), "run"), strings.TrimSpace(name)

@@ -81,7 +81,7 @@ func TestDocumentedValues(t *testing.T) {
 			return locus.From([]float32{-1, 2, 0.5, -3, 0}).Reshape(5, 1), locus.From([]float32{0, 1, 0, 1, 1}).Reshape(5, 1)
 		}, []float64{0.5, 1.0 / 3, 0.4}},
 	} {
-		for _, d := range []locus.Device{locus.CPU(), gpus[0]} {
+		for _, d := range []locus.Device{locus.CPU(), gpus[0], locus.TryGPU()} {
 			y, target := c.data()
 			m := metric.NewMeter(c.m)
 			m.Add(y.To(d), target.To(d))
@@ -127,7 +127,7 @@ func TestUnevenBatchesOnSeveralDevices(t *testing.T) {
 		{[]metric.Metric{metric.MAE(), metric.MSE(), metric.RMSE(), metric.R2()}, guess, values},
 	}
 	want := byLoops(logits, target, score, two, guess, values)
-	for _, devices := range [][]locus.Device{{locus.CPU()}, gpus[:1], gpus[:2], gpus} {
+	for _, devices := range [][]locus.Device{{locus.CPU()}, gpus[:1], gpus[:2], gpus, {locus.TryGPU(), locus.CPU()}} {
 		for _, sizes := range [][]int{{n}, {1, 156}, {100, 50, 7}, {3, 1, 1, 152}} {
 			got := map[string]float64{}
 			var table [][]float64

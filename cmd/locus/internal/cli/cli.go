@@ -251,7 +251,7 @@ trains networks, uses them, looks into their files, and measures.`,
 	}{
 		{"see", a.tour()}, {"see", a.devices()}, {"see", a.doctor()}, {"see", a.bench()},
 		{"do", a.train()}, {"do", a.predict()},
-		{"files", a.inspect()}, {"files", a.convert()},
+		{"files", a.inspect()}, {"files", a.compare()}, {"files", a.convert()},
 		{"", a.version()},
 	} {
 		c.cmd.GroupID = c.group

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -28,11 +29,12 @@ type predictFlags struct {
 func (a *app) predict() *cobra.Command {
 	f := &predictFlags{}
 	c := &cobra.Command{
-		Use:   "predict WEIGHTS [PICTURE...]",
+		Use:   "predict WEIGHTS [FILE...]",
 		Short: "Use a trained network on pictures, or measure it on its test set",
 		Long: `Loads a network from a file of weights that locus train has written, or from a
-folder of checkpoints, and says what it sees in the given pictures. Without
-pictures it is measured on the test set of its data.
+folder of checkpoints, and says what it sees in the given pictures, or for a
+network that was trained on a CSV file, in the rows of the given CSV files.
+Without either it is measured on the test set of its data.
 
 Weights that do not say what they are of need --model and --data.`,
 		Example: `  locus predict runs/digits-mlp/weights.safetensors
@@ -72,7 +74,7 @@ func (a *app) runPredict(c *cobra.Command, f *predictFlags, path string, picture
 	var set model.Set
 	var err error
 	if f.card.Data != "" {
-		if set, err = model.OpenData(f.card.Data, f.source); err != nil {
+		if set, err = model.OpenData(f.card.Data, model.Options{Source: f.source}); err != nil {
 			return err
 		}
 		f.card.Input, f.card.Classes = set.Input, set.Test.Classes
@@ -85,7 +87,11 @@ func (a *app) runPredict(c *cobra.Command, f *predictFlags, path string, picture
 		return a.predictPictures(f, net, card, device, pictures)
 	}
 	if set.Test == nil {
-		if set, err = model.OpenData(card.Data, f.source); err != nil {
+		size := 0
+		if len(card.Input) == 3 {
+			size = card.Input[1]
+		}
+		if set, err = model.OpenData(card.Data, model.Options{Source: f.source, Size: size, Target: card.Target}); err != nil {
 			return err
 		}
 	}
@@ -128,7 +134,13 @@ func plainBar(o *text.Out, part float64, width int) string {
 }
 
 func (a *app) predictPictures(f *predictFlags, net nn.Module, card model.Card, d locus.Device, files []string) error {
-	list, err := predict.Images(net, d, card.Input, card.Classes, files, f.invert, f.top)
+	var list []predict.Prediction
+	var err error
+	if card.Encoder != nil {
+		list, err = predict.Rows(net, d, card.Encoder, card.Classes, files, f.top)
+	} else {
+		list, err = predict.Images(net, d, card.Input, card.Classes, files, f.invert, f.top)
+	}
 	if err != nil {
 		return err
 	}
@@ -143,7 +155,7 @@ func (a *app) predictPictures(f *predictFlags, net nn.Module, card model.Card, d
 		}
 	}
 	for _, p := range list {
-		if p.Light {
+		if p.Light && slices.Contains(model.DataNames, card.Data) {
 			a.err.Println(a.err.Style(text.Dim, fmt.Sprintf("note: %s is light at its border, and %s has a dark ground; --invert may be what you want", printable.Text(p.File), printable.Text(card.Data))))
 			break
 		}

@@ -41,7 +41,11 @@ handwritten digits that are part of the program.
 ` + models() + `
 
 Data: digits (part of the program), fashion-mnist and mnist (files: from the
-system, from --data-dir, or fetched with --download).
+system, from --data-dir, or fetched with --download), or a folder of your PNG
+and JPEG images in which each class has a folder of its own. If it has folders
+train and test, with the classes in them, those are used; else a fifth of all
+images is kept to test with. Or a CSV file with a heading: its classes are in
+the column --target, numbers are normalised, words become categories.
 
 The folder --out gets the weights with their hyperparameters, a report with the
 curves, and the checkpoints. Ctrl-C ends training after the step at hand, keeps
@@ -50,6 +54,8 @@ end (SIGTERM) and a terminal that closes (SIGHUP) do the same, with 143 and 129.
 		Example: `  locus train
   locus train --model lenet --epochs 20 --board
   locus train --data fashion-mnist --download --model lenet --device gpu:0
+  locus train --data pictures --model lenet --size 48
+  locus train --data flowers.csv --target species
   locus train --virtual-gpus 2 --gpus 2
   locus train --resume`,
 		Args: cobra.NoArgs,
@@ -57,7 +63,9 @@ end (SIGTERM) and a terminal that closes (SIGHUP) do the same, with 143 and 129.
 	}
 	fl := c.Flags()
 	fl.SortFlags = false
-	fl.StringVar(&f.Data, "data", "digits", "what to learn: "+strings.Join(model.DataNames, ", "))
+	fl.StringVar(&f.Data, "data", "digits", "what to learn: "+strings.Join(model.DataNames, ", ")+", a folder of images, or a CSV file")
+	fl.StringVar(&f.Target, "target", "", "the column of a CSV file to learn (the last)")
+	fl.IntVar(&f.Size, "size", model.DefaultSize, "bring the images of a folder to so many pixels a side")
 	fl.StringVar(&f.Source.Folder, "data-dir", "", "folder with the data's files")
 	fl.BoolVar(&f.Source.Download, "download", false, "fetch the data's files if they are missing")
 	fl.IntVar(&f.Limit, "limit", 0, "use only so many examples")
@@ -103,13 +111,17 @@ func (f *trainFlags) check() error {
 		}
 		return nil
 	}
-	if err := errors.Join(oneOf("data", f.Data, model.DataNames), oneOf("model", f.Model, model.Names), oneOf("optimizer", f.Optimizer, job.Optimizers)); err != nil {
+	if err := errors.Join(f.checkData(oneOf), oneOf("model", f.Model, model.Names), oneOf("optimizer", f.Optimizer, job.Optimizers)); err != nil {
 		return err
 	}
 	if f.Batch == 0 {
-		f.Batch = 256
-		if f.Data == "digits" {
+		switch {
+		case f.Data == "digits":
 			f.Batch = 64
+		case model.IsFolder(f.Data), model.IsTable(f.Data):
+			f.Batch = 32
+		default:
+			f.Batch = 256
 		}
 	}
 	if f.Epochs == 0 {
@@ -142,12 +154,31 @@ func (f *trainFlags) check() error {
 	return errors.Join(f.folders(), f.places())
 }
 
+// checkData takes a name, or a folder, which it makes absolute: weights are used
+// elsewhere.
+func (f *trainFlags) checkData(oneOf func(flag, v string, all []string) error) (err error) {
+	switch {
+	case f.Target != "" && !model.IsTable(f.Data):
+		return usagef("--target %s: a column of a CSV file; --data %s is none", f.Target, f.Data)
+	case model.IsTable(f.Data):
+		f.Data, err = filepath.Abs(f.Data)
+		return err
+	case !model.IsFolder(f.Data):
+		return oneOf("data", f.Data, model.DataNames)
+	}
+	if f.Size < 4 || f.Size > 1024 {
+		return usagef("--size %d: 4 to 1024 pixels a side", f.Size)
+	}
+	f.Data, err = filepath.Abs(f.Data)
+	return err
+}
+
 func (f *trainFlags) folders() error {
 	switch f.out {
 	case "none":
 		f.Out = ""
 	case "":
-		f.Out = freeFolder(filepath.Join("runs", f.Data+"-"+f.Model), f.Resume)
+		f.Out = freeFolder(filepath.Join("runs", strings.TrimSuffix(filepath.Base(f.Data), ".csv")+"-"+f.Model), f.Resume)
 	default:
 		f.Out = f.out
 	}

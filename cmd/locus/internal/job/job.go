@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 
 	"github.com/locusml/locus"
 	"github.com/locusml/locus/board"
@@ -23,7 +24,9 @@ import (
 type Config struct {
 	Data        string
 	Source      data.Source
-	Limit       int // of examples; 0: all
+	Limit       int    // of examples; 0: all
+	Size        int    // of images of a folder, in pixels a side
+	Target      string // the column of a table to learn; "": the last
 	Model       string
 	Devices     []locus.Device
 	Epochs      int
@@ -68,12 +71,15 @@ var Optimizers = []string{"adam", "sgd"}
 // Run trains. If ctx ends it does so after the step at hand, with a checkpoint
 // where those are kept.
 func Run(ctx context.Context, c Config) (*Result, error) {
-	set, err := model.OpenData(c.Data, c.Source)
+	set, err := model.OpenData(c.Data, model.Options{Source: c.Source, Size: c.Size, Target: c.Target})
 	if err != nil {
 		return nil, err
 	}
 	if err := set.Limit(c.Limit); err != nil {
 		return nil, err
+	}
+	if set.Encoder != nil && c.Model != "softmax" && c.Model != "mlp" {
+		return nil, fmt.Errorf("--model %s is for images; a table takes softmax or mlp", c.Model)
 	}
 	if c.LR == 0 {
 		c.LR = model.LearningRate[c.Model]
@@ -85,7 +91,7 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Result{Card: model.Card{Model: c.Model, Data: c.Data, Input: set.Input, Classes: set.Train.Classes, Hyper: c.hyper(), Made: c.Version}}
+	r := &Result{Card: model.Card{Model: c.Model, Data: c.Data, Input: set.Input, Classes: set.Train.Classes, Hyper: c.hyper(), Made: c.Version, Encoder: set.Encoder, Target: c.Target}}
 	if err := c.folders(); err != nil {
 		return nil, err
 	}
@@ -102,7 +108,7 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 	if err := c.axes(); err != nil {
 		return nil, err
 	}
-	r.Report, err = train.New(append(c.options(), c.writeCard(r.Card))...).FitContext(ctx, classifier, train.Data{Train: set.Train, Validation: set.Test, BatchSize: c.Batch})
+	r.Report, err = train.New(append(c.options(), c.writeCard(r.Card))...).FitContext(ctx, classifier, train.Data{Train: set.Train, Validation: set.Test, BatchSize: c.Batch, Workers: workers(set)})
 	if err != nil {
 		if c.Checkpoints != "" && hasCheckpoint(c.Checkpoints) {
 			r.Checkpoint = c.Checkpoints
@@ -110,6 +116,14 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 		return r, err
 	}
 	return r, c.keep(r, net)
+}
+
+// workers is how many goroutines make batches: images are read from files.
+func workers(set model.Set) int {
+	if set.Own {
+		return runtime.GOMAXPROCS(0)
+	}
+	return 0
 }
 
 func (c *Config) options() []train.Option {
@@ -153,6 +167,12 @@ func (c *Config) hyper() map[string]any {
 	}
 	if c.Patience > 0 {
 		h["patience"] = c.Patience
+	}
+	if c.Target != "" {
+		h["target"] = c.Target
+	}
+	if model.IsFolder(c.Data) {
+		h["size"] = c.Size
 	}
 	if c.Limit > 0 {
 		h["limit"] = c.Limit

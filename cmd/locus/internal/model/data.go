@@ -2,6 +2,8 @@ package model
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -16,24 +18,86 @@ var DataNames = []string{"digits", "fashion-mnist", "mnist"}
 type Set struct {
 	Name        string
 	Train, Test *data.Classified
-	Input       []int // shape of one example
+	Input       []int         // shape of one example
+	Own         bool          // a folder of the user's images
+	Encoder     *data.Encoder // of a table; else nil
+}
+
+// Options say how data is read.
+type Options struct {
+	Source data.Source
+	Size   int    // of images of a folder, in pixels a side; 0: DefaultSize
+	Target string // the column of a table to learn; "": the last
+}
+
+// DefaultSize is the side in pixels that images of a folder are brought to.
+const DefaultSize = 32
+
+// IsFolder reports whether data is a folder of images, not a name.
+func IsFolder(name string) bool {
+	if slices.Contains(DataNames, name) {
+		return false
+	}
+	info, err := os.Stat(name)
+	return err == nil && info.IsDir()
+}
+
+// openFolder reads the images of a folder in which each class has a folder: all of
+// "train" and "test" if it has these two, else a fifth of it is to test with.
+func openFolder(path string, size int) (learn, test *data.Classified, err error) {
+	o := data.ImageOptions{Height: size, Width: size}
+	if parts := []string{filepath.Join(path, "train"), filepath.Join(path, "test")}; IsFolder(parts[0]) && IsFolder(parts[1]) {
+		if learn, err = data.ImageFolder(parts[0], o); err != nil {
+			return nil, nil, err
+		}
+		if test, err = data.ImageFolder(parts[1], o); err != nil {
+			return nil, nil, err
+		}
+		if !slices.Equal(learn.Classes, test.Classes) {
+			return nil, nil, fmt.Errorf("%s: the classes in train are %s, in test %s", path, strings.Join(learn.Classes, ", "), strings.Join(test.Classes, ", "))
+		}
+		return learn, test, nil
+	}
+	all, err := data.ImageFolder(path, o)
+	if err != nil {
+		return nil, nil, err
+	}
+	n := max(1, all.Len()/5)
+	if len(all.Classes) < 2 || all.Len() < 2 {
+		return nil, nil, fmt.Errorf("%s: %d images of %d classes; want a folder for each of at least two classes", path, all.Len(), len(all.Classes))
+	}
+	// The split is the same whatever a run's seed, so that a test set stays one.
+	parts, err := data.Split(all, locus.NewKey(0), all.Len()-n, n)
+	if err != nil {
+		return nil, nil, err
+	}
+	return &data.Classified{Dataset: parts[0], Classes: all.Classes}, &data.Classified{Dataset: parts[1], Classes: all.Classes}, nil
 }
 
 // OpenData reads data by name. digits are part of the program; the others are
-// files, looked for as from says.
-func OpenData(name string, from data.Source) (Set, error) {
+// files: looked for as o says, or the user's own, images in a folder or a table.
+func OpenData(name string, o Options) (Set, error) {
 	s := Set{Name: name}
 	var err error
-	switch name {
-	case "digits":
+	from, size := o.Source, o.Size
+	if size == 0 {
+		size = DefaultSize
+	}
+	switch {
+	case IsTable(name):
+		s.Train, s.Test, s.Encoder, err = openTable(name, o.Target)
+	case IsFolder(name):
+		s.Own = true
+		s.Train, s.Test, err = openFolder(name, size)
+	case name == "digits":
 		// The split is the same whatever a run's seed, so that a test set stays one.
 		s.Train, s.Test, err = data.DigitsSplit(locus.NewKey(0))
-	case "fashion-mnist":
+	case name == "fashion-mnist":
 		s.Train, s.Test, err = data.FashionMNIST(from)
-	case "mnist":
+	case name == "mnist":
 		s.Train, s.Test, err = data.MNIST(from)
 	default:
-		return s, fmt.Errorf("there is no data %q; there are %s", name, strings.Join(DataNames, ", "))
+		return s, fmt.Errorf("there is no data %q; there are %s, folders of images, and CSV files", name, strings.Join(DataNames, ", "))
 	}
 	if err != nil {
 		return s, err

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/locusml/locus"
+	"github.com/locusml/locus/data"
 	"github.com/locusml/locus/internal/disk"
 	"github.com/locusml/locus/internal/printable"
 	"github.com/locusml/locus/nn"
@@ -27,7 +28,9 @@ type Card struct {
 	Classes []string       `json:"classes"`
 	Hyper   map[string]any `json:"hyperparameters,omitempty"`
 	Result  map[string]any `json:"result,omitempty"`
-	Made    string         `json:"made,omitempty"` // by which version of what
+	Made    string         `json:"made,omitempty"`    // by which version of what
+	Encoder *data.Encoder  `json:"encoder,omitempty"` // of a table's rows
+	Target  string         `json:"target,omitempty"`  // the table's column that was learned; "" the last
 }
 
 // cardKey is the entry of a file's metadata that holds its card.

@@ -95,7 +95,7 @@ func TestLoadErrors(t *testing.T) {
 }
 
 func TestOpenData(t *testing.T) {
-	s, err := OpenData("digits", data.Source{})
+	s, err := OpenData("digits", Options{Source: data.Source{}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,10 +105,10 @@ func TestOpenData(t *testing.T) {
 	if err := s.Limit(10); err != nil || s.Train.Len() != 10 || s.Test.Len() != 10 {
 		t.Errorf("limited: %v, %d, %d", err, s.Train.Len(), s.Test.Len())
 	}
-	if _, err := OpenData("imagenet", data.Source{}); err == nil || !strings.Contains(err.Error(), "fashion-mnist") {
+	if _, err := OpenData("imagenet", Options{Source: data.Source{}}); err == nil || !strings.Contains(err.Error(), "fashion-mnist") {
 		t.Errorf("unknown data: %v", err)
 	}
-	if _, err := OpenData("mnist", data.Source{Folder: t.TempDir()}); !errors.Is(err, os.ErrNotExist) {
+	if _, err := OpenData("mnist", Options{Source: data.Source{Folder: t.TempDir()}}); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("missing files: %v", err)
 	}
 }

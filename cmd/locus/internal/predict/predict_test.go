@@ -82,7 +82,7 @@ func TestImageErrors(t *testing.T) {
 
 func TestTestSet(t *testing.T) {
 	gpu := locus.AddVirtualGPUs(1, 64<<20)[0]
-	set, err := model.OpenData("digits", data.Source{})
+	set, err := model.OpenData("digits", model.Options{Source: data.Source{}})
 	if err != nil {
 		t.Fatal(err)
 	}
