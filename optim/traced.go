@@ -57,3 +57,11 @@ func (o *Optimizer) late(i int, f func()) {
 		return trace.UpdateAttrs(rule.update(lr, step), was)
 	}, f)
 }
+
+// refuseTrace makes a function that is being compiled stay eager: what is not part of
+// a program must not change in one.
+func refuseTrace(what string) {
+	if t := trace.Current(); t != nil {
+		t.Refuse("%s is not part of compiled functions: call it outside", what)
+	}
+}
