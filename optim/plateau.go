@@ -60,9 +60,9 @@ func (o PlateauOptions) Check() error {
 	case !(o.Factor > 0 && o.Factor < 1):
 		return fmt.Errorf("Factor is %v; want more than 0 and less than 1", o.Factor)
 	case o.Patience < 1 || o.Cooldown < 0:
-		return fmt.Errorf("Patience is %d and Cooldown %d; want at least 1 and 0", o.Patience, o.Cooldown)
+		return fmt.Errorf("the Patience is %d and Cooldown %d; want at least 1 and 0", o.Patience, o.Cooldown)
 	case !(o.Min >= 0 && o.Min <= 1):
-		return fmt.Errorf("Min is %v; want a part of the first rate, 0 to 1", o.Min)
+		return fmt.Errorf("the Min is %v; want a part of the first rate, 0 to 1", o.Min)
 	}
 	return atLeastZero("Threshold", o.Threshold)
 }
