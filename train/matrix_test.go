@@ -617,7 +617,8 @@ func TestValidationOnTheTrainingData(t *testing.T) {
 						learned += e.Train["accuracy"] / float64(len(last))
 						used += e.Validation["accuracy"] / float64(len(last))
 					}
-					if learned < 0.85 || math.Abs(learned-used) > 0.06 {
+					// It may do better: in training each part of a batch is normalised by itself.
+					if learned < 0.85 || learned-used > 0.06 {
 						t.Errorf("accuracy %.3f in training, %.3f in validation on the same data", learned, used)
 					}
 				})
