@@ -1,0 +1,5 @@
+//go:build !race
+
+package board
+
+const slowdown = 1
