@@ -49,5 +49,6 @@
 //   - networks: conv.go, pool.go, image.go, norm.go, attention.go, recurrent.go,
 //     embedding.go, loss.go, loss_class.go
 //   - optimizers: optimize.go, update.go (a step of all parameters), lists.go, clip.go
-//   - gradients: autograd.go, nograd.go, functional.go; rules in grad_*.go
+//   - gradients: autograd.go, engine.go (the backward pass), nograd.go, functional.go;
+//     rules in grad_*.go
 package locus

@@ -134,7 +134,7 @@ func TestNormGradientsOfNothing(t *testing.T) {
 	}
 }
 
-// The statistics of a batch are float32 for half types, and exact where the
+// The statistics of a batch are float32 in half precision, and exact where the
 // variance is small beside eps or beside the mean.
 func TestBatchNormStatistics(t *testing.T) {
 	for _, dt := range []DType{Float16, BFloat16, Float32} {

@@ -224,7 +224,7 @@ func TestRefusedSetState(t *testing.T) {
 	}
 }
 
-// refuse gives the error of SetState, also where it panics with one.
+// refuse returns the error of SetState, also where it panics with one.
 func refuse(t *testing.T, opt *optim.Optimizer, state map[string]*locus.Tensor) (err error) {
 	t.Helper()
 	defer func() {

@@ -26,7 +26,7 @@ func init() {
 	register(op.GlobalNorm, dtype.BFloat16, globalNorm(sumSqHalf[dtype.BF16]()))
 }
 
-// result gives result i of a call.
+// result returns result i of a call.
 func result(c *backend.Call, i int) *backend.View {
 	if i == 0 {
 		return &c.Out

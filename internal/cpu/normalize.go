@@ -13,7 +13,7 @@ import (
 // Normalisation sees x as rows, each with statistics of its own. A row is made of
 // units: runs of elements that lie together and share a weight and a bias, or
 // one run in which every element has its own. Units are worked on in pieces that
-// fit the fastest cache, in which elements of half types are converted: a row is
+// fit the fastest cache, in which elements of half precision are converted: a row is
 // read several times, and nothing of its size is written but the result.
 
 func init() {

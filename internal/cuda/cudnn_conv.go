@@ -12,7 +12,7 @@ import (
 )
 
 // Convolutions by cuDNN's backend interface: its functions with an algorithm for an
-// argument do not reach the tensor cores for half types in our layout, nor some of the fastest
+// argument do not reach the tensor cores in half precision in our layout, nor some of the fastest
 // kernels for float32, and a call of them costs the host several times as much.
 const (
 	dnnEngines   = 90000 // the version from which it is asked

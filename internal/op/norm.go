@@ -14,12 +14,12 @@ func init() {
 	f := []dtype.Set{dtype.Floats}
 	define(Def{ID: Normalized, Name: "normalize", Family: FusedFamily, Arity: -1, DTypes: f, Saves: true,
 		Doc: "(x - mean)/√(var + eps)·weight + bias over the last axes, var without Bessel's correction, or x/√(mean of x² + eps)·weight + bias; " +
-			"operands x, perhaps weight, perhaps bias; saves the mean, if there is one, and 1/√(var + eps), float32 for half types",
+			"operands x, perhaps weight, perhaps bias; saves the mean, if there is one, and 1/√(var + eps), float32 in half precision",
 		Infer: func(a Attrs, in []Spec) (Spec, error) { return normSpec(Normalized, a, in) },
 		More:  func(a Attrs, in []Spec) []Spec { return a.(Normalize).Stats(Normalized, in[0]) }})
 	define(Def{ID: BatchNorm, Name: "batch_norm", Family: FusedFamily, Arity: -1, DTypes: f,
 		Doc: "(x - mean)/√(var + eps)·weight + bias of each channel, x (N, C, …), var without Bessel's correction; operands x, perhaps weight, perhaps bias; " +
-			"further results (C), float32 for half types: mean and 1/√(var + eps) for the gradient, and for the program the mean again and the variance with Bessel's correction, NaN for one element",
+			"further results (C), float32 in half precision: mean and 1/√(var + eps) for the gradient, and for the program the mean again and the variance with Bessel's correction, NaN for one element",
 		Infer: func(a Attrs, in []Spec) (Spec, error) { return normSpec(BatchNorm, a, in) },
 		More: func(a Attrs, in []Spec) []Spec {
 			stats := a.(Normalize).Stats(BatchNorm, in[0])

@@ -26,7 +26,7 @@ func normOps() []*Op {
 			bad(locus.ErrShape, "nothing behind the channels", func(d locus.Device) { locus.InstanceNorm(d.Ones(2, 3), nil, nil, 1e-5) }),
 		affine(&Op{Name: "BatchNorm", DTypes: dtype.Floats, HalfTolerance: 4, Detached: []int{1, 2}, Run: func(c *Call) []*tensor {
 			y, mean, variance := locus.BatchNorm(c.In[0], c.operand(1), c.operand(2), c.Float("eps"))
-			t := c.In[0].DType() // that of the records; the statistics of half types are float32
+			t := c.In[0].DType() // that of the records; the statistics of half precision are float32
 			return []*tensor{y, mean.Cast(t), variance.Cast(t)}
 		}}, 1).
 			bad(locus.ErrShape, "one example", func(d locus.Device) { locus.BatchNorm(d.Ones(1, 3), nil, nil, 1e-5) }).

@@ -10,7 +10,7 @@ import (
 	"github.com/locusml/locus/internal/op/sample"
 )
 
-// A kernel that computes half types in float32, and rounds what is remembered and the gradient on
+// A kernel that computes half precision in float32, and rounds what is remembered and the gradient on
 // the way, as CUDA's does, is near enough.
 func TestUpdatesMayRoundOnTheWay(t *testing.T) {
 	for _, d := range []dtype.DType{dtype.Float16, dtype.BFloat16, dtype.Float32} {

@@ -1,0 +1,306 @@
+package locus
+
+import (
+	"slices"
+
+	"github.com/locusml/locus/internal/memory"
+	"github.com/locusml/locus/internal/op"
+)
+
+// engine walks from results back to what they were computed from.
+type engine struct {
+	create  bool
+	retain  bool
+	free    bool              // the results on the way
+	collect bool              // add to the leaves' gradients
+	wanted  map[*node]*Tensor // or give those of these nodes
+	ends    map[*node]bool    // nodes that are not passed
+
+	useful map[*node]bool         // nodes through which a gradient must flow
+	passed []*node                // nodes whose inputs have got their gradients
+	grads  map[*node]*Tensor      // gradients on their way
+	held   map[*memory.Block]int  // how many of them share a block
+	keep   map[*memory.Block]bool // what free spares: outputs and inputs
+}
+
+func (e *engine) run(outputs, seeds []*Tensor) {
+	e.grads, e.held = map[*node]*Tensor{}, map[*memory.Block]int{}
+	var roots []*node
+	if e.free {
+		e.spare(outputs)
+	}
+	for i, t := range outputs {
+		if t.node == nil {
+			continue
+		}
+		roots = append(roots, t.node)
+		e.held[seeds[i].block]++ // seeds are the caller's
+		e.add(t.node, seeds[i])
+	}
+	order := sorted(roots, e.ends)
+	e.prune(order)
+	for i := len(order) - 1; i >= 0; i-- {
+		e.visit(order[i])
+	}
+	if !e.retain {
+		for _, n := range e.passed { // let go of what was saved
+			n.spent.Store(true)
+			n.inputs, n.out, n.saved = nil, nil, nil
+		}
+	}
+}
+
+// nodesOf returns the nodes of tensors that have one.
+func nodesOf(ts []*Tensor) map[*node]bool {
+	nodes := make(map[*node]bool, len(ts))
+	for _, t := range ts {
+		if t.node != nil {
+			nodes[t.node] = true
+		}
+	}
+	return nodes
+}
+
+// sorted lists the nodes below roots, each behind those it was computed from. It
+// does not look behind ends.
+func sorted(roots []*node, ends map[*node]bool) []*node {
+	var order []*node
+	type frame struct {
+		n *node
+		i int
+	}
+	seen := map[*node]bool{}
+	var stack []frame
+	push := func(n *node) {
+		if n == nil || seen[n] {
+			return
+		}
+		seen[n] = true
+		stack = append(stack, frame{n, 0})
+	}
+	for _, r := range roots {
+		push(r)
+		for len(stack) > 0 {
+			top := &stack[len(stack)-1]
+			if top.i < len(top.n.inputs) && !ends[top.n] {
+				top.i++
+				push(top.n.inputs[top.i-1].node)
+				continue
+			}
+			order = append(order, top.n)
+			stack = stack[:len(stack)-1]
+		}
+	}
+	return order
+}
+
+// prune finds the nodes between the results and what is wanted: only there does
+// a gradient flow.
+func (e *engine) prune(order []*node) {
+	e.useful = make(map[*node]bool, len(order))
+	for _, n := range order {
+		_, useful := e.wanted[n]
+		// What lies behind a node that was let go of is not known: assume the worst.
+		useful = useful || n.spent.Load() || e.collect && n.leaf != nil
+		for _, t := range n.inputs {
+			useful = useful || t.node != nil && e.useful[t.node]
+		}
+		e.useful[n] = useful
+	}
+}
+
+// visit passes the gradient of a node's result on to its inputs.
+func (e *engine) visit(n *node) {
+	g := e.grads[n]
+	if g == nil || !e.useful[n] {
+		return
+	}
+	delete(e.grads, n)
+	if _, ok := e.wanted[n]; ok {
+		e.wanted[n] = g
+		if n.spent.Load() || n.leaf != nil || !e.passes(n) {
+			return
+		}
+		e.held[g.block]++
+	}
+	if n.spent.Load() {
+		fail(n.String(), &op.Problem{Kind: ErrGrad, Msg: "a gradient through this op was asked for before, and what it needs was let go of",
+			Fix: "pass locus.RetainGraph to the first call"})
+	}
+	if n.leaf != nil {
+		if e.collect {
+			if e.held[g.block] > 1 && !e.create { // a leaf owns what it collects
+				c := g.Copy()
+				e.held[c.block]++
+				e.release(g, nil)
+				g = c
+			}
+			if n.leaf.now().add(e.handOver(g)) {
+				e.release(g, nil)
+			}
+		}
+		return
+	}
+	e.passed = append(e.passed, n)
+	var rule gradient
+	if n.own != nil {
+		rule = n.own.back
+	} else {
+		rule = gradients[n.def.ID]
+		if rule == nil {
+			fail(n.def.Name, op.Problemf(ErrGrad, "%s has no gradient; detach its result if none is wanted", n.def.Name), n.inputs...)
+		}
+	}
+	grads := rule(n.seen(e.useful, e.create), g)
+	passed := func(i int) bool { return grads[i] != nil && e.useful[n.inputs[i].node] }
+	if n.custom() { // what they are made of belongs to the program
+		for _, gi := range grads {
+			if gi != nil {
+				e.held[gi.block]++
+			}
+		}
+	}
+	for i, gi := range grads {
+		if passed(i) {
+			e.held[gi.block]++ // they may share memory: it stays until all are passed on
+			if n.has(gi) {
+				e.held[gi.block]++ // it is not ours: it stays
+			}
+		}
+	}
+	for i, gi := range grads {
+		if passed(i) {
+			e.add(n.inputs[i].node, gi)
+		}
+	}
+	for i, gi := range grads {
+		if passed(i) {
+			e.release(gi, nil)
+		}
+	}
+	e.release(g, n)
+	if e.free {
+		e.freeResult(n)
+	}
+}
+
+// has reports whether t lives in the memory of one of n's tensors: a rule may
+// return an operand.
+func (n *node) has(t *Tensor) bool {
+	for _, x := range n.inputs {
+		if x.block == t.block {
+			return true
+		}
+	}
+	for _, x := range n.saved {
+		if x.block == t.block {
+			return true
+		}
+	}
+	return n.out != nil && n.out.block == t.block
+}
+
+// handOver returns g, which leaves the engine, as the owner of its memory, or as a
+// view of it if that is shared: with another gradient, or with a graph that was
+// asked for.
+func (e *engine) handOver(g *Tensor) *Tensor {
+	if e.held[g.block] == 1 && !e.create {
+		return g.owned()
+	}
+	return g.alias()
+}
+
+// passes reports whether a gradient must flow through n to its inputs.
+func (e *engine) passes(n *node) bool {
+	return !e.ends[n] && slices.ContainsFunc(n.inputs, func(t *Tensor) bool { return t.node != nil && e.useful[t.node] })
+}
+
+// freeResult frees the result of a node that the gradient has passed, and with
+// it all that needed the result. Views have no memory of their own, and where
+// that of a custom node comes from is not known.
+func (e *engine) freeResult(n *node) {
+	if n.def != nil && n.def.Family != op.ViewFamily && !e.keep[n.out.block] {
+		n.out.Free()
+		if n.def.Saves {
+			for _, t := range n.saved {
+				t.Free()
+			}
+		}
+	}
+}
+
+// spare keeps tensors from being freed.
+func (e *engine) spare(ts []*Tensor) {
+	if e.keep == nil {
+		e.keep = map[*memory.Block]bool{}
+	}
+	for _, t := range ts {
+		e.keep[t.block] = true
+	}
+}
+
+// add adds to the gradient of a node's result.
+func (e *engine) add(n *node, g *Tensor) {
+	if !e.create {
+		g = g.detach()
+	}
+	old := e.grads[n]
+	if old == nil {
+		e.grads[n] = g
+		e.held[g.block]++
+		return
+	}
+	sum := old.Add(g)
+	e.grads[n] = sum
+	e.held[sum.block]++
+	e.release(old, nil)
+}
+
+// release frees a gradient that was passed on, unless it shares its memory with
+// one that is still on its way, or somebody else may hold it. This keeps the
+// memory of a long backward pass as low as the collector cannot.
+func (e *engine) release(g *Tensor, n *node) {
+	e.held[g.block]--
+	if n != nil && n.custom() {
+		e.held[g.block]++ // for good
+	}
+	if e.held[g.block] == 0 && !e.create {
+		g.freeMemory()
+	}
+}
+
+// seen gives n as its rule sees it. Without history, computing with its tensors
+// records nothing.
+func (n *node) seen(useful map[*node]bool, history bool) *node {
+	d := &node{def: n.def, own: n.own, attrs: n.attrs, inputs: make([]*Tensor, len(n.inputs)), out: n.out, saved: n.saved}
+	for i, t := range n.inputs {
+		if !useful[t.node] && i < 64 {
+			d.skip |= 1 << i
+		}
+		if !history {
+			t = t.detach()
+		}
+		d.inputs[i] = t
+	}
+	if n.out != nil && !history {
+		d.out = n.out.detach()
+	}
+	return d
+}
+
+// add adds g to what the leaf has collected. It reports whether g was added to
+// another tensor and is no longer needed.
+func (l *leaf) add(g *Tensor) (used bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	sum := g
+	if l.grad != nil {
+		sum = l.grad.Add(g)
+		if !l.lent {
+			l.grad.Free()
+		}
+	}
+	sum.keep("Backward") // it outlives the step
+	l.grad, l.lent = sum, false
+	return sum != g
+}
