@@ -90,6 +90,31 @@ type Pinner interface {
 	Pinned() memory.Source
 }
 
+// Recorder is a device that can queue many calls as one: a CUDA graph, for instance.
+type Recorder interface {
+	// Record returns the calls, in their order, as one piece of work. It runs nothing.
+	// The blocks of all views are those that each replay will read and write, and
+	// stay the caller's; scratch memory that kernels need belongs to the recording.
+	// The calls were run before with the same blocks, so that what is made once, such
+	// as modules and handles, is there. late marks calls whose attributes will be
+	// changed with Set. An error means that these calls cannot be recorded; the caller
+	// then goes on with Run.
+	Record(calls []*Call, late []bool) (Recording, error)
+}
+
+// Recording is what Record returns. One goroutine at a time may use it.
+type Recording interface {
+	// Set changes the attributes of a late call for the replays to come; its views are
+	// as they were.
+	Set(i int, c *Call) error
+
+	// Replay queues the calls, as Run would one after the other.
+	Replay() error
+
+	// Close frees what the recording holds, behind what is queued.
+	Close()
+}
+
 // Event is a point in a device's queue.
 type Event interface {
 	// Wait blocks until the queue has passed the point.
