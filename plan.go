@@ -17,6 +17,7 @@ type plan struct {
 	ready bool     // two traces were the same
 
 	prog   *program.Program
+	body   *program.Program // prog as it is run, with fused steps
 	pruned int
 	runner *program.Runner
 	place  *place
@@ -342,7 +343,8 @@ func (p *plan) build(t *tracing) {
 			}
 		}
 	}
-	p.runner = program.NewRunner(p.prog, p.place.backend, p.place.pool)
+	p.body = fuse(p.prog, p.place.backend)
+	p.runner = program.NewRunner(p.body, p.place.backend, p.place.pool)
 	t.Forget()
 }
 
