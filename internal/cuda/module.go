@@ -118,6 +118,26 @@ func (d *Device) kernel(file, name string) (*kernel, error) {
 	if err != nil {
 		return nil, err
 	}
+	return d.load(name, text, params)
+}
+
+// loadOnce returns the kernel of that name, which stands for its text, and loads it at
+// first use. Between begin and end.
+func (d *Device) loadOnce(name, text string, params int) (*kernel, error) {
+	c := d.card
+	c.mu.Lock()
+	k := c.kernels[name]
+	c.mu.Unlock()
+	if k != nil {
+		return k, nil
+	}
+	return d.load(name, text, params)
+}
+
+// load makes the driver compile a module and returns the kernel in it. Between begin
+// and end.
+func (d *Device) load(name, text string, params int) (*kernel, error) {
+	c := d.card
 	var module uintptr
 	log := make([]byte, 4096)
 	options := []int32{jitErrorLog, jitErrorLogSize}
@@ -125,7 +145,7 @@ func (d *Device) kernel(file, name string) (*kernel, error) {
 	if err := d.result("cuModuleLoadDataEx", d.current().ModuleLoadDataEx(&module, cBytes(text), 2, &options[0], &values[0])); err != nil {
 		return nil, fmt.Errorf("loading kernel %s: %w %s", name, err, strings.TrimRight(string(log), "\x00"))
 	}
-	k = &kernel{name: name, params: params}
+	k := &kernel{name: name, params: params}
 	if err := d.result("cuModuleGetFunction", d.current().ModuleGetFunction(&k.handle, module, cBytes(name))); err != nil {
 		return nil, fmt.Errorf("loading kernel %s: %w", name, err)
 	}
