@@ -103,13 +103,6 @@ func TestResultsAreRounded(t *testing.T) {
 func assembler(t *testing.T) func(arch, text string) error {
 	path, err := exec.LookPath("ptxas")
 	if err != nil {
-		for _, p := range []string{"/tmp/venv-nvrtc/lib/python3.11/site-packages/nvidia/cuda_nvcc/bin/ptxas", "/usr/local/cuda/bin/ptxas"} {
-			if _, err := os.Stat(p); err == nil {
-				path = p
-			}
-		}
-	}
-	if path == "" {
 		t.Skip("no ptxas on the PATH: the text is not assembled (it is part of nvidia-cuda-nvcc-cu12)")
 	}
 	dir := t.TempDir()
@@ -221,7 +214,7 @@ func TestRenderedKernelsAssemble(t *testing.T) {
 		texts = append(texts, text)
 	}
 	r := rand.New(rand.NewPCG(1, 2))
-	for range 40 {
+	for range 20 {
 		text, name, err := l.Render(random(r, names))
 		if err != nil {
 			t.Fatal(err)
@@ -235,11 +228,10 @@ func TestRenderedKernelsAssemble(t *testing.T) {
 		texts = texts[:4]
 	}
 	assemble := assembler(t)
-	for _, text := range texts {
-		for _, arch := range []string{"70", "90"} {
-			if err := assemble(arch, text); err != nil {
-				t.Fatalf("sm_%s: %v\n%s", arch, err, text)
-			}
+	for i, text := range texts {
+		arch := []string{"70", "90"}[i%2]
+		if err := assemble(arch, text); err != nil {
+			t.Fatalf("sm_%s: %v\n%s", arch, err, text)
 		}
 	}
 }
