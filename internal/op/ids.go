@@ -130,6 +130,8 @@ const (
 	SoftmaxGrad
 	LogSoftmax
 	LogSoftmaxGrad
+	CrossEntropy // classes.go
+	CrossEntropyGrad
 	Normalized // norm.go
 	NormalizeGrad
 	BatchNorm
