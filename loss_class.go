@@ -93,7 +93,9 @@ func NLLLoss(logp, target *Tensor, o NLLOptions) *Tensor {
 
 // at returns -logp at classes.
 func at(logp *Tensor, class int) func(classes *Tensor) *Tensor {
-	return func(classes *Tensor) *Tensor { return logp.Gather(class, classes.Unsqueeze(class)).Squeeze(class).Neg() }
+	return func(classes *Tensor) *Tensor {
+		return logp.Gather(class, classes.Unsqueeze(class)).Squeeze(class).Neg()
+	}
 }
 
 // widened is wide for a tensor that may be nil.
