@@ -12,6 +12,7 @@ import (
 	"github.com/locusml/locus/nn"
 	"github.com/locusml/locus/optim"
 	"github.com/locusml/locus/train"
+	"github.com/locusml/locus/train/metric"
 	"github.com/locusml/locus/weights"
 )
 
@@ -143,6 +144,7 @@ var functions = map[string]any{
 	"locus.Vmap":                  locus.Vmap,
 	"locus.Where":                 locus.Where,
 	"locus.WhyNoGPU":              locus.WhyNoGPU,
+	"locus.WithDevice":            locus.WithDevice,
 	"locus.WithSlice[float32]":    locus.WithSlice[float32],
 	"locus.Zeros":                 locus.Zeros,
 	"board.NewProgress":           board.NewProgress,
@@ -365,6 +367,25 @@ var functions = map[string]any{
 	"train.SavedHyperparameters":  train.SavedHyperparameters,
 	"train.Schedule":              train.Schedule,
 	"train.Seed":                  train.Seed,
+	"metric.AUC":                  metric.AUC,
+	"metric.Accuracy":             metric.Accuracy,
+	"metric.As":                   metric.As,
+	"metric.Check":                metric.Check,
+	"metric.ConfusionMatrix":      metric.ConfusionMatrix,
+	"metric.ExactAUC":             metric.ExactAUC,
+	"metric.F1":                   metric.F1,
+	"metric.Func":                 metric.Func,
+	"metric.MAE":                  metric.MAE,
+	"metric.MSE":                  metric.MSE,
+	"metric.NewMeter":             metric.NewMeter,
+	"metric.Perplexity":           metric.Perplexity,
+	"metric.Precision":            metric.Precision,
+	"metric.PrecisionRecallF1":    metric.PrecisionRecallF1,
+	"metric.R2":                   metric.R2,
+	"metric.RMSE":                 metric.RMSE,
+	"metric.Read":                 metric.Read,
+	"metric.Recall":               metric.Recall,
+	"metric.TopK":                 metric.TopK,
 	"weights.MaxUnpacked":         weights.MaxUnpacked,
 	"weights.Open":                weights.Open,
 	"weights.Read":                weights.Read,
@@ -519,6 +540,12 @@ var types = []reflect.Type{
 	reflect.TypeFor[train.Trainer](),
 	reflect.TypeFor[train.TrainingStepper](),
 	reflect.TypeFor[train.ValidationStepper](),
+	reflect.TypeFor[metric.Average](),
+	reflect.TypeFor[metric.Collector](),
+	reflect.TypeFor[metric.Meter](),
+	reflect.TypeFor[metric.Metric](),
+	reflect.TypeFor[metric.Result](),
+	reflect.TypeFor[metric.Tabler](),
 	reflect.TypeFor[weights.File](),
 	reflect.TypeFor[weights.Format](),
 	reflect.TypeFor[weights.Info](),
