@@ -517,7 +517,14 @@ function onPanels(specs) {
   });
   main.classList.toggle("single", specs.length === 1);
   title = specs[0].title || "Locus board";
+  element("title").textContent = "Locus board"; // a title of its own comes in a message of its own
   element("panels").dataset.ready = "true";
+  setTitle();
+}
+
+function onTitle(text) {
+  if (text) title = text;
+  element("title").textContent = text || "Locus board";
   setTitle();
 }
 
@@ -554,6 +561,7 @@ function connect() {
   let ended = false;
   const on = (name, f) => source.addEventListener(name, e => f(JSON.parse(e.data)));
   on("panels", onPanels);
+  on("title", onTitle);
   on("points", onPoints);
   on("progress", onProgress);
   on("end", () => { ended = true; setLink("ended", "run ended"); });
