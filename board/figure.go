@@ -14,6 +14,7 @@ const (
 	halfWide, halfHigh   = 540.0, 340.0 // of a few, two in a row
 	manyPanels           = 6            // more of them are smaller, three in a row
 	smallWide, smallHigh = 360.0, 240.0
+	cardWide, cardHigh   = 460.0, 310.0 // of a panel in a document of its own, to stand beside others
 	panelsInRow          = 3
 
 	headHeight = 44.0 // of the title above all panels
@@ -85,6 +86,7 @@ type panelCurve struct {
 // figure is a copy of what the board shows.
 type figure struct {
 	title  string  // above all panels, or ""
+	card   bool    // one panel in a document of its own
 	panels []panel // the main one first; there is always one
 }
 
@@ -92,7 +94,7 @@ type figure struct {
 func (b *Board) figure() figure {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return figure{b.title(), b.panels()}
+	return figure{title: b.title(), panels: b.panels()}
 }
 
 // panels copies what the panels show. The caller holds b.mu.
@@ -167,6 +169,8 @@ type layout struct {
 func (f figure) layout() layout {
 	l := layout{n: len(f.panels), columns: 1, w: wide, h: high}
 	switch {
+	case f.card:
+		l.w, l.h = cardWide, cardHigh
 	case l.n > manyPanels:
 		l.columns, l.w, l.h = panelsInRow, smallWide, smallHigh
 	case l.n > 1:
@@ -320,6 +324,9 @@ func (p panel) fit() (x, y axis) {
 			xlo, xhi = min(xlo, q.x), max(xhi, q.x)
 			ylo, yhi = min(ylo, q.y), max(yhi, q.y)
 		}
+	}
+	if p.axes.YFromZero && p.axes.YScale == Linear && ylo > 0 && ylo <= yhi {
+		ylo = 0
 	}
 	return fitAxis(p.axes.XScale, p.axes.XLim, xlo, xhi, 0), fitAxis(p.axes.YScale, p.axes.YLim, ylo, yhi, 0.05)
 }

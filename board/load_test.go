@@ -142,6 +142,14 @@ func TestTitleAndSinglePanels(t *testing.T) {
 	if f := b.figure(); f.title != "" || f.panels[0].axes.Title != "Digits" {
 		t.Errorf("with points of its own: %q, %q", f.title, f.panels[0].axes.Title)
 	}
+	if err := b.SetAxes("loss", Axes{YFromZero: true}); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range b.figure().panels {
+		if _, y := p.fit(); (y.lo == 0) != (p.name == "loss") {
+			t.Errorf("%s begins at %v", p.name, y.lo)
+		}
+	}
 	if a := b.Axes(""); a.Title != "Digits" || b.Axes("none") != (Axes{}) {
 		t.Error(a)
 	}

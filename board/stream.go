@@ -34,6 +34,7 @@ type wirePanel struct {
 	YLim   [2]float64 `json:"ylim"`
 	XLog   bool       `json:"xlog"`
 	YLog   bool       `json:"ylog"`
+	YZero  bool       `json:"yzero,omitempty"`
 	Series []wireName `json:"series"`
 }
 
@@ -103,7 +104,7 @@ func (b *Board) wirePanels() []wirePanel {
 		a := b.panelAxes(g.panel)
 		p := wirePanel{
 			Name: g.panel, Title: a.Title, XLabel: a.XLabel, YLabel: a.YLabel, XLim: a.XLim, YLim: a.YLim,
-			XLog: a.XScale == Log, YLog: a.YScale == Log, Series: []wireName{},
+			XLog: a.XScale == Log, YLog: a.YScale == Log, YZero: a.YFromZero, Series: []wireName{},
 		}
 		for _, id := range g.series {
 			s := b.series[id]

@@ -22,7 +22,7 @@ func (b *Board) WriteSVG(w io.Writer) error {
 	return b.figure().writeSVG(w)
 }
 
-// WritePanelSVG writes one panel as an SVG document; "" is the main one. One that has no points is an error that lists
+// WritePanelSVG writes one panel as an SVG document, small enough to stand beside others; "" is the main one. One that has no points is an error that lists
 // those that have.
 func (b *Board) WritePanelSVG(w io.Writer, name string) error {
 	gate.Receiver("board.Board.WritePanelSVG", b != nil, "use new(board.Board)")
@@ -34,7 +34,7 @@ func (b *Board) WritePanelSVG(w io.Writer, name string) error {
 	if i < 0 {
 		return fmt.Errorf("board: there is no panel %q with points; there are %q", name, b.Panels())
 	}
-	return figure{panels: f.panels[i : i+1]}.writeSVG(w)
+	return figure{card: true, panels: f.panels[i : i+1]}.writeSVG(w)
 }
 
 func (f figure) writeSVG(w io.Writer) error {

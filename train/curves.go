@@ -57,6 +57,7 @@ func (c *curves) prepare(panel, unit string) {
 	if a.YLabel == "" {
 		a.YLabel = unit
 	}
+	a.YFromZero = a.YFromZero || unit != ""                                        // costs are read from 0
 	if a.XLim == [2]float64{} || a.XLim[0] == 0 && a.XLim[1] < float64(c.epochs) { // another run may be planned to be longer
 		a.XLim = [2]float64{0, float64(c.epochs)}
 	}

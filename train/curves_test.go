@@ -70,6 +70,9 @@ func TestCurves(t *testing.T) {
 	if a := b.Axes("loss"); a.XLim != [2]float64{0, 4} || a.XLabel != "epoch" {
 		t.Errorf("axes %+v", a)
 	}
+	if !b.Axes("throughput").YFromZero || !b.Axes("memory").YFromZero || b.Axes("accuracy").YFromZero {
+		t.Error("costs are read from 0, metrics are not")
+	}
 	var svg bytes.Buffer
 	if err := b.WriteSVG(&svg); err != nil || strings.Count(svg.String(), ">epoch<") != 6 {
 		t.Error(err, strings.Count(svg.String(), ">epoch<"))

@@ -70,6 +70,11 @@ func (a *app) compareCurves(ctx context.Context, paths []string, picture, page s
 	if err := b.SetAxes("", board.Axes{Title: "Runs", XLabel: "epoch"}); err != nil {
 		return err
 	}
+	for panel, unit := range map[string]string{"throughput": "examples/s", "memory": "peak MiB"} { // as package train has them
+		if err := b.SetAxes(panel, board.Axes{YLabel: unit, YFromZero: true}); err != nil {
+			return err
+		}
+	}
 	for i, path := range paths {
 		folder := path
 		if info, err := os.Stat(path); err != nil {
