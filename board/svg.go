@@ -41,9 +41,7 @@ func (f figure) writeSVG(w io.Writer) error {
 	panels := f.panels
 	c := svgCanvas{buf: bufio.NewWriterSize(w, 1<<16)} // a picture of many panels is long
 	width, height := f.layout().size()
-	c.printf(`<svg xmlns="http://www.w3.org/2000/svg" width="%s" height="%s" viewBox="0 0 %s %s" role="img" font-family="system-ui, 'Segoe UI', Helvetica, Arial, sans-serif">`+"\n",
-		num(width), num(height), num(width), num(height))
-	c.printf("<title>%s</title>\n", escape(describe(panels)))
+	c.begin(width, height, describe(panels))
 	f.draw(&c)
 	c.printf("</svg>\n")
 	return c.buf.Flush()
@@ -73,6 +71,13 @@ func describe(panels []panel) string {
 type svgCanvas struct{ buf *bufio.Writer }
 
 func (c *svgCanvas) printf(format string, args ...any) { fmt.Fprintf(c.buf, format, args...) }
+
+// begin writes the head of a document, with its content in words.
+func (c *svgCanvas) begin(width, height float64, words string) {
+	c.printf(`<svg xmlns="http://www.w3.org/2000/svg" width="%s" height="%s" viewBox="0 0 %s %s" role="img" font-family="system-ui, 'Segoe UI', Helvetica, Arial, sans-serif">`+"\n",
+		num(width), num(height), num(width), num(height))
+	c.printf("<title>%s</title>\n", escape(words))
+}
 
 // num writes a coordinate to a tenth of a pixel.
 func num(v float64) string {

@@ -442,6 +442,7 @@ var types = []reflect.Type{
 	reflect.TypeFor[locus.WindowOptions](),
 	reflect.TypeFor[board.Axes](),
 	reflect.TypeFor[board.Board](),
+	reflect.TypeFor[board.Matrix](),
 	reflect.TypeFor[board.Plan](),
 	reflect.TypeFor[board.Point](),
 	reflect.TypeFor[board.Progress](),
