@@ -10,6 +10,7 @@ import (
 
 	"github.com/locusml/locus"
 	"github.com/locusml/locus/internal/control"
+	"github.com/locusml/locus/internal/engine"
 	"github.com/locusml/locus/internal/gate"
 	"github.com/locusml/locus/internal/ring"
 )
@@ -67,37 +68,70 @@ func join(ctx context.Context, p Place, s *settings) (*Group, error) {
 	if err := p.check(); err != nil {
 		return nil, err
 	}
-	if _, err := s.chosen(); err != nil {
+	name, err := s.chosen()
+	if err != nil {
 		return nil, err
 	}
 	if p.Size == 1 {
 		return local(1, s.timeout)[0], nil
 	}
-	if p.Addr == "" {
-		return nil, problem(locus.ErrArgument, "set MASTER_ADDR and MASTER_PORT to the same host and free port on all ranks", "rank %d of %d does not know rank 0's address", p.Rank, p.Size)
-	}
-	if host, port, err := net.SplitHostPort(p.Addr); err != nil || host == "" || !isPort(port) {
-		return nil, problem(locus.ErrArgument, "write a host and a port, such as 10.0.0.1:29500", "rank 0's address %q is none", p.Addr)
-	}
-	if p.Token == "" && !isLoopback(p.Addr) {
-		return nil, problem(locus.ErrArgument, "set LOCUS_TOKEN to the same secret on all ranks, or use locus launch, which does", "ranks that connect beyond one machine (%s) need a token", p.Addr)
-	}
-	m, err := control.Join(ctx, control.Config{Rank: p.Rank, Size: p.Size, Addr: p.Addr, Token: p.Token, JoinWithin: s.joinWithin, DeadAfter: s.deadAfter})
-	if err != nil {
-		return nil, err
-	}
 	limit, cancel := context.WithTimeout(ctx, s.joinWithin)
 	defer cancel()
-	host, err := ring.Open(limit, m, p.Rank)
+	cfg := control.Config{Rank: p.Rank, Size: p.Size, Addr: p.Addr, Token: p.Token, JoinWithin: s.joinWithin, DeadAfter: s.deadAfter}
+	var host engine.Host
+	if byMPI := p.Launcher == byOMPI || p.Launcher == byPMI; name == "mpi" || name != "ring" && byMPI || byMPI && p.Addr == "" {
+		c, err := openMPI(limit, p, &cfg)
+		switch {
+		case err == nil && name != "ring":
+			host = c
+		case err == nil: // it has told the ranks where they meet
+			defer c.Close(false)
+		case name == "mpi" || p.Addr == "":
+			return nil, err
+		}
+	}
+	if err := checkAddr(cfg.Addr, cfg.Token, p); err != nil {
+		return nil, err
+	}
+	m, err := control.Join(ctx, cfg)
+	if err == nil && host == nil {
+		if host, err = openRing(limit, m, p.Rank); err != nil {
+			m.Fail(err.Error())
+			err = m.Blame(err)
+			m.Close()
+		}
+	}
 	if err != nil {
-		m.Fail(err.Error())
-		err = m.Blame(err)
-		m.Close()
+		if host != nil {
+			host.Close(true)
+		}
 		return nil, err
 	}
 	g := newGroup(p.Rank, p.Size, s.timeout)
 	g.eng = &remote{member: m, host: host, rank: p.Rank, size: p.Size}
 	return g, nil
+}
+
+// openRing is ring.Open as an interface, without a nil pointer in it.
+func openRing(ctx context.Context, m *control.Member, rank int) (engine.Host, error) {
+	r, err := ring.Open(ctx, m, rank)
+	if err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+func checkAddr(addr, token string, p Place) error {
+	if addr == "" {
+		return problem(locus.ErrArgument, "set MASTER_ADDR and MASTER_PORT to the same host and free port on all ranks", "rank %d of %d does not know rank 0's address", p.Rank, p.Size)
+	}
+	if host, port, err := net.SplitHostPort(addr); err != nil || host == "" || !isPort(port) {
+		return problem(locus.ErrArgument, "write a host and a port, such as 10.0.0.1:29500", "rank 0's address %q is none", addr)
+	}
+	if token == "" && !isLoopback(addr) {
+		return problem(locus.ErrArgument, "set LOCUS_TOKEN to the same secret on all ranks, or use locus launch, which does", "ranks that connect beyond one machine (%s) need a token", addr)
+	}
+	return nil
 }
 
 func isPort(s string) bool {

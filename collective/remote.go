@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/locusml/locus"
@@ -26,8 +27,15 @@ func (e *remote) fault() error             { return e.member.Fault() }
 func (e *remote) fail(why string)          { e.member.Fail(why) }
 
 func (e *remote) close() {
+	broken := e.member.Fault() != nil
 	e.member.Close()
-	e.host.Close()
+	e.host.Close(broken)
+}
+
+// abandoned is memory that calls which were left behind still use.
+var abandoned struct {
+	sync.Mutex
+	memory []any
 }
 
 func (e *remote) blame(err error) error {
@@ -61,23 +69,32 @@ func (e *remote) run(ctx context.Context, j *job) (*locus.Tensor, error) {
 	s := locus.NewScope()
 	defer s.Close()
 	d := j.x.Device()
-	var in lend.Loan
+	var x, out *locus.Tensor
+	var in, to lend.Loan
+	var err error
+	defer func() {
+		if errors.Is(err, engine.ErrAbandoned) {
+			abandoned.Lock()
+			defer abandoned.Unlock()
+			abandoned.memory = append(abandoned.memory, x, out, in, to)
+			return
+		}
+		in.Release()
+		to.Release()
+	}()
 	if gives(j, e.rank) {
-		x := s.Use(j.x)
+		x = s.Use(j.x)
 		if d.IsGPU() {
 			x = x.Pin()
 		}
-		in = lend.Memory(j.name, x.Contiguous())
-		defer in.Release()
+		x = x.Contiguous()
+		in = lend.Memory(j.name, x)
 	}
-	var out *locus.Tensor
-	var to lend.Loan
 	if shape, ok := gets(j, e.rank); ok {
 		out = lend.Make(j.name, locus.CPU(), d.IsGPU(), j.x.DType(), shape).(*locus.Tensor)
 		to = lend.Memory(j.name, out)
-		defer to.Release()
 	}
-	if err := e.move(ctx, j, in.Bytes(), to.Bytes()); err != nil || out == nil {
+	if err = e.move(ctx, j, in.Bytes(), to.Bytes()); err != nil || out == nil {
 		return nil, err
 	}
 	if j.kind == broadcast && e.rank == j.root {

@@ -4,6 +4,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 
 	"github.com/locusml/locus/dtype"
 )
@@ -56,7 +57,9 @@ type Host interface {
 	// fails with an error that shows both.
 	Send(ctx context.Context, to int, data []byte, what string) error
 	Recv(ctx context.Context, from int, data []byte, what string) error
-	Close()
+	// Close ends the rank's part. broken says that the group has ended with a fault: then
+	// nothing waits for other ranks.
+	Close(broken bool)
 }
 
 // Even returns the borders of size parts of n elements that differ by one at most, the
@@ -76,3 +79,7 @@ func Even(n, size int) []int {
 type Mismatch struct{ Msg string }
 
 func (e *Mismatch) Error() string { return e.Msg }
+
+// ErrAbandoned is the error of a call that was left behind when its context ended: its memory
+// is still in use and must stay for as long as the process.
+var ErrAbandoned = errors.New("a call that cannot be broken off was left behind")

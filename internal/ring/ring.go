@@ -53,7 +53,7 @@ func (r *Ring) before() int { return (r.rank + r.size - 1) % r.size }
 func (r *Ring) Name() string { return "ring" }
 
 // Close ends the rank's connections.
-func (r *Ring) Close() {
+func (r *Ring) Close(bool) {
 	for _, c := range []net.Conn{r.next, r.prev} {
 		if c != nil {
 			c.Close()
