@@ -7,6 +7,7 @@ import (
 
 	"github.com/locusml/locus"
 	"github.com/locusml/locus/board"
+	"github.com/locusml/locus/collective"
 	"github.com/locusml/locus/data"
 	"github.com/locusml/locus/dtype"
 	"github.com/locusml/locus/nn"
@@ -148,6 +149,15 @@ var functions = map[string]any{
 	"locus.WithSlice[float32]":    locus.WithSlice[float32],
 	"locus.Zeros":                 locus.Zeros,
 	"board.NewProgress":           board.NewProgress,
+	"collective.At":               collective.At,
+	"collective.DeadAfter":        collective.DeadAfter,
+	"collective.Engine":           collective.Engine,
+	"collective.FromEnv":          collective.FromEnv,
+	"collective.Join":             collective.Join,
+	"collective.JoinWithin":       collective.JoinWithin,
+	"collective.Local":            collective.Local,
+	"collective.Part":             collective.Part,
+	"collective.Timeout":          collective.Timeout,
 	"data.Chars":                  data.Chars,
 	"data.Concat":                 data.Concat,
 	"data.Digits":                 data.Digits,
@@ -447,6 +457,12 @@ var types = []reflect.Type{
 	reflect.TypeFor[board.Point](),
 	reflect.TypeFor[board.Progress](),
 	reflect.TypeFor[board.Scale](),
+	reflect.TypeFor[collective.Fault](),
+	reflect.TypeFor[collective.Group](),
+	reflect.TypeFor[collective.Op](),
+	reflect.TypeFor[collective.Option](),
+	reflect.TypeFor[collective.Pending](),
+	reflect.TypeFor[collective.Place](),
 	reflect.TypeFor[data.Batch](),
 	reflect.TypeFor[data.CSVOptions](),
 	reflect.TypeFor[data.Classified](),
