@@ -77,3 +77,49 @@ func (t *Tensor) Repeat(counts ...int) *Tensor {
 	}
 	return t.Reshape(split...).Expand(to...).Reshape(out...).fresh(t)
 }
+
+// RepeatInterleave returns t with every slice along an axis repeated: as often as
+// repeats says, a Go int for all, or a vector of whole numbers with one count for
+// each. With a vector the result's size depends on its elements: it waits for
+// them, which a compiled function cannot do.
+func (t *Tensor) RepeatInterleave(repeats any, axis int) *Tensor {
+	const name = "RepeatInterleave"
+	t.check(name)
+	a := t.axis(name, axis)
+	switch n := repeats.(type) {
+	case int:
+		if n < 0 {
+			failf(name, ErrArgument, []*Tensor{t}, "the count %d is negative", n)
+		}
+		to := slices.Clone(t.shape)
+		to[a] *= n
+		fits(t.place, name, t.dtype, to, t)
+		before, size, after := op.Elements(t.shape[:a]), t.shape[a], op.Elements(t.shape[a+1:])
+		return t.reshape([]int{before, size, 1, after}).expand([]int{before, size, n, after}).reshape(to).fresh(t)
+	case *Tensor:
+		in := []*Tensor{t, n}
+		checkOperands(name, in)
+		if !n.dtype.IsInt() {
+			failf(name, ErrDType, in, "counts are whole numbers, not %s", n.dtype)
+		}
+		if len(n.shape) != 1 || n.shape[0] != t.shape[a] {
+			failf(name, ErrShape, in, "want a vector with one count for each of the %d slices of axis %d", t.shape[a], a)
+		}
+		countable(name)
+		counts := n.detach().Cast(Int64)
+		if counts.Len() == 0 {
+			return t.Copy()
+		}
+		if low := counts.Min().Int(); low < 0 {
+			failf(name, ErrArgument, in, "the count %d is negative", low)
+		}
+		ends := counts.CumSum(0)
+		total := int(ends.Narrow(0, ends.Len()-1, ends.Len()).Int())
+		to := slices.Clone(t.shape)
+		to[a] = total
+		fits(t.place, name, t.dtype, to, t)
+		return t.take(a, ends.search(t.arange(total), true))
+	}
+	failf(name, ErrArgument, []*Tensor{t}, "repeats is a %T; want an int or a *Tensor", repeats)
+	return nil
+}

@@ -49,14 +49,26 @@ func (t *Tensor) addAt(id op.ID, axis int, index, src *Tensor) *Tensor {
 }
 
 // OneHot makes of every whole number i < n a row of n with a 1 at position i, in
-// float32. A number outside gives a row of zeros.
+// float32, where PyTorch's is int64. A number outside gives a row of zeros. If n
+// is -1 it is one more than the largest number, for which OneHot waits: a compiled
+// function needs n.
 func (t *Tensor) OneHot(n int) *Tensor {
 	t.check("OneHot")
 	if t.dtype.IsFloat() || t.dtype == Bool {
 		failf("OneHot", ErrDType, []*Tensor{t}, "elements are %s; want whole numbers", t.dtype)
 	}
+	if n == -1 {
+		countable("OneHot")
+		n = 0
+		if t.Len() > 0 {
+			n = int(t.Max().Int()) + 1
+		}
+		if n < 0 {
+			n = 0
+		}
+	}
 	if n < 0 {
-		failf("OneHot", ErrArgument, []*Tensor{t}, "n is %d", n)
+		failf("OneHot", ErrArgument, []*Tensor{t}, "n is %d; want the number of classes, or -1 for as many as there are", n)
 	}
 	fits(t.place, "OneHot", Float32, append(t.Shape(), n), t)
 	classes := t.place.device.As(t.dtype).Arange(float64(n))
