@@ -10,10 +10,10 @@ import (
 // memory of its own, also of one tensor.
 func Concat(axis int, ts ...*Tensor) *Tensor {
 	if len(ts) == 0 {
-		failf("concat", ErrArgument, nil, "needs at least one tensor")
+		failf("Concat", ErrArgument, nil, "needs at least one tensor")
 	}
-	ts[0].check("concat")
-	a := ts[0].axis("concat", axis)
+	ts[0].check("Concat")
+	a := ts[0].axis("Concat", axis)
 	if len(ts) == 1 {
 		return apply(op.Copy, nil, ts[0])
 	}
@@ -24,14 +24,14 @@ func Concat(axis int, ts ...*Tensor) *Tensor {
 // is always in memory of its own, also of one tensor.
 func Stack(axis int, ts ...*Tensor) *Tensor {
 	if len(ts) == 0 {
-		failf("stack", ErrArgument, nil, "needs at least one tensor")
+		failf("Stack", ErrArgument, nil, "needs at least one tensor")
 	}
 	first := ts[0].Unsqueeze(axis)
 	l, views := make([]*Tensor, len(ts)), make([]Tensor, len(ts))
 	for i, t := range ts {
-		t.check("stack")
+		t.check("Stack")
 		if !sameShape(t.shape, ts[0].shape) {
-			failf("stack", ErrShape, []*Tensor{ts[0], t}, "tensors have different shapes")
+			failf("Stack", ErrShape, []*Tensor{ts[0], t}, "tensors have different shapes")
 		}
 		if t.node == nil && first.node == nil && slices.Equal(t.strides, ts[0].strides) { // what the views of many have in common is made once
 			l[i] = t.laidAs(&views[i], first.shape, first.strides, t.offset)
@@ -45,9 +45,9 @@ func Stack(axis int, ts ...*Tensor) *Tensor {
 
 // Repeat gives t repeated along each axis: one count an axis.
 func (t *Tensor) Repeat(counts ...int) *Tensor {
-	t.check("repeat")
+	t.check("Repeat")
 	if len(counts) < len(t.shape) {
-		failf("repeat", ErrArgument, []*Tensor{t}, "takes one count an axis, got %d for %d", len(counts), len(t.shape))
+		failf("Repeat", ErrArgument, []*Tensor{t}, "takes one count an axis, got %d for %d", len(counts), len(t.shape))
 	}
 	lead := len(counts) - len(t.shape)
 	split, to, out := []int{}, []int{}, []int{}
@@ -57,7 +57,7 @@ func (t *Tensor) Repeat(counts ...int) *Tensor {
 			n = t.shape[i-lead]
 		}
 		if c < 0 {
-			failf("repeat", ErrArgument, []*Tensor{t}, "the count %d is negative", c)
+			failf("Repeat", ErrArgument, []*Tensor{t}, "the count %d is negative", c)
 		}
 		split = append(split, 1, n)
 		to = append(to, c, n)

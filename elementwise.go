@@ -306,7 +306,7 @@ func (t *Tensor) AllClose(y any, rtol, atol float64) bool {
 // Cast gives the elements as another type: t itself if they have it already.
 // Floating-point to whole numbers truncates; anything to bool is ≠ 0.
 func (t *Tensor) Cast(to DType) *Tensor {
-	t.check("cast")
+	t.check("Cast")
 	if to == t.dtype {
 		return t
 	}

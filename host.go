@@ -272,7 +272,8 @@ func (t *Tensor) download(dst []byte) {
 func (t *Tensor) Item() float64 {
 	t.check("Item")
 	if t.Len() != 1 {
-		failf("Item", ErrShape, []*Tensor{t}, "the tensor has %d elements; Item wants one", t.Len())
+		fail("Item", &op.Problem{Kind: ErrShape, Msg: fmt.Sprintf("the tensor has %d elements; Item wants one", t.Len()),
+			Fix: "reduce it first, for example .Mean(), or read all with locus.ToSlice"}, t)
 	}
 	var buf [8]byte
 	b := buf[:t.dtype.Size()]

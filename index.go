@@ -7,21 +7,21 @@ import (
 // Gather chooses one element at a time along an axis: for axis 0 of a matrix,
 // result[i][j] = t[index[i][j]][j].
 func (t *Tensor) Gather(axis int, index *Tensor) *Tensor {
-	t.check("gather")
-	return apply(op.Gather, op.Axis{Axis: t.axis("gather", axis)}, t, index)
+	t.check("Gather")
+	return apply(op.Gather, op.Axis{Axis: t.axis("Gather", axis)}, t, index)
 }
 
 // Take chooses whole slices along an axis; index may have any shape, which takes
 // the axis's place in the result. Take(0, index) looks rows up.
 func (t *Tensor) Take(axis int, index *Tensor) *Tensor {
-	t.check("take")
-	return t.take(t.axis("take", axis), index)
+	t.check("Take")
+	return t.take(t.axis("Take", axis), index)
 }
 
 func (t *Tensor) take(axis int, index *Tensor) *Tensor {
 	y := apply(op.Take, op.Axis{Axis: axis}, t, index)
 	if y.Len() == 0 {
-		indices("take", t.shape[axis], index, t, index)
+		indices("Take", t.shape[axis], index, t, index)
 	}
 	return y
 }
@@ -29,15 +29,15 @@ func (t *Tensor) take(axis int, index *Tensor) *Tensor {
 // ScatterAdd gives t with src's elements added where index says: for axis 0 of
 // a matrix, result[index[i][j]][j] += src[i][j].
 func (t *Tensor) ScatterAdd(axis int, index, src *Tensor) *Tensor {
-	t.check("scatter_add")
-	return t.addAt(op.ScatterAdd, t.axis("scatter_add", axis), index, src)
+	t.check("ScatterAdd")
+	return t.addAt(op.ScatterAdd, t.axis("ScatterAdd", axis), index, src)
 }
 
 // IndexAdd gives t with src's slices along an axis added at the positions that
 // index names.
 func (t *Tensor) IndexAdd(axis int, index, src *Tensor) *Tensor {
-	t.check("index_add")
-	return t.addAt(op.IndexAdd, t.axis("index_add", axis), index, src)
+	t.check("IndexAdd")
+	return t.addAt(op.IndexAdd, t.axis("IndexAdd", axis), index, src)
 }
 
 func (t *Tensor) addAt(id op.ID, axis int, index, src *Tensor) *Tensor {

@@ -158,9 +158,9 @@ func (t *Tensor) count(name string, axes []int) int {
 }
 
 func (t *Tensor) mean(keep bool, axes []int) *Tensor {
-	n := t.count("mean", axes)
+	n := t.count("Mean", axes)
 	if !t.dtype.IsFloat() {
-		fail("mean", &op.Problem{Kind: ErrDType, Msg: "elements are " + t.dtype.String() + ", whose mean need not be whole", Fix: "convert first: .Cast(locus.Float32)"}, t)
+		fail("Mean", &op.Problem{Kind: ErrDType, Msg: "elements are " + t.dtype.String() + ", whose mean need not be whole", Fix: "convert first: .Cast(locus.Float32)"}, t)
 	}
 	return t.reduce(op.Sum, keep, axes).Mul(1 / float64(n))
 }
@@ -172,7 +172,7 @@ func (t *Tensor) Mean(axes ...int) *Tensor { return t.mean(false, axes) }
 func (t *Tensor) MeanKeep(axes ...int) *Tensor { return t.mean(true, axes) }
 
 func (t *Tensor) variance(keep bool, correction int, axes []int) *Tensor {
-	n := t.count("var", axes)
+	n := t.count("Var", axes)
 	d := t.Sub(t.MeanKeep(axes...))
 	return d.Square().reduce(op.Sum, keep, axes).Mul(1 / math.Max(0, float64(n-correction)))
 }

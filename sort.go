@@ -5,8 +5,8 @@ import "github.com/locusml/locus/internal/op"
 // ArgSort gives the positions that sort an axis, as int64. Equal elements keep
 // their order; NaN counts as largest.
 func (t *Tensor) ArgSort(axis int, descending bool) *Tensor {
-	t.check("argsort")
-	return apply(op.ArgSort, op.Axis{Axis: t.axis("argsort", axis), Reverse: descending}, t.detach())
+	t.check("ArgSort")
+	return apply(op.ArgSort, op.Axis{Axis: t.axis("ArgSort", axis), Reverse: descending}, t.detach())
 }
 
 // Sort gives an axis in order, and the positions the elements came from.
