@@ -2,7 +2,6 @@ package locus
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/locusml/locus/internal/op"
 )
@@ -192,20 +191,4 @@ func addBias(name string, in []*Tensor, y, bias *Tensor) *Tensor {
 		failf(name, ErrShape, in, "bias has shape %s; want one number for each of %d channels", op.ShapeString(bias.shape), y.shape[1])
 	}
 	return y.addAndFree(perChannel(bias, len(y.shape)))
-}
-
-// naming is deferred by ops that are compositions: what an op inside panics with
-// is reported under the name and with the operands that the program wrote.
-func naming(name string, in []*Tensor) {
-	r := recover()
-	if r == nil {
-		return
-	}
-	if e, ok := r.(*Error); ok && !e.Async && e.Op != name {
-		if !strings.EqualFold(strings.TrimSuffix(e.Op, "_act"), name) { // not the op of that name
-			e.Msg = e.Op + ": " + e.Msg
-		}
-		e.Op, e.Operands = name, describe(in)
-	}
-	panic(r)
 }

@@ -1,6 +1,10 @@
 package locus
 
-import "github.com/locusml/locus/internal/op"
+import (
+	"fmt"
+
+	"github.com/locusml/locus/internal/op"
+)
 
 // CrossEntropyOptions are the options of [CrossEntropy].
 type CrossEntropyOptions struct {
@@ -154,6 +158,9 @@ func pickClasses(name string, in []*Tensor, logp, target *Tensor, class int, wei
 	if ignore != nil {
 		p.ignored = target.Eq(*ignore)
 		target = p.ignored.Where(0, target) // any class will do
+	}
+	if ignore == nil {
+		defer hint(ErrIndex, fmt.Sprintf("classes are 0 to %d; targets that do not count, such as PyTorch's -100, need the option IgnoreIndex: new(-100)", logp.shape[class]-1))
 	}
 	p.loss = each(target)
 	if weight != nil {
