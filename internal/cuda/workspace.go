@@ -68,11 +68,21 @@ func isExhausted(err error) bool {
 
 // workspace returns at least size bytes between begin and end, good until the
 // next call of workspace, and gone when the op is queued.
-func (d *Device) workspace(size int) (uintptr, error) { return d.work.room(d.last, workRoom, size) }
+func (d *Device) workspace(size int) (uintptr, error) {
+	if c := d.rec.capture; c != nil {
+		return c.room(d, workRoom, size)
+	}
+	return d.work.room(d.last, workRoom, size)
+}
 
 // copyspace is another workspace, for copies of operands that a kernel cannot
 // read where they lie.
-func (d *Device) copyspace(size int) (uintptr, error) { return d.work.room(d.last, copyRoom, size) }
+func (d *Device) copyspace(size int) (uintptr, error) {
+	if c := d.rec.capture; c != nil {
+		return c.room(d, copyRoom, size)
+	}
+	return d.work.room(d.last, copyRoom, size)
+}
 
 // room returns memory for the op id, or errShort.
 func (w *workspace) room(id op.ID, which, size int) (uintptr, error) {
@@ -111,7 +121,7 @@ func (d *Device) with(pool *memory.Pool, id op.ID, f func() error) error {
 	if err := d.begin(); err != nil {
 		return err
 	}
-	d.work.pool, d.last = pool, id
+	d.work.pool, d.last, d.among = pool, id, 0
 	err := f()
 	if err != nil && (errors.Is(err, errShort) || isExhausted(err)) {
 		err = d.insist(id, f, err)
