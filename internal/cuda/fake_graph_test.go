@@ -2,12 +2,15 @@
 
 package cuda
 
-import "unsafe"
+import (
+	"sync"
+	"unsafe"
+)
 
 // fakeCaptures are the graphs of a fake driver: lists of launches.
 type fakeCaptures struct {
+	mu        *sync.Mutex
 	capturing map[uintptr][]*fakeNode // by stream
-	spoilt    map[uintptr]Result      // captures that something has ended, by stream
 	graphs    map[uintptr][]*fakeNode
 	execs     map[uintptr]map[*fakeNode]launched
 	order     map[uintptr][]*fakeNode // of an exec
@@ -19,12 +22,14 @@ type fakeCaptures struct {
 type fakeNode struct{ launched }
 
 func newFakeCaptures() fakeCaptures {
-	return fakeCaptures{capturing: map[uintptr][]*fakeNode{}, spoilt: map[uintptr]Result{}, graphs: map[uintptr][]*fakeNode{},
+	return fakeCaptures{mu: new(sync.Mutex), capturing: map[uintptr][]*fakeNode{}, graphs: map[uintptr][]*fakeNode{},
 		execs: map[uintptr]map[*fakeNode]launched{}, order: map[uintptr][]*fakeNode{}, next: 1000}
 }
 
 // captured takes a launch on a capturing stream.
 func (g *fakeCaptures) captured(stream uintptr, l launched) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	nodes, ok := g.capturing[stream]
 	if ok {
 		g.capturing[stream] = append(nodes, &fakeNode{l})
@@ -33,25 +38,38 @@ func (g *fakeCaptures) captured(stream uintptr, l launched) bool {
 }
 
 // left is how many graphs, of both kinds, have not been destroyed.
-func (g *fakeCaptures) left() int { return len(g.graphs) + len(g.execs) }
+func (g *fakeCaptures) left() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.graphs) + len(g.execs)
+}
 
-func fakeGraphFunctions(d *graphFunctions, set func(*uintptr, any), plain func(string, func(*fake)) func() uintptr) {
+func fakeGraphFunctions(d *graphFunctions, set func(*uintptr, any), simple func(string, func(*fake)) func() uintptr) {
+	plain := func(name string, work func(*fake)) func() uintptr {
+		return simple(name, func(f *fake) {
+			f.graphs.mu.Lock()
+			defer f.graphs.mu.Unlock()
+			work(f)
+		})
+	}
 	set(&d.beginCapture, func(stream, mode uintptr) uintptr {
-		if _, ok := current.graphs.capturing[stream]; ok || mode != captureThreadLocal {
+		g := &current.graphs
+		g.mu.Lock()
+		_, ok := g.capturing[stream]
+		g.mu.Unlock()
+		if ok || mode != captureThreadLocal {
 			return 1
 		}
 		return plain("cuStreamBeginCapture", func(f *fake) { f.graphs.capturing[stream] = []*fakeNode{} })()
 	})
 	set(&d.endCapture, func(stream, to uintptr) uintptr {
 		g := &current.graphs
+		g.mu.Lock()
 		nodes, ok := g.capturing[stream]
+		delete(g.capturing, stream)
+		g.mu.Unlock()
 		if !ok {
 			return 1
-		}
-		delete(g.capturing, stream)
-		if r := g.spoilt[stream]; r != success {
-			delete(g.spoilt, stream)
-			return uintptr(r)
 		}
 		return plain("cuStreamEndCapture", func(*fake) {
 			g.next++
@@ -102,8 +120,6 @@ func fakeGraphFunctions(d *graphFunctions, set func(*uintptr, any), plain func(s
 	})
 	set(&d.destroyExec, func(exec uintptr) uintptr {
 		return plain("cuGraphExecDestroy", func(f *fake) {
-			f.mu.Lock()
-			defer f.mu.Unlock()
 			delete(f.graphs.execs, exec)
 			delete(f.graphs.order, exec)
 		})()
