@@ -26,5 +26,6 @@
 // driver.go (NVIDIA's libraries, the driver's functions), result.go (their results as Go
 // errors), device.go, and one file per family of ops. A Device consists of parts:
 // caller.go (calls), queue.go (the stream), workspace.go, libraries.go, module.go
-// (kernels), memory.go, event.go, stage.go, copyin.go, copyout.go and flight.go (copies).
+// (kernels), memory.go, event.go, stage.go, copyin.go, copyout.go and flight.go (copies),
+// graph.go and capture.go (many calls recorded as one), launches.go (counters).
 package cuda
