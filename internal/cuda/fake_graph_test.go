@@ -100,6 +100,7 @@ func fakeGraphFunctions(d *graphFunctions, set func(*uintptr, any), simple func(
 			*(*uintptr)(pointer(to)) = g.next
 		})()
 	})
+	set(&d.upload, func(exec, stream uintptr) uintptr { return plain("cuGraphUpload", func(*fake) {})() })
 	set(&d.launch, func(exec, stream uintptr) uintptr {
 		return plain("cuGraphLaunch", func(f *fake) {
 			f.graphs.launched++

@@ -20,15 +20,15 @@ import (
 
 // graphFunctions are the driver's functions for graphs, 0 where it is too old.
 type graphFunctions struct {
-	beginCapture, endCapture, captureInfo uintptr
-	instantiate, launch, setKernel        uintptr
-	destroy, destroyExec                  uintptr
+	beginCapture, endCapture, captureInfo  uintptr
+	instantiate, upload, launch, setKernel uintptr
+	destroy, destroyExec                   uintptr
 }
 
 func (g *graphFunctions) all() map[string]*uintptr {
 	return map[string]*uintptr{
 		"cuStreamBeginCapture_v2": &g.beginCapture, "cuStreamEndCapture": &g.endCapture, "cuStreamGetCaptureInfo_v2": &g.captureInfo,
-		"cuGraphInstantiateWithFlags": &g.instantiate, "cuGraphLaunch": &g.launch, "cuGraphExecKernelNodeSetParams": &g.setKernel,
+		"cuGraphInstantiateWithFlags": &g.instantiate, "cuGraphUpload": &g.upload, "cuGraphLaunch": &g.launch, "cuGraphExecKernelNodeSetParams": &g.setKernel,
 		"cuGraphDestroy": &g.destroy, "cuGraphExecDestroy": &g.destroyExec,
 	}
 }
@@ -52,7 +52,6 @@ type recording struct {
 	late   []*lateCall        // by call; nil for others
 	blocks []*memory.Block    // that the calls use
 	rooms  [numHeld]*heldRoom // working memory
-	queued bool               // it was replayed
 	broken error              // why it cannot be replayed any more
 }
 
@@ -116,19 +115,32 @@ func (d *Device) RecordCalls(calls []*backend.Call, late []bool) (backend.Record
 func (d *Device) recordAll(r *recording, calls []*backend.Call) error {
 	// What a capture finds missing is made, and then it starts over: rarely at all,
 	// because the calls have run before.
+	pressed := 0
 	for range 64 + 8*len(calls) {
 		c := &capture{r: r}
 		graph, err := d.captureAll(c, calls)
-		switch {
-		case err == nil && !c.moved:
-			return d.instantiate(r, graph)
-		case err == nil: // the next one finds the rooms as large as they must be
+		if err == nil && !c.moved {
+			if err = d.instantiate(r, graph); err == nil {
+				return nil
+			}
+		} else if err == nil { // the next one finds the rooms as large as they must be
 			d.c.fn, d.c.a[0] = d.card.drv.graphs.destroy, graph
 			err = d.result("cuGraphDestroy", Result(d.c.do()))
+		}
+		switch {
 		case errors.Is(err, errAgain):
 			err = c.missing()
 		case errors.Is(err, errShort):
 			err = d.makeRoom(c)
+		}
+		if isExhausted(err) && !isRefusal(err) && c.pool != nil { // the driver, or a library, has found no room for itself
+			relieved := false
+			if lost := d.letGo(func() { relieved = c.pool.Relieve(pressed) }); lost != nil {
+				err = lost
+			} else if relieved {
+				err = nil
+			}
+			pressed++
 		}
 		if err != nil {
 			return c.named(calls, err)
@@ -137,13 +149,23 @@ func (d *Device) recordAll(r *recording, calls []*backend.Call) error {
 	return errors.New("the calls cannot be recorded: something that they need stays missing")
 }
 
-// instantiate makes a graph ready to launch.
+// instantiate makes a graph ready to launch, with all that it needs on the card, so
+// that a replay does not fail for want of memory.
 func (d *Device) instantiate(r *recording, graph uintptr) error {
 	drv := d.card.drv
 	d.c.fn, d.c.a[0], d.c.a[1], d.c.a[2] = drv.graphs.instantiate, uintptr(unsafe.Pointer(&d.word)), graph, 0
 	err := d.result("cuGraphInstantiateWithFlags", Result(d.c.do()))
 	if err == nil {
-		r.exec = d.word
+		exec := d.word
+		d.c.fn, d.c.a[0], d.c.a[1] = drv.graphs.upload, exec, d.stream
+		if err = d.result("cuGraphUpload", Result(d.c.do())); err != nil {
+			d.c.fn, d.c.a[0] = drv.graphs.destroyExec, exec
+			d.c.do() // there is an error already
+		} else {
+			r.exec = exec
+		}
+	}
+	if err == nil {
 		for _, l := range r.late {
 			if l != nil {
 				r.graph = graph
@@ -217,7 +239,7 @@ func (r *recording) Replay() error {
 			}
 		}
 	}
-	d.last, d.among, r.queued = r.last, r.calls, true
+	d.last, d.among = r.last, r.calls
 	d.count.Graphs++
 	d.c.fn, d.c.a[0], d.c.a[1] = d.card.drv.graphs.launch, r.exec, d.stream
 	return d.result("cuGraphLaunch", Result(d.c.do()))
@@ -228,30 +250,26 @@ func (r *recording) Replay() error {
 func (r *recording) Close() {
 	d := r.d
 	d.mu.Lock()
-	exec, graph, queued := r.exec, r.graph, r.queued
+	exec, graph := r.exec, r.graph
 	r.exec, r.graph, r.blocks, r.late = 0, 0, nil, nil
 	r.leave()
 	d.mu.Unlock()
 	if exec == 0 {
 		return
 	}
-	destroy := func() { // a lost device has nothing left to destroy
+	if d.begin() != nil {
+		return // a lost device has nothing left to destroy
+	}
+	e, err := d.recordQuiet(d.stream)
+	d.end()
+	if err != nil {
+		return
+	}
+	d.releaseAfter(e, func() { // what fails here is lost, as every later call says
 		drv := d.card.drv
 		_ = d.wait("cuGraphExecDestroy", drv.graphs.destroyExec, exec)
 		if graph != 0 {
 			_ = d.wait("cuGraphDestroy", drv.graphs.destroy, graph)
 		}
-	}
-	if !queued {
-		destroy()
-		return
-	}
-	if d.begin() != nil {
-		return
-	}
-	e, err := d.recordQuiet(d.stream)
-	d.end()
-	if err == nil {
-		d.releaseAfter(e, destroy)
-	}
+	})
 }

@@ -357,9 +357,30 @@ func TestRecordWithoutRoom(t *testing.T) {
 	x.ok(x.record([]*backend.Call{c}).Replay())
 }
 
+// A driver that finds no memory for a graph gets what is cached and what is garbage.
+func TestRecordRelievesTheDriver(t *testing.T) {
+	for _, call := range []string{"cuGraphInstantiateWithFlags", "cuGraphUpload", "cuModuleLoadDataEx"} {
+		f, x := fakeRig(t)
+		calls := x.mixed()
+		f.tight = map[string]int64{call: 8 << 20}
+		x.hold(10 << 20).Free()
+		x.ok(x.record(calls).Replay())
+		func() { x.hold(10 << 20).Manage() }()
+		x.ok(x.record(calls).Replay())
+		held := x.hold(10 << 20)
+		calls = append(calls, &backend.Call{Op: op.Log, In: calls[0].In[:1], Out: calls[0].Out})
+		if _, err := x.d.RecordCalls(calls, nil); !errors.Is(err, op.ErrOutOfMemory) || !strings.Contains(err.Error(), call) {
+			t.Errorf("%s finds no memory: %v", call, err)
+		}
+		held.Free()
+		x.pool.Trim()
+		x.ok(x.record(calls).Replay())
+	}
+}
+
 // Whatever fails in a capture ends it, names the call, and leaves the device in order.
 func TestRecordFails(t *testing.T) {
-	for _, call := range []string{"cuStreamBeginCapture", "cuLaunchKernel", "cuStreamGetCaptureInfo", "cuStreamEndCapture", "cuGraphInstantiateWithFlags"} {
+	for _, call := range []string{"cuStreamBeginCapture", "cuLaunchKernel", "cuStreamGetCaptureInfo", "cuStreamEndCapture", "cuGraphInstantiateWithFlags", "cuGraphUpload"} {
 		f, x := fakeRig(t)
 		calls := x.mixed()
 		for _, c := range calls {
