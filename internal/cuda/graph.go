@@ -3,12 +3,13 @@
 package cuda
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"unsafe"
 
 	"github.com/locusml/locus/internal/backend"
-	"github.com/locusml/locus/internal/memory"
 	"github.com/locusml/locus/internal/op"
 )
 
@@ -50,7 +51,7 @@ type recording struct {
 	calls  int                // how many there are
 	last   op.ID              // of the last of them
 	late   []*lateCall        // by call; nil for others
-	blocks []*memory.Block    // that the calls use
+	places []span             // what the calls read and write, in the order of their addresses
 	rooms  [numHeld]*heldRoom // working memory
 	broken error              // why it cannot be replayed any more
 }
@@ -75,15 +76,6 @@ func (d *Device) RecordCalls(calls []*backend.Call, late []bool) (backend.Record
 		return nil, fmt.Errorf("%d calls with %d marks of late ones", len(calls), len(late))
 	}
 	r := &recording{d: d, calls: len(calls), late: make([]*lateCall, len(calls))}
-	seen := map[*memory.Block]bool{}
-	uses := func(views ...backend.View) {
-		for i := range views {
-			if b := views[i].Block; b != nil && !seen[b] {
-				seen[b] = true
-				r.blocks = append(r.blocks, b)
-			}
-		}
-	}
 	for i, c := range calls {
 		if runners[c.Op] == nil {
 			return nil, fmt.Errorf("%s of %s on %s: %w", c.Op, c.Out.DType, d.name, op.ErrUnsupported)
@@ -92,10 +84,8 @@ func (d *Device) RecordCalls(calls []*backend.Call, late []bool) (backend.Record
 			r.late[i] = &lateCall{}
 		}
 		r.last = c.Op
-		uses(c.In...)
-		uses(c.Out)
-		uses(c.More...)
 	}
+	r.places = placesOf(calls)
 	if err := d.begin(); err != nil {
 		return nil, err
 	}
@@ -108,6 +98,34 @@ func (d *Device) RecordCalls(calls []*backend.Call, late []bool) (backend.Record
 		return nil, err
 	}
 	return r, nil
+}
+
+// placesOf returns the memory of all blocks that calls use. It is the memory that counts:
+// what is copied there before a replay may belong to another block by then.
+func placesOf(calls []*backend.Call) (places []span) {
+	add := func(views ...backend.View) {
+		for i := range views {
+			if b := views[i].Block; b != nil {
+				places = append(places, span{b.Addr, b.Addr + uintptr(b.Size)})
+			}
+		}
+	}
+	for _, c := range calls {
+		add(c.In...)
+		add(c.Out)
+		add(c.More...)
+	}
+	slices.SortFunc(places, func(a, b span) int { return cmp.Compare(a.from, b.from) })
+	n := 0
+	for _, p := range places { // those that touch become one
+		if n > 0 && p.from <= places[n-1].to {
+			places[n-1].to = max(places[n-1].to, p.to)
+			continue
+		}
+		places[n] = p
+		n++
+	}
+	return slices.Clip(places[:n])
 }
 
 // recordAll captures the calls until nothing is missing, and makes the graph ready to
@@ -233,10 +251,8 @@ func (r *recording) Replay() error {
 		return err
 	}
 	if d.copies.last != nil {
-		for _, b := range r.blocks {
-			if err := d.arrived(b); err != nil {
-				return err
-			}
+		if err := d.arrivedAt(r.places); err != nil {
+			return err
 		}
 	}
 	d.last, d.among = r.last, r.calls
@@ -251,7 +267,7 @@ func (r *recording) Close() {
 	d := r.d
 	d.mu.Lock()
 	exec, graph := r.exec, r.graph
-	r.exec, r.graph, r.blocks, r.late = 0, 0, nil, nil
+	r.exec, r.graph, r.places, r.late = 0, 0, nil, nil
 	r.leave()
 	d.mu.Unlock()
 	if exec == 0 {
