@@ -37,6 +37,7 @@ type capture struct {
 	launches int          // of a call that is changed, so far
 	missing  func() error // makes what the capture lacked
 	short    shortage     // what room it lacked
+	whole    bool         // what fails is about no single call
 	moved    bool         // a room was replaced by a larger one, and nodes refer to both
 	blas     uintptr      // the workspace that cuBLAS was given
 }
@@ -88,6 +89,7 @@ func (d *Device) captureAll(c *capture, calls []*backend.Call) (graph uintptr, e
 		}
 	}
 	drv := d.card.drv
+	c.whole = true
 	if err := d.lead(d.rec.stream); err != nil {
 		return 0, err
 	}
@@ -95,6 +97,7 @@ func (d *Device) captureAll(c *capture, calls []*backend.Call) (graph uintptr, e
 	if err = d.result("cuStreamBeginCapture", Result(d.c.do())); err == nil {
 		d.rec.capture = c
 		err = c.queue(d, calls)
+		c.whole = err == nil
 		d.rec.capture = nil
 		d.word = 0
 		d.c.fn, d.c.a[0], d.c.a[1] = drv.graphs.endCapture, d.rec.stream, uintptr(unsafe.Pointer(&d.word))
@@ -135,8 +138,8 @@ func (c *capture) queue(d *Device, calls []*backend.Call) error {
 
 // named says which call an error is about.
 func (c *capture) named(calls []*backend.Call, err error) error {
-	if len(calls) == 0 {
-		return err
+	if len(calls) == 0 || c.whole {
+		return fmt.Errorf("%d calls cannot be recorded: %w", len(calls), err)
 	}
 	return fmt.Errorf("call %d of %d, %s, cannot be recorded: %w", c.call, len(calls), calls[c.call].Op, err)
 }

@@ -12,7 +12,8 @@
 //
 // Without them the package's own kernels do the work. The build tag nocuda
 // leaves everything out, for a fully static binary. LOCUS_CUDA_BLOCKING=1 waits
-// after each op, so that a fault in a kernel is reported by the op that caused it.
+// after each op, so that a fault in a kernel is reported by the op that caused it; then
+// nothing is recorded.
 //
 // Kernels are compiled to PTX by go generate ./internal/cuda; see kernels/gen for
 // what that needs. They run on cards from compute capability 7.0 and drivers from CUDA 11.0

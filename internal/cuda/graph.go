@@ -141,6 +141,7 @@ func (d *Device) recordAll(r *recording, calls []*backend.Call) error {
 			if err = d.instantiate(r, graph); err == nil {
 				return nil
 			}
+			c.whole = true
 		} else if err == nil { // the next one finds the rooms as large as they must be
 			d.c.fn, d.c.a[0] = d.card.drv.graphs.destroy, graph
 			err = d.result("cuGraphDestroy", Result(d.c.do()))

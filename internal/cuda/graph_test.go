@@ -544,6 +544,48 @@ func TestCloseWhileQueued(t *testing.T) {
 	}
 }
 
+func queueingRig(t testing.TB) *rig {
+	d, _ := queueing(t)
+	return &rig{t, d, memory.NewPool(d)}
+}
+
+// recordIdle records calls, whose replays and changes are then calls of a C function that
+// does nothing.
+func (x *rig) recordIdle(calls []*backend.Call, late ...int) backend.Recording {
+	drv, real := x.d.card.drv, fakeHot()
+	nothing := drv.launchKernel
+	drv.launchKernel, drv.graphs = real.launchKernel, real.graphs
+	r := x.record(calls, late...)
+	drv.launchKernel, drv.graphs.launch, drv.graphs.setKernel = nothing, nothing, nothing
+	return r
+}
+
+// Changing and replaying are what the host does in a step: they leave nothing to collect.
+func TestReplayingAllocatesNothing(t *testing.T) {
+	x := queueingRig(t)
+	random := x.randomCall(1000, 1)
+	r := x.recordIdle([]*backend.Call{random, x.adamCall(3, 1)}, 0)
+	if n := testing.AllocsPerRun(100, func() { x.ok(r.Replay()) }); n != 0 {
+		t.Errorf("a replay allocates %v times", n)
+	}
+	if n := testing.AllocsPerRun(100, func() { x.ok(r.Set(0, random)) }); n > 2 { // the kernel's name
+		t.Errorf("a change allocates %v times", n)
+	}
+}
+
+// BenchmarkChange is this package's own part of changing a late call.
+func BenchmarkChange(b *testing.B) {
+	x := queueingRig(b)
+	for name, c := range map[string]*backend.Call{"random": x.randomCall(1000, 1), "adam of 10": x.adamCall(10, 1), "adam of 300": x.adamCall(300, 1)} {
+		r := x.recordIdle([]*backend.Call{c}, 0)
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				x.ok(r.Set(0, c))
+			}
+		})
+	}
+}
+
 // blasCalls are what the fake cuBLAS was asked.
 var blasCalls []string
 
