@@ -5,10 +5,12 @@ package cuda
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"unsafe"
 
 	"github.com/locusml/locus/internal/backend"
 	"github.com/locusml/locus/internal/memory"
+	"github.com/locusml/locus/internal/op"
 )
 
 // While calls are recorded, runners queue on a stream of its own that captures: nothing
@@ -124,7 +126,7 @@ func (c *capture) queue(d *Device, calls []*backend.Call) error {
 			continue
 		}
 		if c.late = c.r.late[i]; c.late != nil {
-			*c.late = lateCall{}
+			*c.late = lateCall{attrs: call.Attrs}
 		}
 		if c.pool = call.Out.Block.Pool(); c.pool == nil {
 			return errors.New("its result lies in memory of no pool")
@@ -178,8 +180,11 @@ func (c *capture) launch(d *Device, k *kernel, g grid) error {
 	if info.count != 1 {
 		return fmt.Errorf("kernel %s: the capture goes on from %d nodes", k.name, info.count)
 	}
-	c.late.nodes = append(c.late.nodes, *(*uintptr)(pointer(info.nodes)))
-	c.late.kernels = append(c.late.kernels, k)
+	n := lateNode{node: *(*uintptr)(pointer(info.nodes)), kernel: k, grid: g}
+	if _, ok := c.late.attrs.(op.Update); ok {
+		n.params = slices.Clone(d.params[:k.params/8])
+	}
+	c.late.nodes = append(c.late.nodes, n)
 	return nil
 }
 
@@ -190,14 +195,27 @@ func (c *capture) change(d *Device, k *kernel, g grid) error {
 	if i >= len(c.late.nodes) {
 		return nil // Set reports it
 	}
-	if c.late.kernels[i] != k {
-		return fmt.Errorf("it takes the kernel %s, and %s when it was recorded", k.name, c.late.kernels[i].name)
+	if was := c.late.nodes[i].kernel; was != k {
+		return fmt.Errorf("it takes the kernel %s, and %s when it was recorded", k.name, was.name)
 	}
 	n := &d.rec.node
 	*n = nodeParams{kernel: k.handle, grid: [3]uint32{uint32(g.x), uint32(max(g.y, 1)), uint32(max(g.z, 1))},
 		threads: [3]uint32{uint32(g.threads), 1, 1}, shared: uint32(g.shared), args: uintptr(unsafe.Pointer(&d.args))}
-	d.c.fn, d.c.a[0], d.c.a[1], d.c.a[2] = d.card.drv.graphs.setKernel, c.r.exec, c.late.nodes[i], uintptr(unsafe.Pointer(n))
+	d.c.fn, d.c.a[0], d.c.a[1], d.c.a[2] = d.card.drv.graphs.setKernel, c.r.exec, c.late.nodes[i].node, uintptr(unsafe.Pointer(n))
 	return d.result("cuGraphExecKernelNodeSetParams", Result(d.c.do()))
+}
+
+// renumber changes a call of UpdateAll that is the same but for its numbers.
+func (c *capture) renumber(d *Device, u op.Update) error {
+	for i := range c.late.nodes {
+		n := &c.late.nodes[i]
+		copy(d.params[:], n.params)
+		paramsOf[updateParams](d, n.kernel).numbers(u)
+		if err := c.launch(d, n.kernel, n.grid); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // library counts a call of a library that queues something. A late call may not use

@@ -58,8 +58,16 @@ type recording struct {
 
 // lateCall is what can be changed in a recorded call: the nodes of its kernels.
 type lateCall struct {
-	nodes   []uintptr
-	kernels []*kernel
+	attrs op.Attrs // as they were recorded
+	nodes []lateNode
+}
+
+// lateNode is a launch in a graph.
+type lateNode struct {
+	node   uintptr
+	kernel *kernel
+	grid   grid
+	params []uint64 // of a kernel with a list, which takes longer to make than to keep
 }
 
 var errClosed = errors.New("the recording is closed")
@@ -230,7 +238,12 @@ func (r *recording) Set(i int, c *backend.Call) error {
 	change := &d.rec.change
 	*change = capture{r: r, late: r.late[i], changing: true, pool: c.Out.Block.Pool()}
 	d.rec.capture = change
-	err := runners[c.Op](d, c)
+	var err error
+	if c.Op == op.UpdateAll && onlyNumbers(c.Attrs, r.late[i].attrs) {
+		err = change.renumber(d, c.Attrs.(op.Update))
+	} else {
+		err = runners[c.Op](d, c)
+	}
 	d.rec.capture = nil
 	if n := len(r.late[i].nodes); err == nil && change.launches != n {
 		err = fmt.Errorf("it takes %d launches, and %d when it was recorded", change.launches, n)

@@ -216,26 +216,24 @@ func TestLateCalls(t *testing.T) {
 // What does not fit the recording breaks it, with the reason.
 func TestLateCallsThatDoNotFit(t *testing.T) {
 	_, x := fakeRig(t)
-	adam := x.adamCall(300, 1e-3)
-	for name, change := range map[string]func() *backend.Call{
-		"launches": func() *backend.Call { // fewer parameters take fewer launches
-			c := *adam
-			c.In, c.More = c.In[:4], c.More[:2]
-			return &c
-		},
-		"kernel": func() *backend.Call {
-			u := adam.Attrs.(op.Update)
-			u.Rule, u.Centered, u.Momentum = op.RMSPropRule, true, 0
-			return with(adam, u)
-		},
-	} {
-		r := x.record([]*backend.Call{adam}, 0)
-		err := r.Set(0, change())
-		if err == nil || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), "update_all") {
-			t.Errorf("%s: %v", name, err)
+	sort, adam := x.sortCall(sorted), x.adamCall(300, 1e-3)
+	larger := x.sortCall(2 * sorted)
+	pad := &backend.Call{Op: op.Padded, Attrs: op.Pad{Low: op.DimsOf([]int{1}), High: op.DimsOf([]int{1}), Interior: op.DimsOf([]int{0})}, In: []backend.View{x.view(dtype.Float32, []int{10})}, Out: x.view(dtype.Float32, []int{12})}
+	empty := *pad // there is nothing to move
+	empty.In = []backend.View{x.view(dtype.Float32, []int{0})}
+	u := adam.Attrs.(op.Update)
+	u.Rule, u.Centered, u.Momentum = op.RMSPropRule, true, 0
+	for _, k := range []struct {
+		word     string
+		was, now *backend.Call
+	}{{"launches", pad, &empty}, {"working memory", sort, larger}, {"kernel", adam, with(adam, u)}} {
+		r := x.record([]*backend.Call{k.was}, 0)
+		err := r.Set(0, k.now)
+		if err == nil || !strings.Contains(err.Error(), k.word) || !strings.Contains(err.Error(), k.was.Op.String()) {
+			t.Errorf("%s: %v", k.word, err)
 		}
 		if again := r.Replay(); again != err {
-			t.Errorf("%s: then a replay gives %v", name, again)
+			t.Errorf("%s: then a replay gives %v", k.word, again)
 		}
 		r.Close()
 	}
