@@ -25,7 +25,9 @@ func TestHostCost(t *testing.T) {
 		for range 8 {
 			start := time.Now()
 			for range turns {
-				x.ok(f())
+				if err := f(); err != nil {
+					t.Fatal(err)
+				}
 			}
 			queued := time.Since(start)
 			x.ok(x.d.Synchronize())
