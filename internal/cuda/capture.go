@@ -69,6 +69,9 @@ const captureThreadLocal = 1 // other threads may do what they like
 // waited for or timed. Between begin and end.
 func (d *Device) capturing() bool { return d.rec.capture != nil && !d.rec.capture.changing }
 
+// divert makes ops launch and work as c says; nil: as ever.
+func (d *Device) divert(c *capture) { d.rec.capture, d.work.capture = c, c }
+
 // again leaves what is missing to when the capture has ended.
 func (d *Device) again(make func() error) error {
 	d.rec.capture.missing = make
@@ -97,10 +100,10 @@ func (d *Device) captureAll(c *capture, calls []*backend.Call) (graph uintptr, e
 	}
 	d.c.fn, d.c.a[0], d.c.a[1] = drv.graphs.beginCapture, d.rec.stream, captureThreadLocal
 	if err = d.result("cuStreamBeginCapture", Result(d.c.do())); err == nil {
-		d.rec.capture = c
+		d.divert(c)
 		err = c.queue(d, calls)
 		c.whole = err == nil
-		d.rec.capture = nil
+		d.divert(nil)
 		d.word = 0
 		d.c.fn, d.c.a[0], d.c.a[1] = drv.graphs.endCapture, d.rec.stream, uintptr(unsafe.Pointer(&d.word))
 		if e := d.result("cuStreamEndCapture", Result(d.c.do())); err == nil {
@@ -249,8 +252,8 @@ var heldLabel = memory.Label{DType: "workspace", Shape: "of recorded calls"}
 
 // room returns working memory for the call in progress. It is the recording's until it
 // is closed.
-func (c *capture) room(d *Device, which, size int) (uintptr, error) {
-	now := c.r.rooms[which]
+func (c *capture) room(which, size int) (uintptr, error) {
+	d, now := c.r.d, c.r.rooms[which]
 	switch {
 	case size <= 0:
 		return 0, nil
@@ -363,7 +366,7 @@ func (c *capture) lendBLAS(d *Device, b *blas) error {
 		return errors.New("this version of cuBLAS takes no workspace")
 	}
 	size := d.blasWorkspace()
-	work, err := c.room(d, blasRoom, size)
+	work, err := c.room(blasRoom, size)
 	if err != nil || work == c.blas {
 		return err
 	}

@@ -237,14 +237,14 @@ func (r *recording) Set(i int, c *backend.Call) error {
 	}
 	change := &d.rec.change
 	*change = capture{r: r, late: r.late[i], changing: true, pool: c.Out.Block.Pool()}
-	d.rec.capture = change
+	d.divert(change)
 	var err error
 	if c.Op == op.UpdateAll && onlyNumbers(c.Attrs, r.late[i].attrs) {
 		err = change.renumber(d, c.Attrs.(op.Update))
 	} else {
 		err = runners[c.Op](d, c)
 	}
-	d.rec.capture = nil
+	d.divert(nil)
 	if n := len(r.late[i].nodes); err == nil && change.launches != n {
 		err = fmt.Errorf("it takes %d launches, and %d when it was recorded", change.launches, n)
 	}

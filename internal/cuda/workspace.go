@@ -44,6 +44,7 @@ type workspace struct {
 	short   shortage // what the op gave up for
 	pressed bool     // everything was tried to make room for the driver: libraries do without
 	counts  uintptr  // the counters of kernels/reduce.cu, all 0 between launches; they stay
+	capture *capture // whose rooms ops get while calls are recorded
 }
 
 // errShort is what an op answers that must be queued again when there is room. It is
@@ -68,24 +69,17 @@ func isExhausted(err error) bool {
 
 // workspace returns at least size bytes between begin and end, good until the
 // next call of workspace, and gone when the op is queued.
-func (d *Device) workspace(size int) (uintptr, error) {
-	if c := d.rec.capture; c != nil {
-		return c.room(d, workRoom, size)
-	}
-	return d.work.room(d.last, workRoom, size)
-}
+func (d *Device) workspace(size int) (uintptr, error) { return d.work.room(d.last, workRoom, size) }
 
 // copyspace is another workspace, for copies of operands that a kernel cannot
 // read where they lie.
-func (d *Device) copyspace(size int) (uintptr, error) {
-	if c := d.rec.capture; c != nil {
-		return c.room(d, copyRoom, size)
-	}
-	return d.work.room(d.last, copyRoom, size)
-}
+func (d *Device) copyspace(size int) (uintptr, error) { return d.work.room(d.last, copyRoom, size) }
 
 // room returns memory for the op id, or errShort.
 func (w *workspace) room(id op.ID, which, size int) (uintptr, error) {
+	if w.capture != nil {
+		return w.capture.room(which, size)
+	}
 	r := &w.rooms[which]
 	if size <= r.Size {
 		return r.Addr, nil
