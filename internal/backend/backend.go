@@ -91,12 +91,13 @@ type Pinner interface {
 }
 
 // Recorder is a device that can queue many calls as one: a CUDA graph, for instance.
+// A recording is bound to addresses: what counts is the memory in which the blocks of
+// its calls lay, which by the time of a replay may belong to other blocks.
 type Recorder interface {
 	// RecordCalls returns the calls, in their order, as one piece of work. It runs
-	// none of them. Each replay reads and writes the memory in which the blocks of the
-	// calls' views lie now. It stays the caller's, who sees to it that it is there, as for
-	// Run; by then it may belong to other blocks. Scratch memory that kernels need
-	// belongs to the recording. The calls were run before with the same
+	// none of them. Each replay reads and writes the blocks of the calls' views, which
+	// stay the caller's: they must not be freed before Close. Scratch memory that
+	// kernels need belongs to the recording. The calls were run before with the same
 	// blocks, so that what is made once, such as modules and handles, is there. late
 	// marks calls whose attributes will be changed with Set; nil marks none. The calls
 	// are the caller's again when RecordCalls returns.
