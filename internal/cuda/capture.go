@@ -40,6 +40,7 @@ type capture struct {
 	missing  func() error // makes what the capture lacked
 	short    shortage     // what room it lacked
 	whole    bool         // what fails is about no single call
+	queued   bool         // something was captured
 	moved    bool         // a room was replaced by a larger one, and nodes refer to both
 	blas     uintptr      // the workspace that cuBLAS was given
 }
@@ -171,6 +172,7 @@ func (c *capture) launch(d *Device, k *kernel, g grid) error {
 	if c.changing {
 		return c.change(d, k, g)
 	}
+	c.queued = true
 	if err := d.send(k, g, d.rec.stream); err != nil || c.late == nil {
 		return err
 	}
@@ -232,6 +234,7 @@ func (d *Device) library(name string) error {
 	if c.late != nil {
 		return fmt.Errorf("%s does it, and the numbers of what it launches cannot be changed", name)
 	}
+	c.queued = true
 	return nil
 }
 

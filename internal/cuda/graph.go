@@ -53,6 +53,7 @@ type recording struct {
 	late   []*lateCall        // by call; nil for others
 	places []span             // what the calls read and write, in the order of their addresses
 	rooms  [numHeld]*heldRoom // working memory
+	empty  bool               // the calls do nothing, and there is no graph
 	broken error              // why it cannot be replayed any more
 }
 
@@ -145,7 +146,7 @@ func (d *Device) recordAll(r *recording, calls []*backend.Call) error {
 	for range 64 + 8*len(calls) {
 		c := &capture{r: r}
 		graph, err := d.captureAll(c, calls)
-		if err == nil && !c.moved {
+		if err == nil && !c.moved && c.queued {
 			if err = d.instantiate(r, graph); err == nil {
 				return nil
 			}
@@ -153,6 +154,9 @@ func (d *Device) recordAll(r *recording, calls []*backend.Call) error {
 		} else if err == nil { // the next one finds the rooms as large as they must be
 			d.c.fn, d.c.a[0] = d.card.drv.graphs.destroy, graph
 			err = d.result("cuGraphDestroy", Result(d.c.do()))
+			if r.empty = err == nil && !c.queued; r.empty {
+				return nil
+			}
 		}
 		switch {
 		case errors.Is(err, errAgain):
@@ -212,7 +216,7 @@ func (r *recording) usable() error {
 	switch {
 	case r.broken != nil:
 		return r.broken
-	case r.exec == 0:
+	case r.exec == 0 && !r.empty:
 		return errClosed
 	}
 	return nil
@@ -269,6 +273,9 @@ func (r *recording) Replay() error {
 			return err
 		}
 	}
+	if r.empty {
+		return nil
+	}
 	d.last, d.among = r.last, r.calls
 	d.count.Graphs++
 	d.c.fn, d.c.a[0], d.c.a[1] = d.card.drv.graphs.launch, r.exec, d.stream
@@ -281,7 +288,7 @@ func (r *recording) Close() {
 	d := r.d
 	d.mu.Lock()
 	exec, graph := r.exec, r.graph
-	r.exec, r.graph, r.places, r.late = 0, 0, nil, nil
+	r.exec, r.graph, r.places, r.late, r.empty = 0, 0, nil, nil, false
 	r.leave()
 	d.mu.Unlock()
 	if exec == 0 {

@@ -406,6 +406,27 @@ func TestRecordFails(t *testing.T) {
 	}
 }
 
+// Calls that do nothing are recorded as nothing.
+func TestRecordNothing(t *testing.T) {
+	f, x := fakeRig(t)
+	none := x.view(dtype.Float32, []int{0})
+	c := &backend.Call{Op: op.Exp, In: []backend.View{none}, Out: none}
+	for _, calls := range [][]*backend.Call{nil, {c, c}} {
+		r := x.record(calls)
+		x.ok(r.Replay())
+		if f.graphs.left() != 0 || x.d.Launches() != (Launches{}) {
+			t.Errorf("%d graphs of %d calls, %+v", f.graphs.left(), len(calls), x.d.Launches())
+		}
+		r.Close()
+		if err := r.Replay(); !errors.Is(err, errClosed) {
+			t.Errorf("closed: %v", err)
+		}
+	}
+	r := x.record([]*backend.Call{c}, 0)
+	x.ok(r.Set(0, c))
+	x.ok(r.Replay())
+}
+
 // Devices that do not record say so.
 func TestRecordUnsupported(t *testing.T) {
 	_, x := fakeRig(t)
