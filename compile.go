@@ -112,7 +112,12 @@ func (c *Compiled) call(args []*Tensor) (results []*Tensor, ok bool) {
 		return nil, false
 	}
 	if p != nil && p.ready {
-		return p.run(args, false), true
+		results, ok = p.run(args, false)
+		if !ok {
+			c.why = shared
+			c.once(shared)
+		}
+		return results, ok
 	}
 	if p == nil && len(c.plans) >= maxPlans {
 		if !c.full {
@@ -148,8 +153,16 @@ func (c *Compiled) call(args []*Tensor) (results []*Tensor, ok bool) {
 		c.why = next.eager
 		return nil, false
 	}
-	return next.run(args, true), true
+	results, ok = next.run(args, true)
+	if !ok {
+		c.why = shared
+		c.once(shared)
+	}
+	return results, ok
 }
+
+// shared says why a function is called although there is a program.
+const shared = "two variables that held different tensors now hold one, which the program would free twice: set one of them to a copy"
 
 // find returns the plan for the present call, or nil.
 func (c *Compiled) find() *plan {
@@ -291,6 +304,9 @@ func (c *Compiled) Explain() string {
 			continue
 		}
 		fmt.Fprintf(&b, "  %d steps, %d more whose results nobody uses; %d variables, %d of them set\n", len(p.prog.Steps), p.pruned, len(p.vars), p.sets())
+		for _, line := range p.exec.Explain() {
+			fmt.Fprintf(&b, "  %s\n", line)
+		}
 		for _, v := range p.prog.Values {
 			switch v.Kind {
 			case program.Captured:

@@ -540,7 +540,7 @@ func TestCompileFails(t *testing.T) {
 		c.Call(x)
 	}
 	in := d.MemoryStats().InUse
-	room := d.Zeros(700000)
+	room := d.Zeros(850000)
 	err := locus.Try(func() { c.Call(x) })
 	var e *locus.Error
 	if !errors.Is(err, locus.ErrOutOfMemory) || !errors.As(err, &e) || e.Memory == nil || e.Memory.Device != d || !strings.Contains(e.Msg, "compile_test.go:") {

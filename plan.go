@@ -18,7 +18,7 @@ type plan struct {
 
 	prog   *program.Program
 	pruned int
-	runner *program.Runner
+	exec   *program.Executor
 	place  *place
 	consts []*Tensor // by value; they live with the plan
 	each   []func()
@@ -32,8 +32,12 @@ type plan struct {
 	results []result
 	first   []bool // by position in the program's results: it decides who frees the block, which others may share
 
+	donors   []*donor
 	bindings []program.Binding // of a run
 	held     []*memory.Block
+	offers   []*donor
+	took     []takenBlock // of the offers, in their order
+	over     []bool       // by value: it is offered, or written over what was
 }
 
 // variable is a variable of the plan.
@@ -342,7 +346,7 @@ func (p *plan) build(t *tracing) {
 			}
 		}
 	}
-	p.runner = program.NewRunner(p.prog, p.place.backend, p.place.pool)
+	p.prepare()
 	t.Forget()
 }
 

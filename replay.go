@@ -84,9 +84,6 @@ func (p *plan) sets() int {
 
 // bind holds the memory of a value from outside.
 func (p *plan) bind(value int, t *Tensor) {
-	if value < 0 {
-		return
-	}
 	if !t.block.TryHold() {
 		t.failFreed("Compiled.Call")
 	}
@@ -103,7 +100,8 @@ func (p *plan) release() {
 	clear(p.bindings)
 	p.held, p.bindings = p.held[:0], p.bindings[:0]
 	p.unload()
-	p.runner.Clear()
+	p.forget()
+	p.exec.Clear()
 }
 
 // unload forgets the present values of variables.
@@ -118,7 +116,9 @@ func (p *plan) unload() {
 
 // run runs the program. traced says that f was called just now, so that what
 // advances has advanced.
-func (p *plan) run(args []*Tensor, traced bool) []*Tensor {
+//
+// It reports false, having done nothing, if f must be called instead.
+func (p *plan) run(args []*Tensor, traced bool) ([]*Tensor, bool) {
 	if traced {
 		if d := p.load(); d != "" { // another goroutine has set a variable
 			fail("Compiled.Call", op.Problemf(ErrArgument, "while the function was traced a variable was changed from elsewhere: %s", d))
@@ -127,19 +127,25 @@ func (p *plan) run(args []*Tensor, traced bool) []*Tensor {
 	defer p.release()
 	started := traced
 	defer func() {
+		p.giveBack()
 		if !started {
 			return
 		}
 		p.undo() // the call failed: counters are as if it had not happened
 	}()
+	p.offer()
 	for i, a := range args {
 		p.bind(p.in[i], a)
 	}
 	for i := range p.vars {
-		p.bind(p.vars[i].value, p.vars[i].now)
+		if v := &p.vars[i]; v.value >= 0 && !p.over[v.value] {
+			p.bind(v.value, v.now)
+		}
 	}
 	for i := range p.leaves {
-		p.bind(p.leaves[i].value, p.leaves[i].grad)
+		if l := &p.leaves[i]; l.value >= 0 && !p.over[l.value] {
+			p.bind(l.value, l.grad)
+		}
 	}
 	for i, c := range p.consts {
 		if c != nil {
@@ -156,18 +162,22 @@ func (p *plan) run(args []*Tensor, traced bool) []*Tensor {
 			p.bindings = append(p.bindings, program.Binding{Value: i, Block: v.Block})
 		}
 	}
+	if !p.take() { // behind those who read, whose memory is not taken
+		return nil, false
+	}
 	if !traced {
 		for _, f := range p.each {
 			f()
 		}
 	}
 	started = true
-	blocks, err := p.runner.Run(p.bindings)
+	blocks, err := p.exec.Run(p.bindings, p.ready)
 	if err != nil {
 		p.fail(err)
 	}
 	started = false
-	return p.finish(args, blocks)
+	p.keep(blocks)
+	return p.finish(args, blocks), true
 }
 
 // fail panics with what a step reported, as the op would have, and with its line.
@@ -205,7 +215,7 @@ func (p *plan) finish(args []*Tensor, blocks []*memory.Block) []*Tensor {
 			}
 			return t
 		}
-		if !p.first[out] {
+		if !p.first[out] || p.over[r.Value] {
 			return t
 		}
 		if scope == nil || !scope.group.Add(t.block) {

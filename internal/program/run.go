@@ -5,7 +5,6 @@ import (
 
 	"github.com/locusml/locus/internal/backend"
 	"github.com/locusml/locus/internal/memory"
-	"github.com/locusml/locus/internal/op"
 )
 
 // Runner is the default executor: it hands the steps to the device one after the
@@ -36,7 +35,8 @@ type bind struct {
 type Binding struct {
 	Value  int
 	Block  *memory.Block
-	Offset int // elements
+	Offset int  // elements
+	Taken  bool // the memory is the program's: what the variable is set to may be written there
 }
 
 // StepError says which step failed.
@@ -53,13 +53,7 @@ func (e *StepError) Unwrap() error { return e.Err }
 // NewRunner returns an executor of p, which must not change afterwards.
 func NewRunner(p *Program, device backend.Device, pool *memory.Pool) *Runner {
 	r := &Runner{p: p, device: device, pool: pool, calls: make([]backend.Call, len(p.Steps)), last: make([][]int, len(p.Steps)),
-		first: make([]int, 0, len(p.Steps)+1), moved: map[int][]int{}, blocks: make([]*memory.Block, len(p.Values)), labels: make([]func() memory.Label, len(p.Values))}
-	for i := range p.Values {
-		spec := &p.Values[i].Spec
-		r.labels[i] = func() memory.Label {
-			return memory.Label{DType: spec.DType.String(), Shape: op.ShapeString(spec.Shape)}
-		}
-	}
+		first: make([]int, 0, len(p.Steps)+1), moved: map[int][]int{}, blocks: make([]*memory.Block, len(p.Values)), labels: labels(p)}
 	used := make([]int, len(p.Values)) // 1 + the last step that uses it
 	made := make([]bool, len(p.Values))
 	for i := range p.Steps {
