@@ -112,12 +112,7 @@ func (c *Compiled) call(args []*Tensor) (results []*Tensor, ok bool) {
 		return nil, false
 	}
 	if p != nil && p.ready {
-		results, ok = p.run(args, false)
-		if !ok {
-			c.why = shared
-			c.once(shared)
-		}
-		return results, ok
+		return p.run(args, false), true
 	}
 	if p == nil && len(c.plans) >= maxPlans {
 		if !c.full {
@@ -153,16 +148,8 @@ func (c *Compiled) call(args []*Tensor) (results []*Tensor, ok bool) {
 		c.why = next.eager
 		return nil, false
 	}
-	results, ok = next.run(args, true)
-	if !ok {
-		c.why = shared
-		c.once(shared)
-	}
-	return results, ok
+	return next.run(args, true), true
 }
-
-// shared says why a function is called although there is a program.
-const shared = "two variables that held different tensors now hold one, which the program would free twice: set one of them to a copy"
 
 // find returns the plan for the present call, or nil.
 func (c *Compiled) find() *plan {

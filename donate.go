@@ -3,18 +3,15 @@ package locus
 import (
 	"slices"
 
-	"github.com/locusml/locus/internal/memory"
 	"github.com/locusml/locus/internal/program"
 )
 
 // What a program sets a variable to is written into the memory of what the variable
 // held, where f frees that, or the variable would when it is set. The rules are those
 // of an optimizer's step: see Tensor.replaceable and memory.Block.Take. Handles of the
-// old value are handles of freed memory afterwards, as they would be behind f.
-
-// spare is a variable that frees what it holds when it is set, unless somebody else may
-// have a handle of it.
-type spare interface{ Spare() bool }
+// old value are handles of freed memory afterwards, as they would be behind f. Two
+// variables that hold one tensor, but did not in the trace, both hold it: so it is not
+// taken.
 
 // donor is whose memory is written over.
 type donor struct {
@@ -49,7 +46,7 @@ func (p *plan) donations() []*donor {
 				d.vars = append(d.vars, k)
 			}
 		}
-		_, spares := v.holder.(spare)
+		_, spares := v.holder.(program.Spare)
 		if v.free || spares && len(d.vars) == 1 && !slices.ContainsFunc(p.leaves, func(l leafVariable) bool { return l.value == v.value }) {
 			add(v.value, v.out, d)
 		}
@@ -75,7 +72,7 @@ func (p *plan) prepare() {
 			p.donors = append(p.donors, d)
 		}
 	}
-	p.over = make([]bool, len(p.prog.Values))
+	p.offered = make([]bool, len(p.prog.Values))
 }
 
 // tensor returns what the donor holds now.
@@ -93,77 +90,32 @@ func (d *donor) ready(p *plan) bool {
 	for _, i := range d.vars {
 		owner = owner || p.vars[i].now.owner
 	}
-	return owner && t.replaceable(p.place) && (d.free || p.vars[d.vars[0]].holder.(spare).Spare())
+	return owner && t.replaceable(p.place)
 }
 
-// offer chooses the variables whose memory is taken, which are not bound before all
-// others are.
+// offer binds the memory that may be written over. Variables that hold the same tensor
+// are not bound again.
 func (p *plan) offer() {
 	if !p.exec.Donates() {
 		return
 	}
 	for _, d := range p.donors {
-		if d.ready(p) {
-			p.offers = append(p.offers, d)
-			p.over[d.From] = true
-		}
-	}
-}
-
-// take takes over the memory of what was offered, where nobody uses it at this moment,
-// and binds it. It reports false if two variables offer the same memory.
-func (p *plan) take() bool {
-	for i, d := range p.offers {
-		p.over[d.From] = false
-		t := d.tensor(p)
-		if b, ok := t.block.Take(); ok {
-			p.took = append(p.took, takenBlock{t.block, b})
-			p.offers[len(p.took)-1] = d
-			p.bindings = append(p.bindings, program.Binding{Value: d.From, Block: b, Taken: true})
+		if !d.ready(p) {
 			continue
 		}
-		if slices.ContainsFunc(p.took, func(x takenBlock) bool { return x.old == t.block }) {
-			for _, d := range p.offers[i:] {
-				p.over[d.From] = false
-			}
-			p.offers = p.offers[:len(p.took)]
-			return false
+		p.bind(d.From, d.tensor(p))
+		b := &p.bindings[len(p.bindings)-1]
+		b.Offered = true
+		if !d.free {
+			b.Spare = p.vars[d.vars[0]].holder.(program.Spare)
 		}
-		p.bind(d.From, t)
+		p.offered[d.From] = true
 	}
-	p.offers = p.offers[:len(p.took)]
-	return true
 }
 
-// keep notes what a run has written over what it took; the rest is given back.
-func (p *plan) keep(blocks []*memory.Block) {
-	left := p.took[:0]
-	for i, t := range p.took {
-		if blocks[p.offers[i].To] == t.new {
-			p.over[p.offers[i].To] = true
-		} else {
-			left = append(left, t)
-		}
-	}
-	clear(p.took[len(left):])
-	p.took = left
-	p.giveBack()
-}
-
-// giveBack undoes what take has done and keep has not confirmed.
-func (p *plan) giveBack() {
-	for _, t := range p.took {
-		t.new.GiveBack(t.old)
-	}
-	clear(p.took)
-	p.took = p.took[:0]
-}
-
-// forget ends a run.
-func (p *plan) forget() {
+// unoffer ends a run.
+func (p *plan) unoffer() {
 	for _, d := range p.donors {
-		p.over[d.From], p.over[d.To] = false, false
+		p.offered[d.From] = false
 	}
-	clear(p.offers)
-	p.offers = p.offers[:0]
 }

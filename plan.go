@@ -35,9 +35,7 @@ type plan struct {
 	donors   []*donor
 	bindings []program.Binding // of a run
 	held     []*memory.Block
-	offers   []*donor
-	took     []takenBlock // of the offers, in their order
-	over     []bool       // by value: it is offered, or written over what was
+	offered  []bool // by value
 }
 
 // variable is a variable of the plan.

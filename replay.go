@@ -100,7 +100,7 @@ func (p *plan) release() {
 	clear(p.bindings)
 	p.held, p.bindings = p.held[:0], p.bindings[:0]
 	p.unload()
-	p.forget()
+	p.unoffer()
 	p.exec.Clear()
 }
 
@@ -116,9 +116,7 @@ func (p *plan) unload() {
 
 // run runs the program. traced says that f was called just now, so that what
 // advances has advanced.
-//
-// It reports false, having done nothing, if f must be called instead.
-func (p *plan) run(args []*Tensor, traced bool) ([]*Tensor, bool) {
+func (p *plan) run(args []*Tensor, traced bool) []*Tensor {
 	if traced {
 		if d := p.load(); d != "" { // another goroutine has set a variable
 			fail("Compiled.Call", op.Problemf(ErrArgument, "while the function was traced a variable was changed from elsewhere: %s", d))
@@ -127,7 +125,6 @@ func (p *plan) run(args []*Tensor, traced bool) ([]*Tensor, bool) {
 	defer p.release()
 	started := traced
 	defer func() {
-		p.giveBack()
 		if !started {
 			return
 		}
@@ -138,12 +135,12 @@ func (p *plan) run(args []*Tensor, traced bool) ([]*Tensor, bool) {
 		p.bind(p.in[i], a)
 	}
 	for i := range p.vars {
-		if v := &p.vars[i]; v.value >= 0 && !p.over[v.value] {
+		if v := &p.vars[i]; v.value >= 0 && !p.offered[v.value] {
 			p.bind(v.value, v.now)
 		}
 	}
 	for i := range p.leaves {
-		if l := &p.leaves[i]; l.value >= 0 && !p.over[l.value] {
+		if l := &p.leaves[i]; l.value >= 0 && !p.offered[l.value] {
 			p.bind(l.value, l.grad)
 		}
 	}
@@ -162,9 +159,6 @@ func (p *plan) run(args []*Tensor, traced bool) ([]*Tensor, bool) {
 			p.bindings = append(p.bindings, program.Binding{Value: i, Block: v.Block})
 		}
 	}
-	if !p.take() { // behind those who read, whose memory is not taken
-		return nil, false
-	}
 	if !traced {
 		for _, f := range p.each {
 			f()
@@ -176,8 +170,7 @@ func (p *plan) run(args []*Tensor, traced bool) ([]*Tensor, bool) {
 		p.fail(err)
 	}
 	started = false
-	p.keep(blocks)
-	return p.finish(args, blocks), true
+	return p.finish(args, blocks)
 }
 
 // fail panics with what a step reported, as the op would have, and with its line.
@@ -215,7 +208,7 @@ func (p *plan) finish(args []*Tensor, blocks []*memory.Block) []*Tensor {
 			}
 			return t
 		}
-		if !p.first[out] || p.over[r.Value] {
+		if !p.first[out] || p.exec.Over(r.Value) {
 			return t
 		}
 		if scope == nil || !scope.group.Add(t.block) {

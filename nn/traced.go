@@ -36,6 +36,20 @@ func (h bufferHolder) Store(v any) {
 	h.b.replace(v.(*locus.Tensor), true)
 }
 
+// Spare claims the value for a program that writes the new one over it. It reports
+// false if somebody may have a handle of it; see bufferValue.
+func (h bufferHolder) Spare() bool {
+	v := h.b.value.Load()
+	return v != nil && v.made && v.seen.CompareAndSwap(unseen, claimed)
+}
+
+// Unspare undoes Spare.
+func (h bufferHolder) Unspare() {
+	if v := h.b.value.Load(); v != nil {
+		v.seen.CompareAndSwap(claimed, unseen)
+	}
+}
+
 // fieldHolder is a field of type *locus.Tensor.
 type fieldHolder struct {
 	at   **locus.Tensor

@@ -4,6 +4,10 @@ package op
 // where operand i lies, if both have one type and shape and lie in order without holes:
 // no element of the operand is read after the result's element at its place is written.
 func (d *Def) Over(a Attrs, r, i int) bool {
+	switch d.ID {
+	case Log, Pow:
+		return false // kernels of float64 look again at operands that are subnormal
+	}
 	switch d.Family {
 	case UnaryFamily, BinaryFamily, CompareFamily, TernaryFamily:
 		return r == 0

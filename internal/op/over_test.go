@@ -13,6 +13,7 @@ func TestOver(t *testing.T) {
 	}{
 		{Exp, nil, 0, 0, true},
 		{Where, nil, 0, 2, true},
+		{Pow, nil, 0, 0, false},
 		{Sum, nil, 0, 0, false},
 		{Softmax, nil, 0, 0, false},
 		{UpdateAll, adam, 0, 0, true},

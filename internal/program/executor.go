@@ -38,8 +38,12 @@ type Executor struct {
 	planned  *Planned
 	recorded *Recorded
 	runner   *Runner
-	why      string // it is not recorded
-	tight    int    // runs without an arena, since there was no room for it
+	why      string      // it is not recorded
+	ran      interface { // what ran it last
+		Over(value int) bool
+		Clear()
+	}
+	tight int // runs without an arena, since there was no room for it
 }
 
 // NewExecutor returns an executor of p on a device. wanted are the values of variables,
@@ -52,18 +56,19 @@ func NewExecutor(p *Program, wanted []Donation, device backend.Device, pool *mem
 	return e
 }
 
-// Donated returns whose memory a run may write over, if it is bound as taken.
+// Donated returns whose memory a run may write over, if it is offered.
 func (e *Executor) Donated() []Donation { return e.donated }
 
 // Donates reports whether runs write over anything at present.
 func (*Executor) Donates() bool { return Mode(mode.Load()) != Default }
 
 // Run runs the program with the given memory for the values that are not temporary,
-// which the caller holds or has taken. It returns the blocks of the values, which are
-// valid until Clear; those that were made for results are the caller's. A value that
-// was to be written over another one is in the block of that one, or in a new one if
-// this was not possible. On an error nothing is written over, and everything that the
-// run has made is freed. ready says that the program will be run often.
+// which the caller holds. It returns the blocks of the values, which are valid until
+// Clear; those that were made for results are the caller's. What is offered may have
+// been taken over: then its block is freed, and the value that was written over it is
+// in another block of the same memory, whose end is decided as that one's would have
+// been. On an error nothing is written over, and everything that the run has made is
+// freed. ready says that the program will be run often.
 func (e *Executor) Run(outside []Binding, ready bool) ([]*memory.Block, error) {
 	m := Mode(mode.Load())
 	if m == Default {
@@ -75,6 +80,7 @@ func (e *Executor) Run(outside []Binding, ready bool) ([]*memory.Block, error) {
 			if noRoom(err) {
 				return e.step(outside)
 			}
+			e.ran = r
 			if r.why != "" {
 				e.why, e.recorded = r.why, nil
 				r.Close()
@@ -89,6 +95,7 @@ func (e *Executor) Run(outside []Binding, ready bool) ([]*memory.Block, error) {
 	if noRoom(err) {
 		return e.step(outside)
 	}
+	e.ran = e.planned
 	return blocks, err
 }
 
@@ -104,6 +111,7 @@ func (e *Executor) step(outside []Binding) ([]*memory.Block, error) {
 		e.runner = NewRunner(e.p, e.device, e.pool)
 	}
 	e.tight++
+	e.ran = e.runner
 	return e.runner.Run(outside)
 }
 
@@ -121,16 +129,14 @@ func (e *Executor) record() *Recorded {
 	return e.recorded
 }
 
+// Over reports whether a value of the last run is written over what a variable held.
+func (e *Executor) Over(value int) bool { return e.ran.Over(value) }
+
 // Clear forgets the blocks of the last run.
 func (e *Executor) Clear() {
-	if e.planned != nil {
-		e.planned.Clear()
-	}
-	if e.recorded != nil {
-		e.recorded.Clear()
-	}
-	if e.runner != nil {
-		e.runner.Clear()
+	if e.ran != nil {
+		e.ran.Clear()
+		e.ran = nil
 	}
 }
 

@@ -10,6 +10,7 @@ type Plan struct {
 	Arena  int   // bytes of the memory that temporary values share
 	Offset []int // by value: where in the arena; -1 for those that have memory of their own
 	Over   []int // by value: the variable's old value that it is written over, or -1
+	First  int   // the first step that writes over such a value; the number of steps if there is none
 	Reused int   // values that are written over an operand
 	Sum    int   // bytes of all values in the arena, if none shared memory
 }
@@ -34,8 +35,11 @@ type buffer struct {
 func (p *Program) Plan(donated []Donation, inside bool) *Plan {
 	n := len(p.Values)
 	plan := &Plan{Offset: slices.Repeat([]int{-1}, n), Over: slices.Repeat([]int{-1}, n)}
+	makers := p.makers()
+	plan.First = len(p.Steps)
 	for _, d := range donated {
 		plan.Over[d.To] = d.From
+		plan.First = min(plan.First, makers[d.To])
 	}
 	last := p.lastUses()
 	own := make([]bool, n) // not in the arena

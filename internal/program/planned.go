@@ -20,17 +20,19 @@ type Planned struct {
 	region memory.Region   // where the pieces are
 	pieces []*memory.Block // by value: those in the arena
 	own    []int           // values that have memory of their own, and are made by a run
+	over   []int           // of them, those that may be written over a variable's old value
 	makers []int
 	blocks []*memory.Block // by value, during a run
-	taken  []bool          // by value: its block is the program's, during a run
-	made   []int           // values whose blocks this run has allocated
-	outer  []int           // values that are bound
+	offers []*Binding      // by value, during a run
+	taking taking
+	made   []int // values whose blocks this run has allocated
+	outer  []int // values that are bound
 }
 
 // NewPlanned returns an executor of p, which must not change afterwards.
 func NewPlanned(p *Program, plan *Plan, device backend.Device, pool *memory.Pool) *Planned {
 	r := &Planned{p: p, plan: plan, device: device, pool: pool, queues: device.Info().Kind != backend.CPU,
-		frame: newFrame(p), labels: labels(p), pieces: make([]*memory.Block, len(p.Values)), blocks: make([]*memory.Block, len(p.Values)), taken: make([]bool, len(p.Values)), makers: p.makers()}
+		frame: newFrame(p), labels: labels(p), pieces: make([]*memory.Block, len(p.Values)), blocks: make([]*memory.Block, len(p.Values)), offers: make([]*Binding, len(p.Values)), taking: taking{over: make([]bool, len(p.Values))}, makers: p.makers()}
 	kept := make([]bool, len(p.Values))
 	for _, o := range p.Results {
 		if o.Value >= 0 {
@@ -38,45 +40,40 @@ func NewPlanned(p *Program, plan *Plan, device backend.Device, pool *memory.Pool
 		}
 	}
 	for i, v := range p.Values {
-		if v.Kind == Temp && plan.Offset[i] < 0 && (kept[i] || r.makers[i] >= 0) {
+		switch {
+		case v.Kind != Temp || plan.Offset[i] >= 0 || !kept[i] && r.makers[i] < 0:
+		case plan.Over[i] >= 0:
+			r.over = append(r.over, i)
+		default:
 			r.own = append(r.own, i)
 		}
 	}
 	return r
 }
 
-// Run is Runner's Run. Where the old value of a variable is bound as taken, the new one
-// is in its block.
+// Run is Runner's Run. Where the old value of a variable is offered, and can be taken,
+// the new one is in the same memory. That is taken over as late as possible: until then
+// others may read the old value.
 func (r *Planned) Run(outside []Binding) (blocks []*memory.Block, err error) {
 	defer func() {
 		if err != nil {
+			r.taking.undo()
 			for _, v := range r.made {
 				r.blocks[v].Free()
 			}
 			r.Clear()
 		}
-		r.made = r.made[:0]
-		for _, v := range r.outer {
-			r.frame.bind(v, nil, 0) // the program keeps no memory alive
-			r.taken[v] = false
-		}
-		r.outer = r.outer[:0]
+		r.end()
 	}()
-	for _, b := range outside {
+	for i := range outside {
+		b := &outside[i]
 		r.bind(b.Value, b.Block, b.Offset)
-		r.taken[b.Value] = b.Taken
+		r.offers[b.Value] = b
 	}
 	for _, v := range r.own {
-		var b *memory.Block
-		if from := r.plan.Over[v]; from >= 0 && r.taken[from] {
-			b = r.blocks[from]
-		} else {
-			if b, err = r.pool.Allocate(r.p.Values[v].Bytes, r.labels[v]); err != nil {
-				return nil, r.at(v, err)
-			}
-			r.made = append(r.made, v)
+		if err := r.allocate(v); err != nil {
+			return nil, err
 		}
-		r.bind(v, b, 0)
 	}
 	if r.plan.Arena > 0 {
 		lent, err := r.lease()
@@ -87,6 +84,11 @@ func (r *Planned) Run(outside []Binding) (blocks []*memory.Block, err error) {
 	}
 	for i := range r.frame.calls {
 		s, c := &r.p.Steps[i], &r.frame.calls[i]
+		if i == r.plan.First {
+			if err := r.take(); err != nil {
+				return nil, err
+			}
+		}
 		if s.Late != nil {
 			c.Attrs = s.Late()
 		}
@@ -95,6 +97,50 @@ func (r *Planned) Run(outside []Binding) (blocks []*memory.Block, err error) {
 		}
 	}
 	return r.blocks, nil
+}
+
+// take makes room for what variables are set to.
+func (r *Planned) take() error {
+	for _, v := range r.over {
+		from := r.offers[r.plan.Over[v]]
+		if from == nil {
+			if err := r.allocate(v); err != nil {
+				return err
+			}
+			continue
+		}
+		b := r.taking.take(from, v)
+		if b == nil {
+			if err := r.allocate(v); err != nil {
+				return err
+			}
+			continue
+		}
+		r.bind(from.Value, b, 0)
+		r.bind(v, b, 0)
+	}
+	return nil
+}
+
+// end forgets what belongs to a run: the program keeps no memory alive.
+func (r *Planned) end() {
+	r.taking.forget()
+	r.made = r.made[:0]
+	for _, v := range r.outer {
+		r.frame.bind(v, nil, 0)
+		r.offers[v] = nil
+	}
+	r.outer = r.outer[:0]
+}
+
+func (r *Planned) allocate(v int) error {
+	b, err := r.pool.Allocate(r.p.Values[v].Bytes, r.labels[v])
+	if err != nil {
+		return r.at(v, err)
+	}
+	r.made = append(r.made, v)
+	r.bind(v, b, 0)
+	return nil
 }
 
 func (r *Planned) bind(v int, b *memory.Block, offset int) {
@@ -176,5 +222,11 @@ func (r *Planned) forget() {
 	}
 }
 
+// Over reports whether a value of the last run is written over what a variable held.
+func (r *Planned) Over(v int) bool { return r.taking.over[v] }
+
 // Clear forgets the blocks of the last run.
-func (r *Planned) Clear() { clear(r.blocks) }
+func (r *Planned) Clear() {
+	clear(r.blocks)
+	clear(r.taking.over)
+}

@@ -174,20 +174,17 @@ func (g *random) history(t testing.TB, m *machine, mode Mode, runs int) (all [][
 		}
 		held := blocks[3]
 		var bindings []Binding
-		took := map[int]*memory.Block{}
 		for v := range 2 + variables {
-			b := Binding{Value: v, Block: blocks[v]}
-			donated := e.Donates() && slices.ContainsFunc(e.Donated(), func(d Donation) bool { return d.From == v })
-			if donated {
-				if n, ok := blocks[v].Take(); ok {
-					took[v], b.Block, b.Taken = n, n, true
-				}
-			}
-			bindings = append(bindings, b)
+			donated := slices.ContainsFunc(e.Donated(), func(d Donation) bool { return d.From == v })
+			bindings = append(bindings, Binding{Value: v, Block: blocks[v], Offered: donated})
+			blocks[v].Hold()
 		}
 		out, err := e.Run(bindings, run > 0)
 		if err != nil {
 			t.Fatal(err)
+		}
+		for v := range 2 + variables {
+			blocks[v].LetGo()
 		}
 		for k, o := range g.results {
 			all = append(all, m.read(t, out[o.Value], side*side))
@@ -200,12 +197,11 @@ func (g *random) history(t testing.TB, m *machine, mode Mode, runs int) (all [][
 			held.LetGo()
 		}
 		for k, d := range g.wanted {
-			to := out[g.results[k].Value]
-			if n := took[d.From]; n != nil && n != to {
-				n.GiveBack(blocks[d.From])
-				blocks[d.From].Free()
+			if over := e.Over(g.results[k].Value); over != blocks[d.From].Freed() {
+				t.Errorf("written over is %v, freed is %v", over, !over)
 			}
-			blocks[d.From] = to
+			blocks[d.From].Free()
+			blocks[d.From] = out[g.results[k].Value]
 		}
 		e.Clear()
 	}

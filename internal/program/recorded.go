@@ -32,7 +32,8 @@ type Recorded struct {
 	at     []address       // by value: where it is in the calls
 	fixed  []*memory.Block // by value: the place of its own, or nil
 	blocks []*memory.Block // by value, during a run
-	taken  []bool
+	offers []*Binding
+	taking taking
 	made   []int
 
 	recording backend.Recording
@@ -66,7 +67,7 @@ const (
 func NewRecorded(p *Program, plan *Plan, device backend.Device, pool *memory.Pool) (*Recorded, string) {
 	n := len(p.Values)
 	r := &Recorded{p: p, plan: plan, device: device, pool: pool, frame: newFrame(p), labels: labels(p), makers: p.makers(), late: make([]bool, len(p.Steps)),
-		at: make([]address, n), fixed: make([]*memory.Block, n), blocks: make([]*memory.Block, n), taken: make([]bool, n), last: make([]op.Attrs, len(p.Steps)),
+		at: make([]address, n), fixed: make([]*memory.Block, n), blocks: make([]*memory.Block, n), offers: make([]*Binding, n), taking: taking{over: make([]bool, n)}, last: make([]op.Attrs, len(p.Steps)),
 		donor: make([]bool, n), copies: make([]*backend.Call, n)}
 	if len(p.Steps) < minSteps {
 		return nil, fmt.Sprintf("%d steps are not worth it", len(p.Steps))
@@ -125,13 +126,15 @@ func (r *Recorded) drop() {
 func (r *Recorded) Run(outside []Binding) (blocks []*memory.Block, err error) {
 	defer func() {
 		if err != nil {
+			r.taking.undo()
 			for _, v := range r.made {
 				r.blocks[v].Free()
 			}
 			r.Clear()
 		}
 		r.made = r.made[:0]
-		clear(r.taken)
+		r.taking.forget()
+		clear(r.offers)
 	}()
 	if r.plan.Arena > 0 {
 		region, _, err := r.pool.Arena().Lease(r.plan.Arena, true, arenaLabel)
@@ -143,18 +146,17 @@ func (r *Recorded) Run(outside []Binding) (blocks []*memory.Block, err error) {
 	}
 	for i := range outside {
 		r.bind(&outside[i])
-	}
-	for _, v := range r.news {
-		from := r.plan.Over[v]
-		if r.taken[from] {
-			r.blocks[v] = r.blocks[from]
-		} else if err := r.allocate(v); err != nil {
-			return nil, err
+		if a := outside[i].Block.Arrival(); a != nil {
+			a.Join() // the calls have other handles of the memory
 		}
-		r.move(v, r.blocks[v].Region, 0)
 	}
 	for _, v := range r.results {
 		if err := r.allocate(v); err != nil {
+			return nil, err
+		}
+	}
+	for _, v := range r.news {
+		if err := r.renew(v); err != nil {
 			return nil, err
 		}
 	}
@@ -163,8 +165,6 @@ func (r *Recorded) Run(outside []Binding) (blocks []*memory.Block, err error) {
 			if err := r.copy(r.fixed[b.Value], b.Block, b.Offset, b.Value); err != nil {
 				return nil, err
 			}
-		} else if a := b.Block.Arrival(); a != nil {
-			a.Join() // the calls have other handles of the memory
 		}
 	}
 	if err := r.work(); err != nil {
@@ -179,6 +179,23 @@ func (r *Recorded) Run(outside []Binding) (blocks []*memory.Block, err error) {
 		}
 	}
 	return r.blocks, nil
+}
+
+// renew makes room for what a variable is set to: in the place of what it held if that
+// can be taken over.
+func (r *Recorded) renew(v int) error {
+	if from := r.offers[r.plan.Over[v]]; from != nil {
+		if b := r.taking.take(from, v); b != nil {
+			r.blocks[v] = b
+			r.move(v, b.Region, 0)
+			return nil
+		}
+	}
+	if err := r.allocate(v); err != nil {
+		return err
+	}
+	r.move(v, r.blocks[v].Region, 0)
+	return nil
 }
 
 // layOut puts the temporary values into the arena, where it is another one than at the
@@ -212,7 +229,7 @@ func (r *Recorded) piece(v int) *memory.Block { return r.frame.binds[v][0].view.
 // bind takes note of the memory of a value from outside.
 func (r *Recorded) bind(b *Binding) {
 	v := b.Value
-	r.blocks[v], r.taken[v] = b.Block, b.Taken
+	r.blocks[v], r.offers[v] = b.Block, b
 	switch a := (address{b.Block.Region, b.Offset}); {
 	case len(r.frame.binds[v]) == 0:
 		return // nobody reads it
@@ -360,5 +377,11 @@ func (r *Recorded) record() {
 	r.recording = recording
 }
 
+// Over is Planned's Over.
+func (r *Recorded) Over(v int) bool { return r.taking.over[v] }
+
 // Clear forgets the blocks of the last run.
-func (r *Recorded) Clear() { clear(r.blocks) }
+func (r *Recorded) Clear() {
+	clear(r.blocks)
+	clear(r.taking.over)
+}

@@ -35,8 +35,20 @@ type bind struct {
 type Binding struct {
 	Value  int
 	Block  *memory.Block
-	Offset int  // elements
-	Taken  bool // the memory is the program's: what the variable is set to may be written there
+	Offset int // elements
+
+	// Offered says that what a variable is set to may be written over the value, if
+	// nobody but the caller holds the block, and Spare, if it is not nil, agrees.
+	Offered bool
+	Spare   Spare
+}
+
+// Spare is a variable that may have shown its value to somebody.
+type Spare interface {
+	// Spare reports whether nobody has seen the value, and nobody will until the
+	// variable is set or Unspare is called.
+	Spare() bool
+	Unspare()
 }
 
 // StepError says which step failed.
@@ -160,6 +172,9 @@ func (r *Runner) allocate(v int) error {
 	r.blocks[v] = b
 	return err
 }
+
+// Over reports false: every value has memory of its own.
+func (*Runner) Over(int) bool { return false }
 
 // Clear forgets the blocks of the last run.
 func (r *Runner) Clear() { clear(r.blocks) }
