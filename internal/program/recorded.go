@@ -40,6 +40,8 @@ type Recorded struct {
 	last      []op.Attrs // by step: of late ones, as the recording has them
 	copied    int        // bytes that each run copies
 	records   int        // recordings made
+	missed    int        // runs that could not write over a variable's old value
+	miss      bool       // the present one is such a run
 	replays   int
 	why       string // it is of no use any more
 }
@@ -132,7 +134,7 @@ func (r *Recorded) Run(outside []Binding) (blocks []*memory.Block, err error) {
 			}
 			r.Clear()
 		}
-		r.made = r.made[:0]
+		r.made, r.miss = r.made[:0], false
 		r.taking.forget()
 		clear(r.offers)
 	}()
@@ -194,6 +196,7 @@ func (r *Recorded) renew(v int) error {
 	if err := r.allocate(v); err != nil {
 		return err
 	}
+	r.miss = true
 	r.move(v, r.blocks[v].Region, 0)
 	return nil
 }
@@ -360,8 +363,12 @@ func (r *Recorded) record() {
 	if r.why != "" {
 		return
 	}
-	if r.records >= maxRecords && r.replays < minReplays*r.records {
-		r.why = fmt.Sprintf("variables or arguments lay elsewhere too often: %d recordings were replayed %d times", r.records, r.replays)
+	if n := r.records + r.missed; n >= maxRecords && r.replays < minReplays*n {
+		r.why = fmt.Sprintf("variables or arguments lay elsewhere too often: %d recordings were replayed %d times, and %d runs could not update a variable in place", r.records, r.replays, r.missed)
+		return
+	}
+	if r.miss { // at the next run that variable lies elsewhere
+		r.missed++
 		return
 	}
 	calls := make([]*backend.Call, len(r.frame.calls))
