@@ -190,11 +190,18 @@ func (p *plan) fail(err error) {
 	panic(e)
 }
 
+// leafTensor is a tensor that collects a gradient, in one piece.
+type leafTensor struct {
+	Tensor
+	node node
+	leaf leaf
+}
+
 // finish hands out what a run has made.
 func (p *plan) finish(args []*Tensor, blocks []*memory.Block) []*Tensor {
-	tensor := func(out int, owner bool, scope *Scope) *Tensor {
+	fill := func(t *Tensor, out int, owner bool, scope *Scope) *Tensor {
 		r := &p.prog.Results[out]
-		t := &Tensor{shape: r.View.Shape, strides: r.View.Strides, offset: r.View.Offset, dtype: r.View.DType, owner: owner, place: p.place, block: blocks[r.Value]}
+		t.shape, t.strides, t.offset, t.dtype, t.owner, t.place, t.block = r.View.Shape, r.View.Strides, r.View.Offset, r.View.DType, owner, p.place, blocks[r.Value]
 		if scope != nil {
 			t.scope.Store(scope)
 		}
@@ -217,6 +224,7 @@ func (p *plan) finish(args []*Tensor, blocks []*memory.Block) []*Tensor {
 		}
 		return t
 	}
+	tensor := func(out int, owner bool, scope *Scope) *Tensor { return fill(new(Tensor), out, owner, scope) }
 	results := make([]*Tensor, len(p.results))
 	for i, r := range p.results {
 		switch {
@@ -233,11 +241,13 @@ func (p *plan) finish(args []*Tensor, blocks []*memory.Block) []*Tensor {
 	}
 	for i := range p.vars {
 		if v := &p.vars[i]; v.out >= 0 {
-			t := tensor(v.out, v.owner, nil)
-			if v.leaf {
-				t.node = &node{own: leafRule, leaf: new(leaf)}
+			if !v.leaf {
+				v.holder.Store(tensor(v.out, v.owner, nil))
+				continue
 			}
-			v.holder.Store(t)
+			x := new(leafTensor)
+			x.node, x.Tensor.node = node{own: leafRule, leaf: &x.leaf}, &x.node
+			v.holder.Store(fill(&x.Tensor, v.out, v.owner, nil))
 		}
 	}
 	for i := range p.leaves {

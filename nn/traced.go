@@ -18,8 +18,15 @@ func (l *lazy) traced() bool {
 
 type parameterHolder struct{ p *Parameter }
 
-func (h parameterHolder) Load() any   { return h.p.value.Load() }
-func (h parameterHolder) Store(v any) { h.p.value.Store(h.p.leaf(v.(*locus.Tensor))) }
+func (h parameterHolder) Load() any { return h.p.value.Load() }
+
+func (h parameterHolder) Store(v any) {
+	t := v.(*locus.Tensor)
+	if !t.IsView() || t.RequiresGrad() == h.p.frozen.Load() { // else it is as leaf would make it
+		t = h.p.leaf(t)
+	}
+	h.p.value.Store(t)
+}
 
 type bufferHolder struct{ b *Buffer }
 

@@ -1,7 +1,6 @@
 package program
 
 import (
-	"errors"
 	"fmt"
 	"sync/atomic"
 
@@ -101,8 +100,8 @@ func (e *Executor) Run(outside []Binding, ready bool) ([]*memory.Block, error) {
 
 // noRoom reports whether there was no room for the arena. Piece by piece there may be.
 func noRoom(err error) bool {
-	var n *noArena
-	return errors.As(err, &n)
+	_, no := err.(*noArena)
+	return no
 }
 
 // step runs the program without a plan.
