@@ -174,6 +174,16 @@ func TestCompileCells(t *testing.T) {
 	}
 }
 
+// TestCompileEmptyCell has a cell that holds nothing, before and behind.
+func TestCompileEmptyCell(t *testing.T) {
+	var empty box
+	c := locus.Compile(func(a ...*locus.Tensor) []*locus.Tensor { return []*locus.Tensor{a[0].Exp()} }, &empty)
+	for range 3 {
+		c.Call(locus.Ones(3))
+	}
+	isCompiled(t, c)
+}
+
 // TestCompileFallsBack has functions that cannot be programs: they compute what they
 // compute, and say why they are not compiled.
 func TestCompileFallsBack(t *testing.T) {

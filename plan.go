@@ -178,7 +178,7 @@ func (c *Compiled) record(t *tracing, p *plan, args []*Tensor) {
 				t.Refuse("a variable is set to a tensor with a history: set it to t.Detach()")
 			}
 			v.out = p.output(t, t.fresh(after))
-		} else if x.Set {
+		} else if x.Set && v.was.present {
 			t.Refuse("a variable that held a tensor holds none afterwards")
 		}
 	}
