@@ -291,6 +291,9 @@ func (c *Compiled) Explain() string {
 			continue
 		}
 		fmt.Fprintf(&b, "  %d steps, %d more whose results nobody uses; %d variables, %d of them set\n", len(p.prog.Steps), p.pruned, len(p.vars), p.sets())
+		for _, line := range p.exec.Explain() {
+			fmt.Fprintf(&b, "  %s\n", line)
+		}
 		for _, v := range p.prog.Values {
 			switch v.Kind {
 			case program.Captured:

@@ -18,7 +18,7 @@ type plan struct {
 
 	prog   *program.Program
 	pruned int
-	runner *program.Runner
+	exec   *program.Executor
 	place  *place
 	consts []*Tensor // by value; they live with the plan
 	each   []func()
@@ -32,8 +32,10 @@ type plan struct {
 	results []result
 	first   []bool // by position in the program's results: it decides who frees the block, which others may share
 
+	donors   []*donor
 	bindings []program.Binding // of a run
 	held     []*memory.Block
+	offered  []bool // by value
 }
 
 // variable is a variable of the plan.
@@ -176,7 +178,7 @@ func (c *Compiled) record(t *tracing, p *plan, args []*Tensor) {
 				t.Refuse("a variable is set to a tensor with a history: set it to t.Detach()")
 			}
 			v.out = p.output(t, t.fresh(after))
-		} else if x.Set {
+		} else if x.Set && v.was.present {
 			t.Refuse("a variable that held a tensor holds none afterwards")
 		}
 	}
@@ -342,7 +344,7 @@ func (p *plan) build(t *tracing) {
 			}
 		}
 	}
-	p.runner = program.NewRunner(p.prog, p.place.backend, p.place.pool)
+	p.prepare()
 	t.Forget()
 }
 
