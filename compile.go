@@ -302,7 +302,10 @@ func (c *Compiled) Explain() string {
 				fmt.Fprintf(&b, "  constant: %d bytes of Go data, made at %s\n", v.Spec.Shape[0], v.Site)
 			}
 		}
-		for _, line := range strings.SplitAfter(p.prog.String(), "\n") {
+		if line := explainFusion(p.body); line != "" {
+			b.WriteString("  " + line + "\n")
+		}
+		for _, line := range strings.SplitAfter(p.body.String(), "\n") {
 			if line != "" {
 				b.WriteString("  " + line)
 			}

@@ -17,6 +17,7 @@ type plan struct {
 	ready bool     // two traces were the same
 
 	prog   *program.Program
+	body   *program.Program // prog as it is run, with fused steps
 	pruned int
 	exec   *program.Executor
 	place  *place
@@ -344,6 +345,7 @@ func (p *plan) build(t *tracing) {
 			}
 		}
 	}
+	p.body = fuse(p.prog, p.place.backend)
 	p.prepare()
 	t.Forget()
 }

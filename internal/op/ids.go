@@ -152,5 +152,9 @@ const (
 	ScaleAll
 	CastAll
 
+	// FusedOps computes an Expression, which passes over programs make of other ops. It is
+	// not in the table: nothing else calls it.
+	FusedOps
+
 	NumOps
 )
