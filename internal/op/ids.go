@@ -54,6 +54,9 @@ const (
 	Gelu
 	GeluTanh
 	Silu
+	Relu6
+	HardSigmoid
+	HardSwish
 	Erf
 	Floor
 	Ceil
@@ -84,6 +87,9 @@ const (
 	GeluGrad
 	GeluTanhGrad
 	SiluGrad
+	Relu6Grad
+	HardSigmoidGrad
+	HardSwishGrad
 	Equal
 	NotEqual
 	Less
