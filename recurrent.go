@@ -61,3 +61,69 @@ func GRUCell(x, h *Tensor, w CellWeights) *Tensor {
 	fresh := i[2].Add(reset.Mul(s[2])).Tanh()
 	return fresh.Add(update.Mul(h.Sub(fresh)))
 }
+
+// SequenceOptions are the options of [RNNSequence], [LSTMSequence] and [GRUSequence].
+type SequenceOptions struct {
+	Reverse bool // from the last step to the first
+	Relu    bool // RNNSequence: max(x, 0) in the place of tanh
+}
+
+// RNNSequence reads a sequence x (L, N, in) with a simple recurrent network, from the
+// state h (N, H), or from zeros if it is nil, and returns the states at all steps
+// (L, N, H): see [RNNCell]. It is one op, whose gradient saves no more than the states.
+func RNNSequence(x, h *Tensor, w CellWeights, o SequenceOptions) *Tensor {
+	cell := op.TanhCell
+	if o.Relu {
+		cell = op.ReluCell
+	}
+	return sequence("RNNSequence", cell, x, h, nil, w, o)
+}
+
+// LSTMSequence reads a sequence x (L, N, in) with a long short-term memory, from the
+// state h and the cell c (N, H), or from zeros where one is nil, and returns the states
+// at all steps (L, N, H) and the last cell (N, H): see [LSTMCell].
+func LSTMSequence(x, h, c *Tensor, w CellWeights, o SequenceOptions) (y, lastC *Tensor) {
+	if o.Relu {
+		failf("LSTMSequence", ErrArgument, nil, "Relu is an option of RNNSequence")
+	}
+	both := sequence("LSTMSequence", op.LSTMCell, x, h, c, w, o)
+	l := both.shape[0] - 1
+	return both.Narrow(0, 0, l), both.Index(l)
+}
+
+// GRUSequence reads a sequence x (L, N, in) with gated recurrent units, from the state
+// h (N, H), or from zeros if it is nil, and returns the states at all steps (L, N, H):
+// see [GRUCell].
+func GRUSequence(x, h *Tensor, w CellWeights, o SequenceOptions) *Tensor {
+	if o.Relu {
+		failf("GRUSequence", ErrArgument, nil, "Relu is an option of RNNSequence")
+	}
+	return sequence("GRUSequence", op.GRUCell, x, h, nil, w, o)
+}
+
+func sequence(name string, cell op.Cell, x, h, c *Tensor, w CellWeights, o SequenceOptions) *Tensor {
+	given := given(3, x, w.Input, w.Hidden, h, c, w.InputBias, w.HiddenBias)
+	checkOperands(name, given)
+	if len(x.shape) != 3 || len(w.Hidden.shape) != 2 {
+		failf(name, ErrShape, given, "want x (L, N, in) and weights of two axes")
+	}
+	if (w.InputBias == nil) != (w.HiddenBias == nil) {
+		failf(name, ErrArgument, given, "one bias is given and one is nil; want both or none")
+	}
+	defer naming(name, given)
+	orZeros := func(t *Tensor) *Tensor {
+		if t == nil {
+			t = x.fullOf(0, []int{x.shape[1], w.Hidden.shape[1]})
+		}
+		return t
+	}
+	in := []*Tensor{x, orZeros(h)}
+	if cell == op.LSTMCell {
+		in = append(in, orZeros(c))
+	}
+	in = append(in, w.Input, w.Hidden)
+	if w.InputBias != nil {
+		in = append(in, w.InputBias, w.HiddenBias)
+	}
+	return apply(op.Recurrent, op.Recurrence{Cell: cell, Bias: w.InputBias != nil, Reverse: o.Reverse}, in...)
+}

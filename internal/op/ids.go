@@ -142,8 +142,10 @@ const (
 	BatchNormGrad
 	Attend
 	AttendGrad
-	Linear  // linear.go
-	ConvAct // conv.go
+	Linear    // linear.go
+	ConvAct   // conv.go
+	Recurrent // recurrent.go
+	RecurrentGrad
 
 	// What optimizers do to every parameter, in one pass: optimize.go.
 	Blend

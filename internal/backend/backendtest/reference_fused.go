@@ -30,6 +30,12 @@ func fused(id op.ID, a op.Attrs, e *expected, in []*array) {
 		} else {
 			normalizeGrad(id, a, e, in)
 		}
+	case op.Recurrence:
+		if id == op.RecurrentGrad {
+			recurrentGrad(a, e, in)
+		} else {
+			recurrent(a, e, in)
+		}
 	case op.Attention:
 		if id == op.AttendGrad {
 			attendGrad(a, e, in)
@@ -199,6 +205,8 @@ func complete(c sample.Sample, tensors []sample.Tensor) {
 		}
 	case op.NormalizeGrad, op.BatchNormGrad:
 		completeNorm(c, tensors)
+	case op.RecurrentGrad:
+		completeRecurrence(c, tensors)
 	}
 }
 

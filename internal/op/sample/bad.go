@@ -220,6 +220,8 @@ func badShapes(id op.ID) []badShape {
 		return []badShape{{"shapes differ", op.ErrShape, op.Axis{}, specs([]int{2, 3}, []int{3, 2})}}
 	case op.Normalized, op.NormalizeGrad, op.BatchNorm, op.BatchNormGrad:
 		return badNorms(id)
+	case op.Recurrent, op.RecurrentGrad:
+		return badRecurrences(id)
 	case op.Linear:
 		a, x, w := op.Epilogue{}, []int{2, 3}, []int{4, 3}
 		return []badShape{

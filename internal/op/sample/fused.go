@@ -15,6 +15,8 @@ func (b *builder) fused() {
 		b.normalize()
 	case op.Linear:
 		b.linear()
+	case op.Recurrent, op.RecurrentGrad:
+		b.recurrent()
 	case op.ConvAct:
 		b.convolutions()
 	case op.Blend, op.BlendSquare, op.AdamStep:
