@@ -319,9 +319,9 @@ func (d *Device) backThroughSteps(s *sequence) error {
 func (d *Device) statesBefore(s *sequence) (uintptr, error) {
 	list := s.take(s.l * s.n * s.h)
 	size := s.n * s.h
-	copyTo := func(to, from uintptr, n int) error {
+	copyTo := func(to, from uintptr, n int) error { // to may be aligned to no more than an element
 		v := backend.View{Block: blockAt(from), Shape: []int{n}, Strides: []int{1}, DType: s.t}
-		return d.copyView(&v, to)
+		return d.move(&v, to, v.Strides)
 	}
 	if err := copyTo(s.step(list, s.h, 0), s.h0, size); err != nil || s.l == 1 {
 		return list, err
