@@ -69,8 +69,8 @@ type SequenceOptions struct {
 }
 
 // RNNSequence reads a sequence x (L, N, in) with a simple recurrent network, from the
-// state h (N, H), or from zeros if it is nil, and returns the states at all steps
-// (L, N, H): see [RNNCell]. It is one op, whose gradient saves no more than the states.
+// state h (N, H), and returns the states at all steps (L, N, H): see [RNNCell]. It is
+// one op, and so is its gradient.
 func RNNSequence(x, h *Tensor, w CellWeights, o SequenceOptions) *Tensor {
 	cell := op.TanhCell
 	if o.Relu {
@@ -80,20 +80,20 @@ func RNNSequence(x, h *Tensor, w CellWeights, o SequenceOptions) *Tensor {
 }
 
 // LSTMSequence reads a sequence x (L, N, in) with a long short-term memory, from the
-// state h and the cell c (N, H), or from zeros where one is nil, and returns the states
-// at all steps (L, N, H) and the last cell (N, H): see [LSTMCell].
+// state h and the cell c (N, H), and returns the states at all steps (L, N, H) and the
+// last cell (N, H): see [LSTMCell].
 func LSTMSequence(x, h, c *Tensor, w CellWeights, o SequenceOptions) (y, lastC *Tensor) {
 	if o.Relu {
 		failf("LSTMSequence", ErrArgument, nil, "Relu is an option of RNNSequence")
 	}
 	both := sequence("LSTMSequence", op.LSTMCell, x, h, c, w, o)
 	l := both.shape[0] - 1
-	return both.Narrow(0, 0, l), both.Index(l)
+	lastC = both.Index(l).Copy() // the states own the memory
+	return both.Narrow(0, 0, l).owned(), lastC
 }
 
 // GRUSequence reads a sequence x (L, N, in) with gated recurrent units, from the state
-// h (N, H), or from zeros if it is nil, and returns the states at all steps (L, N, H):
-// see [GRUCell].
+// h (N, H), and returns the states at all steps (L, N, H): see [GRUCell].
 func GRUSequence(x, h *Tensor, w CellWeights, o SequenceOptions) *Tensor {
 	if o.Relu {
 		failf("GRUSequence", ErrArgument, nil, "Relu is an option of RNNSequence")
@@ -102,28 +102,16 @@ func GRUSequence(x, h *Tensor, w CellWeights, o SequenceOptions) *Tensor {
 }
 
 func sequence(name string, cell op.Cell, x, h, c *Tensor, w CellWeights, o SequenceOptions) *Tensor {
-	given := given(3, x, w.Input, w.Hidden, h, c, w.InputBias, w.HiddenBias)
-	checkOperands(name, given)
-	if len(x.shape) != 3 || len(w.Hidden.shape) != 2 {
-		failf(name, ErrShape, given, "want x (L, N, in) and weights of two axes")
-	}
-	if (w.InputBias == nil) != (w.HiddenBias == nil) {
-		failf(name, ErrArgument, given, "one bias is given and one is nil; want both or none")
-	}
-	defer naming(name, given)
-	orZeros := func(t *Tensor) *Tensor {
-		if t == nil {
-			t = x.fullOf(0, []int{x.shape[1], w.Hidden.shape[1]})
-		}
-		return t
-	}
-	in := []*Tensor{x, orZeros(h)}
+	in := []*Tensor{x, h}
 	if cell == op.LSTMCell {
-		in = append(in, orZeros(c))
+		in = append(in, c)
 	}
 	in = append(in, w.Input, w.Hidden)
-	if w.InputBias != nil {
-		in = append(in, w.InputBias, w.HiddenBias)
+	in = given(len(in), append(in, w.InputBias, w.HiddenBias)...)
+	checkOperands(name, in)
+	if (w.InputBias == nil) != (w.HiddenBias == nil) {
+		failf(name, ErrArgument, in, "one bias is given and one is nil; want both or none")
 	}
+	defer naming(name, in)
 	return apply(op.Recurrent, op.Recurrence{Cell: cell, Bias: w.InputBias != nil, Reverse: o.Reverse}, in...)
 }

@@ -8,8 +8,8 @@ type recurrence interface {
 	name() string
 	gates() int
 	hasCell() bool
-	// scan reads x (L, N, in) from state h and cell c (N, hidden), nil for zeros, and
-	// returns the states (L, N, hidden) and the last cell, nil where there is none.
+	// scan reads x (L, N, in) from state h and cell c (N, hidden), c nil where there is none, and
+	// returns the states (L, N, hidden) and the last cell, or nil.
 	scan(w *RecurrentCell, x, h, c *locus.Tensor, o locus.SequenceOptions) (y, lastC *locus.Tensor)
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/locusml/locus"
 	"github.com/locusml/locus/internal/gate"
@@ -195,6 +196,7 @@ func (l *RecurrentLayer) Run(x *locus.Tensor, s RecurrentState) (*locus.Tensor, 
 		}
 	}
 	n := x.Dim(0)
+	zeros := sync.OnceValue(func() *locus.Tensor { return beside(x, x.Device().As(x.DType()).Zeros(n, l.hidden)) })
 	first := func(t *locus.Tensor, what string) func(cell int) *locus.Tensor {
 		want := []int{len(l.Cells), n, l.hidden}
 		if t != nil && fmt.Sprint(t.Shape()) != fmt.Sprint(want) {
@@ -202,7 +204,7 @@ func (l *RecurrentLayer) Run(x *locus.Tensor, s RecurrentState) (*locus.Tensor, 
 		}
 		return func(cell int) *locus.Tensor {
 			if t == nil {
-				return nil // zeros
+				return zeros()
 			}
 			return t.Index(cell)
 		}
@@ -222,7 +224,11 @@ func (l *RecurrentLayer) Run(x *locus.Tensor, s RecurrentState) (*locus.Tensor, 
 		for direction := range l.directions() {
 			i := layer*l.directions() + direction
 			back := direction == 1
-			y, c := l.kind.scan(l.Cells[i], x, h0(i), c0(i), locus.SequenceOptions{Reverse: back})
+			var c *locus.Tensor
+			if l.kind.hasCell() {
+				c = c0(i)
+			}
+			y, c := l.kind.scan(l.Cells[i], x, h0(i), c, locus.SequenceOptions{Reverse: back})
 			last := -1
 			if back {
 				last = 0

@@ -673,6 +673,35 @@ op("LSTMCell", f, ["float32", "float64"], *samples)
 f, samples = cell(torch.gru_cell, 3)
 op("GRUCell", f, ["float32", "float64"], *samples)
 
+
+
+def sequence(network, gates, two=False):
+    def f(x, h, *rest, relu=False, reverse=False):
+        rest = list(rest)
+        state = h[None]
+        if two:
+            state = (state, rest.pop(0)[None])
+        if reverse:
+            x = x.flip(0)
+        run = torch.rnn_relu if relu else network
+        y, *end = run(x, state, rest, len(rest) > 2, 1, 0.0, False, False, False)
+        if reverse:
+            y = y.flip(0)
+        return (y, end[1][0]) if two else y
+    W = dict(lo=-1, hi=1)
+
+    def sample(l, n, i, s, bias, **attrs):
+        return S(X(l, n, i), *[X(n, s, **W) for _ in range(1 + two)], X(gates * s, i, **W), X(gates * s, s, **W), *[X(gates * s, **W) for _ in range(2 * bias)], **attrs)
+    return f, [sample(3, 2, 3, 4, True), sample(4, 2, 3, 2, False, reverse=True), sample(1, 1, 1, 2, True), sample(5, 3, 2, 3, True, reverse=True), sample(2, 9, 7, 11, True)]
+
+
+f, samples = sequence(torch.rnn_tanh, 1)
+op("RNNSequence", f, ["float32", "float64"], *samples, S(*samples[0].inputs, relu=True), S(*samples[3].inputs, relu=True, reverse=True))
+f, samples = sequence(torch.lstm, 4, True)
+op("LSTMSequence", f, ["float32", "float64"], *samples)
+f, samples = sequence(torch.gru, 3)
+op("GRUSequence", f, ["float32", "float64"], *samples)
+
 # ---- updates of parameters ----------------------------------------------
 
 AB = dict(a=0.75, b=-1.5)
