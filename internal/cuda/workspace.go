@@ -23,6 +23,7 @@ import (
 const (
 	workRoom = iota // between one launch and the next
 	copyRoom        // of copies of operands that a kernel cannot read where they lie
+	stateRoom       // of an op that is made of others, which use the first two
 	numRooms
 )
 
@@ -75,6 +76,10 @@ func (d *Device) workspace(size int) (uintptr, error) { return d.work.room(d.las
 // read where they lie.
 func (d *Device) copyspace(size int) (uintptr, error) { return d.work.room(d.last, copyRoom, size) }
 
+// statespace is a workspace of ops that are made of others: it stays while those use
+// workspace and copyspace.
+func (d *Device) statespace(size int) (uintptr, error) { return d.work.room(d.last, stateRoom, size) }
+
 // room returns memory for the op id, or errShort.
 func (w *workspace) room(id op.ID, which, size int) (uintptr, error) {
 	if w.capture != nil {
@@ -120,7 +125,7 @@ func (d *Device) with(pool *memory.Pool, id op.ID, f func() error) error {
 	if err != nil && (errors.Is(err, errShort) || isExhausted(err)) {
 		err = d.insist(id, f, err)
 	}
-	if w := &d.work; w.rooms[workRoom].asked || w.rooms[copyRoom].asked {
+	if w := &d.work; w.rooms[workRoom].asked || w.rooms[copyRoom].asked || w.rooms[stateRoom].asked {
 		w.leave()
 	}
 	d.end()

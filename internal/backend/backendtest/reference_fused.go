@@ -36,6 +36,12 @@ func fused(id op.ID, a op.Attrs, e *expected, in []*array) {
 		} else {
 			normalizeGrad(id, a, e, in)
 		}
+	case op.Recurrence:
+		if id == op.RecurrentGrad {
+			recurrentGrad(a, e, in)
+		} else {
+			recurrent(a, e, in)
+		}
 	case op.Attention:
 		if id == op.AttendGrad {
 			attendGrad(a, e, in)
@@ -207,6 +213,8 @@ func complete(c sample.Sample, tensors []sample.Tensor) {
 		completeNorm(c, tensors)
 	case op.CrossEntropyGrad:
 		completeClasses(c, tensors)
+	case op.RecurrentGrad:
+		completeRecurrence(c, tensors)
 	}
 }
 

@@ -222,6 +222,8 @@ func badShapes(id op.ID) []badShape {
 		return badNorms(id)
 	case op.CrossEntropy, op.CrossEntropyGrad:
 		return badClasses(id)
+	case op.Recurrent, op.RecurrentGrad:
+		return badRecurrences(id)
 	case op.Linear:
 		a, x, w := op.Epilogue{}, []int{2, 3}, []int{4, 3}
 		return []badShape{

@@ -17,6 +17,8 @@ func (b *builder) fused() {
 		b.classes()
 	case op.Linear:
 		b.linear()
+	case op.Recurrent, op.RecurrentGrad:
+		b.recurrent()
 	case op.ConvAct:
 		b.convolutions()
 	case op.Blend, op.BlendSquare, op.AdamStep:
