@@ -38,6 +38,7 @@ func (t *Trainer) FitContext(ctx context.Context, model Model, d Data) (*Report,
 	start := time.Now()
 	err = guard.Call(r.fit)
 	r.report.Time = time.Since(start)
+	r.report.Uncompiled = r.why.String()
 	for _, d := range devices {
 		r.report.PeakMemory[d.String()] = d.MemoryStats().Peak
 	}
@@ -72,6 +73,9 @@ type run struct {
 	scaler            *optim.Scaler   // float16 only
 	grads             []*locus.Tensor // sums over the batches that wait for a step, on the first device; nil if there are none
 	pending           int             // the number of these batches
+	waits             waits           // of the update that is under way
+	apply             *compiled       // the update by gradients that wait
+	why               reason          // some of it is not compiled
 	schedule          optim.Schedule
 	plateau           *optim.Plateau // nil without
 	average           *optim.Average // nil without
@@ -79,9 +83,10 @@ type run struct {
 	progress          *board.Progress
 	saver             *saver
 	monitor           monitor
-	epoch             Epoch    // the one that is under way
-	startBatch        int      // where a resumed run goes on in it
-	own               []string // names of hyperparameters that are not the trainer's
+	evaluation        *evaluation // of the validation data; nil before the first, and with averages
+	epoch             Epoch       // the one that is under way
+	startBatch        int         // where a resumed run goes on in it
+	own               []string    // names of hyperparameters that are not the trainer's
 }
 
 // fit prepares, then runs the epochs.
@@ -181,6 +186,7 @@ func (r *run) prepareModel() error {
 		r.average = optim.NewAverage(r.replicas[0].params, r.set.average)
 		r.average.Update() // where training begins
 	}
+	r.compile()
 	r.report.Hyperparameters = r.describe()
 	if err := r.checkMonitor(); err != nil {
 		return err
@@ -231,6 +237,7 @@ func (r *run) runEpoch() (done bool, err error) {
 	if err := tell(r.set.beforeEpoch, *e); err != nil {
 		return false, err
 	}
+	r.recheck()
 	last := 0
 	for batch, err := range r.train.EpochFrom(e.Number, r.startBatch) {
 		if err != nil {
@@ -281,7 +288,7 @@ func (r *run) runEpoch() (done bool, err error) {
 		e.Validation, e.Tables = scores.Values, scores.Tables
 	}
 	for _, p := range r.replicas {
-		p.reset()
+		p.restart()
 	}
 	if done, err = r.judge(e); err != nil {
 		return false, err
@@ -379,14 +386,24 @@ func (r *run) validate() (metric.Result, error) {
 	r.copyState() // what a callback has changed
 	models := make([]Model, len(r.replicas))
 	for i, p := range r.replicas {
+		models[i] = p.model
 		if r.average != nil {
 			models[i] = bound(p.model, r.measured(), p.device)
 			continue
 		}
-		models[i] = nn.Eval(p.model)
+		nn.Eval(p.model)
 		defer nn.Train(p.model)
 	}
-	scores, err := (&evaluation{ctx: r.ctx, set: r.set, stage: Validating, devices: r.devices, models: models}).measure(r.validation)
+	e := r.evaluation
+	if e == nil || r.average != nil { // averages are other networks each time
+		e = newEvaluation(r.set, &r.why, Validating, r.devices, models)
+		if r.average != nil {
+			defer e.close()
+		} else {
+			r.evaluation = e
+		}
+	}
+	scores, err := e.measure(r.ctx, r.validation)
 	if err != nil && r.ctx.Err() != nil && errors.Is(err, r.ctx.Err()) {
 		return metric.Result{}, nil
 	}
@@ -396,6 +413,7 @@ func (r *run) validate() (metric.Result, error) {
 func (r *run) prepareBoard() {
 	if r.set.progress != nil {
 		r.progress = board.NewProgress(r.set.progress, board.Plan{Epochs: r.set.maxEpochs, Steps: int64(r.train.Len())})
+		r.why.tell = func(text string) { r.progress.Printf("train: not compiled: %s", text) }
 	}
 }
 
@@ -431,6 +449,9 @@ func (r *run) close() {
 	r.dropGrads()
 	for _, p := range r.replicas {
 		p.reset()
+	}
+	if r.evaluation != nil {
+		r.evaluation.close()
 	}
 	if r.sound {
 		nn.Eval(r.model)

@@ -72,6 +72,7 @@ type settings struct {
 	plateau      *optim.PlateauOptions
 	average      float64
 	averaged     bool // average was asked for
+	eager        bool // nothing is compiled
 	missing      bool // an option was a zero value
 }
 

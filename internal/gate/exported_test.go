@@ -343,6 +343,7 @@ var functions = map[string]any{
 	"train.Checkpoints":           train.Checkpoints,
 	"train.Classifier":            train.Classifier,
 	"train.ClipGradients":         train.ClipGradients,
+	"train.Compile":               train.Compile,
 	"train.Devices":               train.Devices,
 	"train.EarlyStopping":         train.EarlyStopping,
 	"train.KeepBest":              train.KeepBest,

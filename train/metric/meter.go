@@ -78,13 +78,14 @@ func (m *Meter) Add(output, target *locus.Tensor) {
 			}
 		})
 	})
-	m.Reset()
-	m.sums = sums
+	for i, l := range sums {
+		m.replace(i, l)
+	}
 }
 
 // sum adds a batch's statistics of metric i to those before it.
 func (m *Meter) sum(s *locus.Scope, i int, stats []*locus.Tensor) []*locus.Tensor {
-	old := m.sums[i]
+	old := m.before(i)
 	if old != nil && len(old) != len(stats) {
 		fail(locus.ErrArgument, "Meter.Add", fmt.Sprintf("%s returned %d statistics, before it %d", name(m.metrics[i]), len(stats), len(old)), "")
 	}
