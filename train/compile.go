@@ -5,7 +5,6 @@ import (
 
 	"github.com/locusml/locus"
 	"github.com/locusml/locus/internal/plain"
-	"github.com/locusml/locus/internal/trace"
 	"github.com/locusml/locus/nn"
 )
 
@@ -56,7 +55,7 @@ func (w *reason) String() string {
 func (s *settings) compile(why *reason, net any, f func(args ...*locus.Tensor) []*locus.Tensor) *compiled {
 	c := &compiled{f: f, why: why}
 	if !s.eager {
-		c.c = locus.Compile(f, fields(net)...).Lenient() // a model that reads a value can be trained all the same
+		c.c = locus.Compile(f, plain.Fields(nn.Cells(net))...).Lenient() // a model that reads a value can be trained all the same
 	}
 	return c
 }
@@ -65,28 +64,7 @@ func (s *settings) compile(why *reason, net any, f func(args ...*locus.Tensor) [
 // package plain. The function that it returns must be called when the model has
 // computed.
 func watch(m any) (done func()) {
-	if trace.Current() == nil {
-		return func() {}
-	}
-	var variables []plain.Addressed
-	for _, e := range nn.State(m) {
-		if h, put := trace.HolderOf(e); put != nil {
-			variables = append(variables, h.(plain.Addressed))
-		}
-	}
-	return plain.Watch(nil, m, variables) // a trace is of one model
-}
-
-// fields lists a network's tensors that stand in plain fields: other ones are
-// variables of a program by themselves.
-func fields(net any) []locus.Cell {
-	var l []locus.Cell
-	for _, e := range nn.State(net) {
-		if _, put := trace.HolderOf(e); put != nil {
-			l = append(l, e)
-		}
-	}
-	return l
+	return plain.Watch(nil, m, func() []nn.Entry { return nn.State(m) }) // a trace is of one model
 }
 
 // call computes f. The first call is never compiled: it makes what the others find,

@@ -231,25 +231,27 @@ func (f *Values) Restore() (changed string) {
 	return changed
 }
 
-// Addressed is a variable of a program that stands in a field.
-type Addressed interface{ Address() unsafe.Pointer }
+// addressed is a holder of a variable that stands in a field.
+type addressed interface{ Address() unsafe.Pointer }
 
 // watched is the key of a model's values in a trace.
 type watched struct{ key any }
 
 // Watch makes a trace, if one is under way, depend on the plain values below root, but
-// for variables in fields. The function that it returns must be called when the model
-// has computed: if a value has changed meanwhile it puts it back, so that the function
-// can be called as it is written, and refuses the trace. What is watched twice under one
-// key is watched once.
-func Watch(key, root any, variables []Addressed) (done func()) {
+// for cells of a network that stand in fields. The function that it returns must be
+// called when the model has computed: if a value has changed meanwhile it puts it back,
+// so that the function can be called as it is written, and refuses the trace. What is
+// watched twice under one key is watched once.
+func Watch[C any](key, root any, cells func() []C) (done func()) {
 	t := trace.Current()
 	if t == nil {
 		return func() {}
 	}
 	fixed := map[unsafe.Pointer]bool{}
-	for _, v := range variables {
-		fixed[v.Address()] = true
+	for _, c := range cells() {
+		if h, put := trace.HolderOf(c); put != nil {
+			fixed[h.(addressed).Address()] = true
+		}
 	}
 	f := Of(root, fixed)
 	trace.Watch(watched{key}, "what the model's plain Go fields hold", func() any { return f.Digest() })
@@ -258,4 +260,13 @@ func Watch(key, root any, variables []Addressed) (done func()) {
 			t.Refuse("the field %s of the model changes while it computes, which a program does not repeat: keep tensors in an *nn.Buffer, and count in a callback", at)
 		}
 	}
+}
+
+// Fields lists the cells that stand in plain fields, which locus.Compile must be told of;
+// other ones are variables of a program by themselves.
+func Fields[C any](cells []C) []C {
+	return slices.DeleteFunc(slices.Clone(cells), func(c C) bool {
+		_, put := trace.HolderOf(c)
+		return put == nil
+	})
 }
