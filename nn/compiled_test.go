@@ -50,11 +50,15 @@ func TestCompiledNetworks(t *testing.T) {
 			net   func() nn.Module
 			shape []int
 		}{
-			"MLP":        {func() nn.Module { return nn.Sequential(nn.Linear(6, 9), nn.ReLU(), nn.Dropout(0.5), nn.Linear(9, 3)) }, []int{4, 6}},
-			"LeNet":      {func() nn.Module { return nn.Sequential(nn.Conv2D(1, 3, 3, locus.ConvOptions{}), nn.BatchNorm(3), nn.ReLU(), nn.Flatten(), nn.LazyLinear(5)) }, []int{4, 1, 6, 6}},
-			"lazy":       {func() nn.Module { return nn.Sequential(nn.LazyLinear(7), nn.BatchNorm(0), nn.LazyLinear(2)) }, []int{3, 4}},
-			"LSTM":       {func() nn.Module { return nn.LSTM(5, 4, nn.RecurrentOptions{Layers: 2, Dropout: 0.3}) }, []int{2, 7, 5}},
-			"encoder":    {func() nn.Module { return nn.TransformerEncoder(2, 8, 2, nn.TransformerOptions{Dropout: 0.1, Hidden: 16}) }, []int{2, 5, 8}},
+			"MLP": {func() nn.Module { return nn.Sequential(nn.Linear(6, 9), nn.ReLU(), nn.Dropout(0.5), nn.Linear(9, 3)) }, []int{4, 6}},
+			"LeNet": {func() nn.Module {
+				return nn.Sequential(nn.Conv2D(1, 3, 3, locus.ConvOptions{}), nn.BatchNorm(3), nn.ReLU(), nn.Flatten(), nn.LazyLinear(5))
+			}, []int{4, 1, 6, 6}},
+			"lazy": {func() nn.Module { return nn.Sequential(nn.LazyLinear(7), nn.BatchNorm(0), nn.LazyLinear(2)) }, []int{3, 4}},
+			"LSTM": {func() nn.Module { return nn.LSTM(5, 4, nn.RecurrentOptions{Layers: 2, Dropout: 0.3}) }, []int{2, 7, 5}},
+			"encoder": {func() nn.Module {
+				return nn.TransformerEncoder(2, 8, 2, nn.TransformerOptions{Dropout: 0.1, Hidden: 16})
+			}, []int{2, 5, 8}},
 			"the input":  {func() nn.Module { return nn.Dropout(0.5) }, []int{2, 3}},
 			"a view":     {func() nn.Module { return nn.Flatten() }, []int{2, 3, 2}},
 			"a constant": {func() nn.Module { return nn.Func(func(x *locus.Tensor) *locus.Tensor { return x.Device().Ones(2) }) }, []int{2}},
