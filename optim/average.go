@@ -65,12 +65,7 @@ func (a *Average) Update() {
 	if trace.Current() != nil {
 		defer a.enter()()
 	}
-	keep := a.keep(a.count)
-	locus.NoGrad(func() {
-		for i, e := range a.params {
-			a.update(i, e.Value().Detach(), keep)
-		}
-	})
+	locus.NoGrad(a.update)
 	a.count++
 }
 
@@ -79,20 +74,35 @@ func (a *Average) keep(n int64) float64 {
 	return min(a.decay, float64(1+n)/float64(10+n))
 }
 
-func (a *Average) update(i int, value *locus.Tensor, keep float64) {
-	s := locus.NewScope()
-	defer s.Close()
-	old := a.get(i)
-	if old == nil {
-		a.set(i, s.Keep(s.Use(value).Copy()))
+// update takes the present values in: one launch for all averages of a type, which are
+// overwritten.
+func (a *Average) update() {
+	var at []int
+	var old, values, moved []*locus.Tensor
+	for i, e := range a.params {
+		value, was := e.Value().Detach(), a.get(i)
+		if was == nil {
+			a.set(i, value.Copy())
+			continue
+		}
+		// The network may have moved, or been converted, since the last time.
+		here := was.To(value.Device()).Cast(value.DType())
+		if here != was {
+			moved = append(moved, was)
+		}
+		at, old, values = append(at, i), append(old, here), append(values, value)
+	}
+	if len(at) == 0 {
 		return
 	}
-	// The network may have moved, or been converted, since the last time.
-	was := s.Use(old).To(value.Device()).Cast(value.DType())
-	var next *locus.Tensor
-	a.late(func() { next = was.Blend(keep, s.Use(value), 1-keep) })
-	a.set(i, s.Keep(next))
-	old.Free()
+	var next []*locus.Tensor
+	a.late(func() { next = locus.AverageAll(old, values, a.keep(a.count)) })
+	for k, i := range at {
+		a.set(i, next[k])
+	}
+	for _, t := range moved {
+		t.Free()
+	}
 }
 
 // Updates is the number of updates.

@@ -122,13 +122,17 @@ func (a *Average) enter() (leave func()) {
 	return trace.Clock(func() (float64, int64) { return 0, before })
 }
 
-// late runs f, which blends with the numbers of the present update.
+// late runs f, which takes an update with the numbers of the present one.
 func (a *Average) late(f func()) {
 	trace.Late(func(was op.Attrs, _ float64, before int64) op.Attrs {
-		if _, ok := was.(op.Scales); !ok {
-			return nil
-		}
 		keep := a.keep(before)
-		return op.Scales{A: keep, B: 1 - keep}
+		switch u := was.(type) {
+		case op.Update:
+			u.Keep, u.Rate = keep, -(1 - keep)
+			return u
+		case op.Scales: // of devices that take the update apart
+			return op.Scales{A: keep, B: 1 - keep}
+		}
+		return nil
 	}, f)
 }
