@@ -1,6 +1,8 @@
 package train
 
 import (
+	"fmt"
+	"io"
 	"sync"
 
 	"github.com/locusml/locus"
@@ -15,6 +17,36 @@ import (
 // to Go variables happens only while it is traced. Where a step cannot be compiled it
 // is computed as it is written; [Report].Uncompiled and a line of [Progress] say why.
 func Compile(on bool) Option { return Option{func(s *settings) { s.eager = !on }} }
+
+// Explain writes, when Fit ends, what became of its compiled steps: what was traced and
+// why, and the programs; see locus.Compiled.
+func Explain(w io.Writer) Option { return Option{func(s *settings) { s.explain = w }} }
+
+// explain writes what became of the parts of a run's steps, those of the first device.
+func (r *run) explain() {
+	if r.set.explain == nil || len(r.replicas) == 0 {
+		return
+	}
+	p := r.replicas[0]
+	parts := []struct {
+		name string
+		c    *compiled
+	}{{"a step", p.whole}, {"the gradients of a batch", p.first}, {"the gradients of one more batch", p.more}, {"the update", r.apply}, {"a batch of validation", nil}}
+	if r.evaluation != nil {
+		parts[len(parts)-1].c = r.evaluation.steps[0]
+	}
+	for _, x := range parts {
+		switch {
+		case x.c == nil || x.c.calls == 0:
+		case x.c.c == nil:
+			fmt.Fprintf(r.set.explain, "%s: not compiled, as the trainer was told\n", x.name)
+		case x.c.calls == 1:
+			fmt.Fprintf(r.set.explain, "%s: not compiled, as there was only one\n", x.name)
+		default:
+			fmt.Fprintf(r.set.explain, "%s:\n%s", x.name, x.c.c.Explain())
+		}
+	}
+}
 
 // compiled is a part of a step: a function of tensors that is compiled where it can
 // be, and called where it cannot.

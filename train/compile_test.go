@@ -356,3 +356,22 @@ func TestCompiledEvaluation(t *testing.T) {
 func twoClasses() train.Option {
 	return train.Measure(metric.F1(2, metric.Macro), metric.ConfusionMatrix(2), metric.As("exact_", metric.Accuracy()))
 }
+
+func TestExplain(t *testing.T) {
+	for _, c := range []struct {
+		opts []train.Option
+		want []string
+	}{
+		{nil, []string{"a step:\ntracing", ": compiled\n", "update_all", "a batch of validation:\n"}},
+		{[]train.Option{train.Accumulate(2)}, []string{"the gradients of a batch:\n", "the gradients of one more batch:\n", "the update:\n", "update_all"}},
+		{[]train.Option{train.Compile(false)}, []string{"a step: not compiled"}},
+	} {
+		var out strings.Builder
+		must(t)(train.New(append(c.opts, train.MaxEpochs(4), train.Explain(&out))...).Fit(mlp(3), train.Data{Train: spirals(t, 64), Validation: spirals(t, 20), BatchSize: 8}))
+		for _, w := range c.want {
+			if !strings.Contains(out.String(), w) {
+				t.Errorf("%q is missing:\n%s", w, out.String())
+			}
+		}
+	}
+}

@@ -184,6 +184,7 @@ type evaluation struct {
 	set     *settings
 	stage   Stage
 	devices []locus.Device
+	models  []Model
 	meters  []*meter
 	counts  []*metric.Meter
 	sizes   []int // of the parts of the batch that is measured
@@ -191,7 +192,7 @@ type evaluation struct {
 }
 
 func newEvaluation(set *settings, why *reason, stage Stage, devices []locus.Device, models []Model) *evaluation {
-	e := &evaluation{set: set, stage: stage, devices: devices, sizes: make([]int, len(models))}
+	e := &evaluation{set: set, stage: stage, devices: devices, models: models, sizes: make([]int, len(models))}
 	for i, m := range models {
 		e.meters, e.counts = append(e.meters, newMeter()), append(e.counts, newCount(set.measures))
 		e.steps = append(e.steps, set.compile(why, m, func(args ...*locus.Tensor) []*locus.Tensor {

@@ -39,6 +39,7 @@ func (t *Trainer) FitContext(ctx context.Context, model Model, d Data) (*Report,
 	err = guard.Call(r.fit)
 	r.report.Time = time.Since(start)
 	r.report.Uncompiled = r.why.String()
+	r.explain()
 	for _, d := range devices {
 		r.report.PeakMemory[d.String()] = d.MemoryStats().Peak
 	}
@@ -83,7 +84,7 @@ type run struct {
 	progress          *board.Progress
 	saver             *saver
 	monitor           monitor
-	evaluation        *evaluation // of the validation data; nil before the first, and with averages
+	evaluation        *evaluation // of the validation data; nil before the first
 	epoch             Epoch       // the one that is under way
 	startBatch        int         // where a resumed run goes on in it
 	own               []string    // names of hyperparameters that are not the trainer's
@@ -384,24 +385,29 @@ func (r *run) notFinite(name string, v float64) error {
 // nothing if the run was interrupted.
 func (r *run) validate() (metric.Result, error) {
 	r.copyState() // what a callback has changed
-	models := make([]Model, len(r.replicas))
+	var tree nn.Tree
+	if r.average != nil {
+		tree = r.measured()
+	}
+	if r.evaluation == nil {
+		models := make([]Model, len(r.replicas))
+		for i, p := range r.replicas {
+			if models[i] = p.model; tree != nil {
+				models[i] = bound(p.model, tree, p.device)
+			}
+		}
+		r.evaluation = newEvaluation(r.set, &r.why, Validating, r.devices, models)
+	}
+	e := r.evaluation
 	for i, p := range r.replicas {
-		models[i] = p.model
-		if r.average != nil {
-			models[i] = bound(p.model, r.measured(), p.device)
+		if tree != nil {
+			for _, entry := range nn.State(e.models[i]) {
+				entry.Set(tree[entry.Name].To(p.device))
+			}
 			continue
 		}
 		nn.Eval(p.model)
 		defer nn.Train(p.model)
-	}
-	e := r.evaluation
-	if e == nil || r.average != nil { // averages are other networks each time
-		e = newEvaluation(r.set, &r.why, Validating, r.devices, models)
-		if r.average != nil {
-			defer e.close()
-		} else {
-			r.evaluation = e
-		}
 	}
 	scores, err := e.measure(r.ctx, r.validation)
 	if err != nil && r.ctx.Err() != nil && errors.Is(err, r.ctx.Err()) {

@@ -46,11 +46,13 @@ func (m *meter) add(name string, mean *locus.Tensor, n int) {
 		panic(&locus.Error{Kind: locus.ErrShape, Op: "train", Msg: fmt.Sprintf("the metric %q has %d elements; want one, the mean over the batch", name, mean.Len()),
 			Fix: "reduce it: .Mean()"})
 	}
-	sum := mean.Detach().Reshape().Cast(locus.Float32).Mul(float64(n))
 	h := sumHolder{m, name}
 	old := trace.Get(h).(*locus.Tensor)
-	if old != nil {
-		sum = old.Add(sum)
+	sum := mean.Detach().Reshape().Cast(locus.Float32)
+	if old == nil {
+		sum = sum.Mul(float64(n))
+	} else {
+		sum = sum.Blend(float64(n), old, 1)
 		old.Free()
 	}
 	if s := sum.Scope(); s != nil {

@@ -74,11 +74,14 @@ func (r *run) step(b *data.Batch, lr float64) error {
 func (r *run) atOnce(b *data.Batch, lr float64) error {
 	p := r.replicas[0]
 	p.size, p.batch = b.Size, b.Size
-	s := locus.NewScope()
-	defer s.Close()
-	args, err := r.set.prepare(s, p.device, 0, Batch{Stage: Training, Epoch: b.Epoch, Index: b.Index, Fields: b.Fields})
-	if err != nil {
-		return err
+	args := b.Fields
+	if !r.set.prepared(args, p.device) {
+		s := locus.NewScope()
+		defer s.Close()
+		var err error
+		if args, err = r.set.prepare(s, p.device, 0, Batch{Stage: Training, Epoch: b.Epoch, Index: b.Index, Fields: args}); err != nil {
+			return err
+		}
 	}
 	r.opt.SetLR(lr)
 	p.whole.call(args...)

@@ -73,6 +73,7 @@ type settings struct {
 	average      float64
 	averaged     bool // average was asked for
 	eager        bool // nothing is compiled
+	explain      io.Writer
 	missing      bool // an option was a zero value
 }
 

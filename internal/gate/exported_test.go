@@ -347,6 +347,7 @@ var functions = map[string]any{
 	"train.Compile":               train.Compile,
 	"train.Devices":               train.Devices,
 	"train.EarlyStopping":         train.EarlyStopping,
+	"train.Explain":               train.Explain,
 	"train.KeepBest":              train.KeepBest,
 	"train.LearningRate":          train.LearningRate,
 	"train.LogEvery":              train.LogEvery,
