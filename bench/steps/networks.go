@@ -99,7 +99,6 @@ func transformer(layers, d, heads int) nn.Module {
 	return nn.Sequential(nn.TransformerEncoder(layers, d, heads, nn.TransformerOptions{Hidden: 4 * d, PreNorm: true, Activation: locus.GeluActivation}), nn.Linear(d, 1000))
 }
 
-
 // gptNet has one table for reading words and for telling them.
 type gptNet struct {
 	Embed     *nn.EmbeddingLayer

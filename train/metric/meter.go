@@ -7,6 +7,7 @@ import (
 
 	"github.com/locusml/locus"
 	"github.com/locusml/locus/internal/gate"
+	"github.com/locusml/locus/internal/trace"
 )
 
 // Meter adds the statistics of metrics up on the device of the batches. It must
@@ -73,6 +74,10 @@ func (m *Meter) Add(output, target *locus.Tensor) {
 			fail(locus.ErrArgument, "Meter.Add", "the "+what+" is nil or a zero value", "")
 		}
 	}
+	if t := trace.Current(); t != nil && slices.ContainsFunc(m.metrics, func(x Metric) bool { _, ok := x.(Collector); return ok }) {
+		t.Refuse("a metric keeps all examples, whose number changes from batch to batch: measure it outside, or one that keeps sums")
+		return
+	}
 	// What does not fit changes nothing.
 	sums, added := make([][]*locus.Tensor, len(m.metrics)), make([]chunk, len(m.metrics))
 	locus.NoGrad(func() {
@@ -92,8 +97,9 @@ func (m *Meter) Add(output, target *locus.Tensor) {
 			}
 		})
 	})
-	m.resetSums()
-	m.sums = sums
+	for i, l := range sums {
+		m.replace(i, l)
+	}
 	for i, c := range added {
 		if c != nil {
 			m.chunks[i] = append(m.chunks[i], c)
@@ -174,7 +180,7 @@ func (m *Meter) all() [][]*locus.Tensor {
 
 // sum adds a batch's statistics of metric i to those before it.
 func (m *Meter) sum(s *locus.Scope, i int, stats []*locus.Tensor) []*locus.Tensor {
-	old := m.sums[i]
+	old := m.before(i)
 	if old != nil && len(old) != len(stats) {
 		fail(locus.ErrArgument, "Meter.Add", fmt.Sprintf("%s returned %d statistics, before it %d", name(m.metrics[i]), len(stats), len(old)), "")
 	}
