@@ -199,9 +199,9 @@ func TestFuseIsBounded(t *testing.T) {
 	}
 }
 
-// randomProgram makes elementwise steps, with some others between, of random types over
+// randomElementwise makes elementwise steps, with some others between, of random types over
 // random views.
-func randomProgram(r *rand.Rand, steps int) *Program {
+func randomElementwise(r *rand.Rand, steps int) *Program {
 	b := &builder{}
 	rows, cols := []int{1, 3, 7, 40}[r.IntN(4)], []int{1, 5, 33, 129, 1027}[r.IntN(5)]
 	full := []int{rows, cols}
@@ -355,7 +355,7 @@ func checkFused(t testing.TB, seed uint64, steps int, devices ...interface {
 }) (fusedSteps int) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(seed, 1))
-	p := randomProgram(r, steps)
+	p := randomElementwise(r, steps)
 	args := map[int][]byte{}
 	for i, v := range p.Values {
 		if v.Kind == Arg {
