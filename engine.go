@@ -23,7 +23,9 @@ type engine struct {
 	keep   map[*memory.Block]bool // what free spares: outputs and inputs
 	casts  []late                 // gradients of leaves that are to be converted
 	waits  map[*node]bool         // leaves that wait for them
-	uses   map[*node]int          // how often leaves are operands
+	uses   map[*node]int          // how often nodes are operands
+	slices map[*node]int          // how often of slices
+	pieces map[*node][]piece      // gradients of parts of their results
 }
 
 // late is the gradient of a node's result that is passed on at the end.
@@ -107,15 +109,18 @@ func sorted(roots []*node, ends map[*node]bool) []*node {
 // prune finds the nodes between the results and what is wanted: only there does
 // a gradient flow.
 func (e *engine) prune(order []*node) {
-	e.useful, e.uses = make(map[*node]bool, len(order)), map[*node]int{}
+	e.useful, e.uses, e.slices = make(map[*node]bool, len(order)), map[*node]int{}, map[*node]int{}
 	for _, n := range order {
 		_, useful := e.wanted[n]
 		// What lies behind a node that was let go of is not known: assume the worst.
 		useful = useful || n.spent.Load() || e.collect && n.leaf != nil
 		for _, t := range n.inputs {
 			useful = useful || t.node != nil && e.useful[t.node]
-			if t.node != nil && t.node.leaf != nil {
+			if t.node != nil {
 				e.uses[t.node]++
+				if n.def != nil && n.def.ID == op.Sliced {
+					e.slices[t.node]++
+				}
 			}
 		}
 		e.useful[n] = useful
@@ -124,6 +129,7 @@ func (e *engine) prune(order []*node) {
 
 // visit passes the gradient of a node's result on to its inputs.
 func (e *engine) visit(n *node) {
+	e.join(n)
 	g := e.grads[n]
 	if g == nil || !e.useful[n] || e.waits[n] {
 		return
@@ -155,7 +161,7 @@ func (e *engine) visit(n *node) {
 		return
 	}
 	e.passed = append(e.passed, n)
-	if e.defers(n, g) {
+	if e.defers(n, g) || e.keeps(n, g) {
 		return
 	}
 	var rule gradient

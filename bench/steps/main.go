@@ -38,6 +38,8 @@ var rows = []string{
 	"gpt2 tf32", "gpt2 bf16", "vit-s tf32", "vit-s bf16", "gru tf32", "mobilenetv2 tf32", "unet tf32",
 }
 
+var profile bool
+
 // trainer is a network on its way.
 type trainer struct {
 	job
@@ -117,6 +119,7 @@ func main() {
 	small := flag.Bool("small", false, "tiny sizes")
 	rounds := flag.Int("rounds", 5, "repetitions; the median counts")
 	list := flag.Bool("list", false, "print the rows' names")
+	flag.BoolVar(&profile, "profile", false, "print what the ops of a step took, instead of timing steps")
 	flag.Parse()
 	wanted, err := regexp.Compile(*match)
 	if err != nil {
@@ -172,6 +175,10 @@ func measure(d locus.Device, name string, j job, p precision, way string, rounds
 		step().Free()
 	}
 	d.Synchronize()
+	if profile {
+		fmt.Printf("%s\n%s\n", name, locus.Profile(func() { step().Free() }))
+		return 0
+	}
 	d.ResetPeak()
 	blocks := stats(d).Allocations
 	step().Free()

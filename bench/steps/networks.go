@@ -96,11 +96,8 @@ func resNet18() nn.Module {
 }
 
 func transformer(layers, d, heads int) nn.Module {
-	return nn.Sequential(nn.TransformerEncoder(layers, d, heads, nn.TransformerOptions{Hidden: 4 * d, PreNorm: true, Activation: gelu}), nn.Linear(d, 1000))
+	return nn.Sequential(nn.TransformerEncoder(layers, d, heads, nn.TransformerOptions{Hidden: 4 * d, PreNorm: true, Activation: locus.GeluActivation}), nn.Linear(d, 1000))
 }
-
-func gelu(x *locus.Tensor) *locus.Tensor     { return x.Gelu() }
-func geluTanh(x *locus.Tensor) *locus.Tensor { return x.GeluTanh() }
 
 // gptNet has one table for reading words and for telling them.
 type gptNet struct {
@@ -112,7 +109,7 @@ type gptNet struct {
 func gpt2(vocab, context, d, heads, layers int) nn.Module {
 	init := nn.WithInit(nn.Normal(0, 0.02))
 	return &gptNet{nn.Embedding(vocab, d, init), nn.LearnedPositions(context, d, init),
-		nn.TransformerEncoder(layers, d, heads, nn.TransformerOptions{Hidden: 4 * d, PreNorm: true, Activation: geluTanh, Causal: true, FinalNorm: true}, init)}
+		nn.TransformerEncoder(layers, d, heads, nn.TransformerOptions{Hidden: 4 * d, PreNorm: true, Activation: locus.GeluTanhActivation, Causal: true, FinalNorm: true}, init)}
 }
 
 func (g *gptNet) Forward(x *locus.Tensor) *locus.Tensor {
@@ -132,7 +129,7 @@ func vit(size, patch, d, heads, layers, kinds int) nn.Module {
 	positions := size / patch * (size / patch)
 	return &vitNet{nn.Conv2D(3, d, locus.Pair(patch), locus.ConvOptions{Stride: locus.Pair(patch)}), nn.NewParameter(locus.Randn(1, 1, d).Mul(0.02)),
 		nn.LearnedPositions(positions+1, d, nn.WithInit(nn.Normal(0, 0.02))),
-		nn.TransformerEncoder(layers, d, heads, nn.TransformerOptions{Hidden: 4 * d, PreNorm: true, Activation: gelu, FinalNorm: true}), nn.Linear(d, kinds)}
+		nn.TransformerEncoder(layers, d, heads, nn.TransformerOptions{Hidden: 4 * d, PreNorm: true, Activation: locus.GeluActivation, FinalNorm: true}), nn.Linear(d, kinds)}
 }
 
 func (v *vitNet) Forward(x *locus.Tensor) *locus.Tensor {

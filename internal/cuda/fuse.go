@@ -185,9 +185,9 @@ func (d *Device) fusedKernel(c *backend.Call, e *op.Expression, all *fusedKernel
 	}
 	text, name, err := scalars().Render(k)
 	if err == nil {
-		f.kernel, err = d.loadOnce(name, text, k.ParamBytes())
+		f.kernel, err = d.kernelOf(name, func() (string, int, error) { return text, k.ParamBytes(), nil })
 	}
-	if err != nil && (isExhausted(err) || d.card.lost.Load() != nil) {
+	if err != nil && (d.capturing() || isExhausted(err) || d.card.lost.Load() != nil) {
 		return nil, err
 	}
 	if err != nil {

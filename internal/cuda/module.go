@@ -107,6 +107,12 @@ const (
 // kernel returns a function by file and name, loading it at first use. Between
 // begin and end.
 func (d *Device) kernel(file, name string) (*kernel, error) {
+	return d.kernelOf(name, func() (string, int, error) { return source(file, name) })
+}
+
+// kernelOf returns a function by name, loading the module that text returns at first
+// use. Between begin and end.
+func (d *Device) kernelOf(name string, text func() (string, int, error)) (*kernel, error) {
 	c := d.card
 	c.mu.Lock()
 	k := c.kernels[name]
@@ -114,30 +120,19 @@ func (d *Device) kernel(file, name string) (*kernel, error) {
 	if k != nil {
 		return k, nil
 	}
-	text, params, err := source(file, name)
+	if d.capturing() {
+		return nil, d.again(func() error { _, err := d.load(name, text); return err })
+	}
+	return d.load(name, text)
+}
+
+// load loads a kernel.
+func (d *Device) load(name string, from func() (string, int, error)) (*kernel, error) {
+	c := d.card
+	text, params, err := from()
 	if err != nil {
 		return nil, err
 	}
-	return d.load(name, text, params)
-}
-
-// loadOnce returns the kernel of that name, which stands for its text, and loads it at
-// first use. Between begin and end.
-func (d *Device) loadOnce(name, text string, params int) (*kernel, error) {
-	c := d.card
-	c.mu.Lock()
-	k := c.kernels[name]
-	c.mu.Unlock()
-	if k != nil {
-		return k, nil
-	}
-	return d.load(name, text, params)
-}
-
-// load makes the driver compile a module and returns the kernel in it. Between begin
-// and end.
-func (d *Device) load(name, text string, params int) (*kernel, error) {
-	c := d.card
 	var module uintptr
 	log := make([]byte, 4096)
 	options := []int32{jitErrorLog, jitErrorLogSize}
@@ -192,12 +187,21 @@ func (d *Device) launch(k *kernel, g grid) error {
 	if err := d.allow(k, g.shared); err != nil {
 		return err
 	}
+	if c := d.rec.capture; c != nil {
+		return c.launch(d, k, g)
+	}
+	d.count.Kernels++
+	return d.send(k, g, d.stream)
+}
+
+// send queues k on a stream.
+func (d *Device) send(k *kernel, g grid, stream uintptr) error {
 	c := &d.c
 	c.fn = d.card.drv.launchKernel
 	c.a[0] = k.handle
 	c.a[1], c.a[2], c.a[3] = uintptr(g.x), uintptr(max(g.y, 1)), uintptr(max(g.z, 1))
 	c.a[4], c.a[5], c.a[6] = uintptr(g.threads), 1, 1
-	c.a[7], c.a[8], c.a[9], c.a[10] = uintptr(g.shared), d.stream, uintptr(unsafe.Pointer(&d.args)), 0
+	c.a[7], c.a[8], c.a[9], c.a[10] = uintptr(g.shared), stream, uintptr(unsafe.Pointer(&d.args)), 0
 	if r := Result(c.do()); r != success {
 		return d.launchFailed(k, r)
 	}

@@ -37,8 +37,9 @@ type Device struct {
 }
 
 var (
-	_ backend.Device = (*Device)(nil)
-	_ backend.Pinner = (*Device)(nil)
+	_ backend.Device   = (*Device)(nil)
+	_ backend.Pinner   = (*Device)(nil)
+	_ backend.Recorder = (*Device)(nil)
 )
 
 // New makes virtual GPU number index with so many bytes of memory; 0 means

@@ -193,8 +193,9 @@ func Fill(r *rand.Rand, t dtype.DType, data []byte) {
 	}
 }
 
-// Results runs a program and returns what it makes.
-func Results(t testing.TB, p *program.Program, device backend.Device, args map[int][]byte) [][]byte {
+// Results runs a program and returns what it makes; planned says that its values share
+// memory.
+func Results(t testing.TB, p *program.Program, device backend.Device, args map[int][]byte, planned bool) [][]byte {
 	t.Helper()
 	pool := memory.NewPool(device)
 	defer pool.Trim()
@@ -209,7 +210,13 @@ func Results(t testing.TB, p *program.Program, device backend.Device, args map[i
 		}
 		outside = append(outside, program.Binding{Value: v, Block: b})
 	}
-	blocks, err := program.NewRunner(p, device, pool).Run(outside)
+	var blocks []*memory.Block
+	var err error
+	if planned {
+		blocks, err = program.NewExecutor(p, nil, device, pool).Run(outside, false)
+	} else {
+		blocks, err = program.NewRunner(p, device, pool).Run(outside)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -263,7 +270,19 @@ func Compare(t testing.TB, what string, r *rand.Rand, p *program.Program, d Fuse
 	for i := range q.Steps {
 		fused += len(q.Steps[i].Parts)
 	}
-	want, got := Results(t, p, d, args), Results(t, q, d, args)
+	want := Results(t, p, d, args, false)
+	for _, planned := range []bool{false, true} {
+		got := Results(t, q, d, args, planned)
+		if !same(t, fmt.Sprintf("%s, planned: %v", what, planned), q, want, got) {
+			break
+		}
+	}
+	return fused
+}
+
+// same compares results of a program.
+func same(t testing.TB, what string, p *program.Program, want, got [][]byte) bool {
+	t.Helper()
 	for i := range want {
 		if bytes.Equal(want[i], got[i]) {
 			continue
@@ -278,10 +297,10 @@ func Compare(t testing.TB, what string, r *rand.Rand, p *program.Program, d Fuse
 			}
 		}
 		t.Errorf("%s: result %d (%%%d): %d of %d elements differ, first number %d: %x, fused %x (lowest byte first)\n%s", what, i, p.Results[i].Value, n, len(want[i])/size, at/size,
-			want[i][at:at+size], got[i][at:at+size], q)
-		break
+			want[i][at:at+size], got[i][at:at+size], p)
+		return false
 	}
-	return fused
+	return true
 }
 
 func elementwise(d *op.Def) bool {
