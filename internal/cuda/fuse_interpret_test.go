@@ -26,7 +26,6 @@ import (
 // interpreted is the CPU with fused kernels that are interpreted.
 type interpreted struct {
 	*cpu.Device
-	t       testing.TB
 	kernels int
 	modes   map[ptx.Mode]int
 }
@@ -100,7 +99,7 @@ func (d *interpreted) Run(c *backend.Call) error {
 // TestFusedKernelsInterpreted compares random programs on an interpreted card with the
 // same, not fused, on the CPU.
 func TestFusedKernelsInterpreted(t *testing.T) {
-	d := &interpreted{Device: cpu.Open(), t: t, modes: map[ptx.Mode]int{}}
+	d := &interpreted{Device: cpu.Open(), modes: map[ptx.Mode]int{}}
 	fused := 0
 	for seed := range uint64(20) {
 		fused += programtest.Check(t, 5000+seed, 40+int(seed)%60, d)
