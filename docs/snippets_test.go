@@ -212,7 +212,7 @@ func (p program) run(t *testing.T, folder, name string) {
 		t.Fatal(err)
 	}
 	binary := filepath.Join(dir, "program")
-	build := exec.Command("go", "build", "-o", binary, "-overlay", overlay, "./docs/"+name)
+	build := exec.Command("go", "build", "-ldflags=-s -w", "-o", binary, "-overlay", overlay, "./docs/"+name)
 	build.Dir = root
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if problems, err := build.CombinedOutput(); err != nil {

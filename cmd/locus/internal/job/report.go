@@ -15,7 +15,8 @@ import (
 
 // EpochRows gives the epochs as a table: the heading, then a row each.
 func EpochRows(r *train.Report) (head []string, rows [][]string) {
-	head = []string{"epoch", "loss", "accuracy", "test loss", "test accuracy", "time", "examples/s", ""}
+	quality := QualityName(r.Last().Validation)
+	head = []string{"epoch", "loss", quality, "test loss", "test " + quality, "time", "examples/s", ""}
 	for _, e := range r.Epochs {
 		best := ""
 		if e.Best {
@@ -28,7 +29,7 @@ func EpochRows(r *train.Report) (head []string, rows [][]string) {
 		if e.Time > 0 {
 			rate = text.Count(int(float64(e.Examples) / e.Time.Seconds()))
 		}
-		rows = append(rows, []string{strconv.Itoa(e.Number + 1), loss(e.Train), Percent(e.Train), loss(e.Validation), Percent(e.Validation), text.Duration(e.Time), rate, best})
+		rows = append(rows, []string{strconv.Itoa(e.Number + 1), loss(e.Train), Quality(e.Train), loss(e.Validation), Quality(e.Validation), text.Duration(e.Time), rate, best})
 	}
 	return head, rows
 }
@@ -40,12 +41,30 @@ func loss(m map[string]float64) string {
 	return fmt.Sprintf("%.4f", m["loss"])
 }
 
-// Percent gives the accuracy among metrics.
-func Percent(m map[string]float64) string { return fmt.Sprintf("%.1f %%", 100*m["accuracy"]) }
+// Quality returns what people ask about among metrics: the accuracy, or where
+// numbers are learned the RMSE.
+func Quality(m map[string]float64) string {
+	if v, ok := m["rmse"]; ok {
+		return fmt.Sprintf("%.4g", v)
+	}
+	return fmt.Sprintf("%.1f %%", 100*m["accuracy"])
+}
+
+// QualityName is what Quality returns.
+func QualityName(m map[string]float64) string {
+	if _, ok := m["rmse"]; ok {
+		return "RMSE"
+	}
+	return "accuracy"
+}
 
 // Summary gives what there is to know of a run, by name.
 func (r *Result) Summary() [][2]string {
-	result := fmt.Sprintf("%s of the test set right (epoch %d of %d)", Percent(r.Final.Validation), r.Final.Number+1, len(r.Report.Epochs))
+	quality := Quality(r.Final.Validation) + " of the test set right"
+	if r.Card.Scaler != nil {
+		quality = "RMSE " + Quality(r.Final.Validation) + " on the test set"
+	}
+	result := fmt.Sprintf("%s (epoch %d of %d)", quality, r.Final.Number+1, len(r.Report.Epochs))
 	if r.Chosen {
 		result += ", an epoch chosen by the test set: a little flattering"
 	}
