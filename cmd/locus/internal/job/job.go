@@ -58,11 +58,14 @@ type Result struct {
 	Report *train.Report
 	// Final is the epoch that the network's parameters are from: the best. Chosen by
 	// the test set, it looks better than it is, unless it is the last as well.
-	Final   train.Epoch
-	Chosen  bool
-	Weights string // files; "" where nothing was kept
-	Page    string
-	Curves  string
+	Final  train.Epoch
+	Chosen bool
+	// Confusion counts, for every class of the test set, what it was taken for; nil
+	// where numbers were learned, or too many classes.
+	Confusion [][]float64
+	Weights   string // files; "" where nothing was kept
+	Page      string
+	Curves    string
 	// Checkpoint is the folder with the state of a run that was interrupted or
 	// failed, if it has any.
 	Checkpoint string
@@ -128,8 +131,19 @@ func Run(ctx context.Context, c Config) (r *Result, err error) {
 		}
 		return r, err
 	}
+	if n := len(set.Test.Classes); n > 1 && n <= maxConfusion && c.Out != "" {
+		scores, err := train.New(train.Devices(c.Devices...), train.Measure(metric.ConfusionMatrix(n))).
+			TestContext(ctx, learner, train.Data{Test: set.Test, BatchSize: c.Batch})
+		if err != nil {
+			return r, err
+		}
+		r.Confusion = scores.Tables["confusion_matrix"]
+	}
 	return r, c.keep(r, net)
 }
+
+// maxConfusion is how many classes a confusion matrix in a report can have.
+const maxConfusion = 40
 
 // workers is how many goroutines make batches: images are read from files.
 func workers(set model.Set) int {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/locusml/locus"
+	"github.com/locusml/locus/board"
 	"github.com/locusml/locus/cmd/locus/internal/page"
 	"github.com/locusml/locus/cmd/locus/internal/text"
 	"github.com/locusml/locus/train"
@@ -107,15 +108,23 @@ func (r *Result) save(c *Config) error {
 	for _, k := range slices.Sorted(maps.Keys(r.Card.Hyper)) {
 		hyper.Rows = append(hyper.Rows, []string{k, fmt.Sprint(r.Card.Hyper[k])})
 	}
+	sections := []page.Section{
+		{Title: "Curves", Figures: figures, Text: []string{"In training the means over an epoch so far; for validation the test set after each epoch. Throughput and memory are beside them."}},
+	}
+	if r.Confusion != nil {
+		matrix, err := page.Matrix(board.Matrix{Values: r.Confusion, Rows: r.Card.Classes, Columns: r.Card.Classes, YLabel: "true", XLabel: "predicted", ByRow: true, HideZeros: true})
+		if err != nil {
+			return err
+		}
+		sections = append(sections, page.Section{Title: "What was taken for what", Text: []string{"The test set: a row for each class, with what its examples were taken for."}, Picture: matrix})
+	}
 	p := page.Page{
 		Title: fmt.Sprintf("%s on %s", r.Card.Model, r.Card.Data),
 		Lead:  "A training run: how it went, what came of it, and what it takes to repeat it.",
 		Facts: r.Summary(),
-		Sections: []page.Section{
-			{Title: "Curves", Figures: figures, Text: []string{"In training the means over an epoch so far; for validation the test set after each epoch. Throughput and memory are beside them."}},
-			{Title: "Epochs", Tables: []page.Table{{Head: head, Rows: rows}}},
-			{Title: "Hyperparameters", Tables: []page.Table{hyper}},
-		},
+		Sections: append(sections,
+			page.Section{Title: "Epochs", Tables: []page.Table{{Head: head, Rows: rows}}},
+			page.Section{Title: "Hyperparameters", Tables: []page.Table{hyper}}),
 		Foot: "Written by " + c.Version + ".",
 	}
 	return p.Save(r.Page)
