@@ -74,6 +74,8 @@ type settings struct {
 	plateau      *optim.PlateauOptions
 	average      float64
 	averaged     bool // average was asked for
+	eager        bool // nothing is compiled
+	explain      io.Writer
 	missing      bool // an option was a zero value
 }
 

@@ -97,8 +97,9 @@ func (m *Meter) Add(output, target *locus.Tensor) {
 			}
 		})
 	})
-	m.resetSums()
-	m.sums = sums
+	for i, l := range sums {
+		m.replace(i, l)
+	}
 	for i, c := range added {
 		if c != nil {
 			m.chunks[i] = append(m.chunks[i], c)
@@ -185,7 +186,7 @@ func (m *Meter) all() [][]*locus.Tensor {
 
 // sum adds a batch's statistics of metric i to those before it.
 func (m *Meter) sum(s *locus.Scope, i int, stats []*locus.Tensor) []*locus.Tensor {
-	old := m.sums[i]
+	old := m.before(i)
 	if old != nil && len(old) != len(stats) {
 		fail(locus.ErrArgument, "Meter.Add", fmt.Sprintf("%s returned %d statistics, before it %d", name(m.metrics[i]), len(stats), len(old)), "")
 	}
