@@ -26,7 +26,7 @@ type trainFlags struct {
 	job.Config
 	device, precision, out, board string
 	gpus                          int
-	asJSON                        bool
+	asJSON, compile               bool
 	accept                        []string
 }
 
@@ -83,6 +83,7 @@ goes on from there. A request to end (SIGTERM) and a terminal that closes
 	fl.Float64Var(&f.Clip, "clip", 0, "scale gradients down to at most this norm")
 	fl.IntVar(&f.Patience, "patience", 0, "end when the test accuracy (or RMSE) has not improved for so many epochs")
 	fl.StringVar(&f.precision, "precision", "float32", "of the network's arithmetic: float32, bf16 or fp16")
+	fl.BoolVar(&f.compile, "compile", true, "run steps as compiled programs; the results are the same")
 	fl.Uint64Var(&f.Seed, "seed", 0, "where all that is random comes from")
 	fl.StringVar(&f.out, "out", "", `folder for weights, report and checkpoints (runs/DATA-MODEL, with a number if there is one; "none" keeps nothing)`)
 	fl.StringVar(&f.Checkpoints, "checkpoints", "", `folder for checkpoints (OUT/checkpoints; "none" writes none)`)
@@ -224,6 +225,7 @@ func (a *app) runTrain(c *cobra.Command, f *trainFlags) (err error) {
 	if err := f.check(); err != nil {
 		return err
 	}
+	f.Eager = !f.compile
 	f.Version = strings.TrimSpace(version())
 	f.Note = func(format string, args ...any) {
 		a.err.Println(a.err.Style(text.Dim, "note: "+fmt.Sprintf(format, args...)))

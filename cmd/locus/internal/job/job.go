@@ -39,6 +39,7 @@ type Config struct {
 	Clip        float64
 	Patience    int
 	Precision   locus.DType // 0: float32
+	Eager       bool        // steps are computed op by op, not as programs
 	Seed        uint64
 	Checkpoints string // a folder; "": none
 	Resume      bool
@@ -180,6 +181,9 @@ func (c *Config) options(scaler *data.Scaler) []train.Option {
 	}
 	if c.Precision != 0 {
 		o = append(o, train.Precision(c.Precision))
+	}
+	if c.Eager {
+		o = append(o, train.Compile(false))
 	}
 	if c.Checkpoints != "" {
 		o = append(o, train.Checkpoints(c.Checkpoints, 3))

@@ -79,6 +79,9 @@ func (r *Result) Summary() [][2]string {
 	for _, d := range slices.Sorted(maps.Keys(r.Report.PeakMemory)) {
 		facts = append(facts, [2]string{"peak memory on " + d, text.Bytes(r.Report.PeakMemory[d])})
 	}
+	if r.Report.Uncompiled != "" {
+		facts = append(facts, [2]string{"not compiled", r.Report.Uncompiled})
+	}
 	if r.Report.Stopped != "" {
 		facts = append(facts, [2]string{"stopped", r.Report.Stopped})
 	}
