@@ -31,7 +31,7 @@ func (a *app) launch() *cobra.Command {
 	)
 	c := &cobra.Command{
 		Use:   "launch [flags] command [argument...]",
-		Short: "Start the ranks of a program that computes on several devices or machines",
+		Short: "Start a program on several devices or machines",
 		Long: `Starts a command several times, on this machine or on those of a list over ssh,
 with variables from which each rank knows its number (RANK, WORLD_SIZE, LOCAL_RANK,
 LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT) and a secret by which the ranks know each
