@@ -32,17 +32,17 @@ func (a *app) launch() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "launch [flags] command [argument...]",
 		Short: "Start a program on several devices or machines",
-		Long: `Starts a command several times, on this machine or on those of a list over ssh,
-with variables from which each rank knows its number (RANK, WORLD_SIZE, LOCAL_RANK,
-LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT) and a secret by which the ranks know each
-other (LOCUS_TOKEN). Programs find them with collective.Join.
+		Long: `Starts a command several times, on this machine or on those of a list over
+ssh, with variables from which each rank knows its number (RANK, WORLD_SIZE,
+LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT) and a secret by which
+the ranks know each other (LOCUS_TOKEN). Programs use collective.Join.
 
-The ranks' output is passed on line by line behind their numbers. If one fails, the
-others are ended, and all are started again if --restarts allows; the exit code is
-that of the rank that failed first. Ctrl-C ends all.
+The ranks' output is passed on line by line behind their numbers. If one fails,
+the others are ended, and all are started again if --restarts allows; the exit
+code is that of the rank that failed first. Ctrl-C ends all.
 
 Over ssh the command runs in the folder of the same name, and ssh must need no
-password. In a pod of Kubeflow's the PET_ variables are the defaults of the flags.`,
+password. In a pod of Kubeflow's, the PET_ variables are the flags' defaults.`,
 		Example: `  locus launch -n 2 ./train
   locus launch -n 4 --restarts 3 --logs logs ./train --epochs 10
   locus launch --hosts node1:8,node2:8 ./train`,
