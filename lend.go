@@ -1,6 +1,7 @@
 package locus
 
 import (
+	"github.com/locusml/locus/internal/backend"
 	"github.com/locusml/locus/internal/lend"
 	"github.com/locusml/locus/internal/op"
 )
@@ -16,6 +17,7 @@ func init() {
 		t.hold(name)
 		return lend.Loan{Backend: t.place.backend, Block: t.block, Offset: t.offset * t.dtype.Size(), Size: t.Bytes(), Host: t.place.host}
 	}
+	lend.Backend = func(tensor any) backend.Device { return tensor.(*Tensor).place.root().backend }
 	lend.Make = func(name string, device any, pinned bool, d DType, shape []int) any {
 		spec := op.Spec{DType: d, Shape: shape}
 		if pinned {

@@ -54,10 +54,36 @@ func play(role string) error {
 			fmt.Println("all is well")
 		}
 		return nil
+	case "cards": // all ranks on one GPU
+		d := locus.GPU(0)
+		if err := collectivetest.Run(context.Background(), g, collectivetest.Config{Devices: []locus.Device{d}, Short: true, Large: 30_001}); err != nil {
+			return err
+		}
+		if e := g.Engine(d); e != "nccl" {
+			return fmt.Errorf("the engine is %s", e)
+		}
+		if err := speed(g, d, func(f string, a ...any) { fmt.Printf(f+"\n", a...) }); err != nil {
+			return err
+		}
+		if g.Rank() == 0 {
+			fmt.Println("all is well")
+		}
+		return nil
 	case "endless": // until somebody is killed
+		d := locus.CPU()
+		if name := os.Getenv("LOCUS_TEST_DEVICE"); name != "" {
+			if d, err = locus.ParseDevice(name); err != nil {
+				return err
+			}
+		}
 		for i := 0; ; i++ {
-			x := locus.CPU().Ones(1 + i%3*40_000)
+			x := d.Ones(1 + i%3*40_000)
 			y, err := g.AllReduce(ctx, x, collective.Sum).Wait()
+			if err == nil && d.IsGPU() {
+				if err := d.Synchronize(); err != nil {
+					return err
+				}
+			}
 			if err != nil {
 				var f *collective.Fault
 				if !errors.As(err, &f) {

@@ -19,14 +19,30 @@ type remote struct {
 	member     *control.Member
 	host       engine.Host
 	rank, size int
+	cards      *cards // of GPUs by NCCL; nil if not all ranks have it
+	whyNot     string // why not
 }
 
-func (e *remote) name(locus.Device) string { return e.host.Name() }
-func (e *remote) over() <-chan struct{}    { return e.member.Over() }
-func (e *remote) fault() error             { return e.member.Fault() }
-func (e *remote) fail(why string)          { e.member.Fail(why) }
+func (e *remote) name(d locus.Device) string {
+	if e.cards == nil || !d.IsGPU() || d.Details().Virtual {
+		return e.host.Name()
+	}
+	e.cards.mu.Lock()
+	defer e.cards.mu.Unlock()
+	if e.cards.decided && e.cards.comm == nil {
+		return e.host.Name()
+	}
+	return "nccl"
+}
+
+func (e *remote) over() <-chan struct{} { return e.member.Over() }
+func (e *remote) fault() error          { return e.member.Fault() }
+func (e *remote) fail(why string)       { e.member.Fail(why) }
 
 func (e *remote) close() {
+	if e.cards != nil {
+		e.cards.close()
+	}
 	broken := e.member.Fault() != nil
 	e.member.Close()
 	e.host.Close(broken)
@@ -47,13 +63,10 @@ func (e *remote) blame(err error) error {
 }
 
 func (e *remote) enter(ctx context.Context, j *job) error {
-	text := j.text
-	if j.kind != barrier {
-		if n := e.name(j.x.Device()); n != e.host.Name() {
-			text += " by " + n
-		}
+	if j.kind != barrier && e.cards.cardOf(j.x) != nil {
+		j.text += " on GPUs" // all must be, or none
 	}
-	return e.member.Enter(ctx, j.seq, text, j.kind == barrier)
+	return e.member.Enter(ctx, j.seq, j.text, j.kind == barrier)
 }
 
 func (e *remote) late(j *job, after time.Duration) {
@@ -64,8 +77,21 @@ func (e *remote) late(j *job, after time.Duration) {
 	e.member.Late(j.seq, after)
 }
 
-// run stages the operand in main memory where it is not there, and the result back.
 func (e *remote) run(ctx context.Context, j *job) (*locus.Tensor, error) {
+	if d := e.cards.cardOf(j.x); d != nil && j.kind != send && j.kind != recv {
+		ok, err := e.cards.decide(ctx, d)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			return e.cards.run(j, d)
+		}
+	}
+	return e.stage(ctx, j)
+}
+
+// stage does a job in main memory. An operand on a GPU is copied there, and the result back.
+func (e *remote) stage(ctx context.Context, j *job) (*locus.Tensor, error) {
 	s := locus.NewScope()
 	defer s.Close()
 	d := j.x.Device()

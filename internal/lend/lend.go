@@ -40,6 +40,9 @@ var (
 	// panics with a *locus.Error where that cannot be.
 	Memory func(name string, tensor any) Loan
 
+	// Backend returns the device that a *locus.Tensor lives on.
+	Backend func(tensor any) backend.Device
+
 	// Make returns a new *locus.Tensor on a locus.Device, with unset elements, that belongs
 	// to no scope. pinned asks for page-locked main memory where there is some; the device is
 	// the CPU then.
