@@ -371,7 +371,7 @@ func names(e *locus.Error, c callee, args []argument) bool {
 	for _, plain := range []string{"Tensor.", "Device.", "Maker."} {
 		name = strings.TrimPrefix(name, plain)
 	}
-	name, _, _ = strings.Cut(name, "[") // of a type
+	name, _, _ = strings.Cut(name, "[")                                                                         // of a type
 	if c.method == "" && c.recv != nil || c.recv != nil && c.recv.Kind() == reflect.Interface || nested[name] { // a function value or an interface, which have no name of their own
 		return true
 	}

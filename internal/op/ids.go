@@ -55,6 +55,7 @@ const (
 	GeluTanh
 	Silu
 	Erf
+	Erfc
 	Floor
 	Ceil
 	Round
@@ -74,6 +75,8 @@ const (
 	Minimum
 	FloorDiv
 	Mod
+	Fmod
+	LogAddExp
 	Atan2
 	And
 	Or
@@ -109,10 +112,13 @@ const (
 	Gather
 	Take
 	ScatterAdd
+	Scatter
 	IndexAdd
 	Concat
 	Padded
 	CumSum
+	CumMax
+	CumMin
 	ArgSort
 
 	// Convolution and pooling: conv.go, pool.go.
