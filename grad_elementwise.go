@@ -87,6 +87,7 @@ func init() {
 		op.HardSigmoid: func(g, x, _ *Tensor) *Tensor { return apply(op.HardSigmoidGrad, nil, g, x.detach()) },
 		op.HardSwish:   func(g, x, _ *Tensor) *Tensor { return apply(op.HardSwishGrad, nil, g, x) },
 		op.Erf:         func(g, x, _ *Tensor) *Tensor { return g.Mul(x.Square().Neg().Exp()).Mul(2 / math.Sqrt(math.Pi)) },
+		op.Erfc:        func(g, x, _ *Tensor) *Tensor { return g.Mul(x.Square().Neg().Exp()).Mul(-2 / math.Sqrt(math.Pi)) },
 	} {
 		gradients[id] = unaryRule(f)
 	}
@@ -132,6 +133,16 @@ func init() {
 		func(g, _, _, _ *Tensor) *Tensor { return noSlope(g) },
 		func(g, _, _, _ *Tensor) *Tensor { return noSlope(g) })
 	gradients[op.Mod] = binaryRule(keep, func(g, a, b, _ *Tensor) *Tensor { return g.Mul(a.FloorDiv(b)).Neg() })
+	gradients[op.Fmod] = binaryRule(keep, func(g, a, b, _ *Tensor) *Tensor { return g.Mul(a.Div(b).Trunc()).Neg() })
+	// The parts that the operands have in the sum: eᵃ/(eᵃ+eᵇ). Two equal infinities
+	// have no difference, and half each.
+	part := func(g, x, other, y *Tensor) *Tensor {
+		same := apply(op.Equal, nil, x, other).And(y.IsInf())
+		return same.Where(0, apply(op.Sub, nil, x, other)).Sigmoid().Mul(g)
+	}
+	gradients[op.LogAddExp] = binaryRule(
+		func(g, a, b, y *Tensor) *Tensor { return part(g, a, b, y) },
+		func(g, a, b, y *Tensor) *Tensor { return part(g, b, a, y) })
 	squares := func(a, b *Tensor) *Tensor { // b may be a Go number, which has no ops of its own
 		var sum *Tensor
 		if b.constant {

@@ -58,6 +58,7 @@ const (
 	HardSigmoid
 	HardSwish
 	Erf
+	Erfc
 	Floor
 	Ceil
 	Round
@@ -77,6 +78,8 @@ const (
 	Minimum
 	FloorDiv
 	Mod
+	Fmod
+	LogAddExp
 	Atan2
 	And
 	Or
@@ -115,10 +118,13 @@ const (
 	Gather
 	Take
 	ScatterAdd
+	Scatter
 	IndexAdd
 	Concat
 	Padded
 	CumSum
+	CumMax
+	CumMin
 	ArgSort
 
 	// Convolution and pooling: conv.go, pool.go.

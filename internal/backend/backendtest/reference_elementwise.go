@@ -7,34 +7,12 @@ import (
 	"github.com/locusml/locus/internal/op"
 )
 
+// unaryFloat are the references of unary ops whose description has none.
 var unaryFloat = map[op.ID]func(float64) float64{
-	op.Copy:        func(x float64) float64 { return x },
-	op.Neg:         func(x float64) float64 { return -x },
-	op.Abs:         math.Abs,
 	op.Sign:        sign,
-	op.Square:      func(x float64) float64 { return x * x },
-	op.Sqrt:        math.Sqrt,
-	op.Rsqrt:       func(x float64) float64 { return 1 / math.Sqrt(x) },
-	op.Reciprocal:  func(x float64) float64 { return 1 / x },
-	op.Exp:         math.Exp,
-	op.Exp2:        math.Exp2,
-	op.Expm1:       math.Expm1,
 	op.Log:         log,
 	op.Log2:        log2,
 	op.Log10:       func(x float64) float64 { return log(x) / math.Ln10 },
-	op.Log1p:       math.Log1p,
-	op.Sin:         math.Sin,
-	op.Cos:         math.Cos,
-	op.Tan:         math.Tan,
-	op.Asin:        math.Asin,
-	op.Acos:        math.Acos,
-	op.Atan:        math.Atan,
-	op.Sinh:        math.Sinh,
-	op.Cosh:        math.Cosh,
-	op.Tanh:        math.Tanh,
-	op.Asinh:       math.Asinh,
-	op.Acosh:       math.Acosh,
-	op.Atanh:       math.Atanh,
 	op.Sigmoid:     sigmoid,
 	op.Softplus:    func(x float64) float64 { return math.Max(x, 0) + math.Log1p(math.Exp(-math.Abs(x))) },
 	op.Relu:        func(x float64) float64 { return math.Max(x, 0) },
@@ -44,11 +22,6 @@ var unaryFloat = map[op.ID]func(float64) float64{
 	op.Relu6:       func(x float64) float64 { return min(max(x, 0), 6) },
 	op.HardSigmoid: hardSigmoid,
 	op.HardSwish:   func(x float64) float64 { return x * hardSigmoid(x) },
-	op.Erf:         math.Erf,
-	op.Floor:       math.Floor,
-	op.Ceil:        math.Ceil,
-	op.Round:       math.RoundToEven,
-	op.Trunc:       math.Trunc,
 }
 
 func sign(x float64) float64 {
@@ -109,6 +82,14 @@ var unaryInt = map[op.ID]func(int64) int64{
 	op.Not:    func(x int64) int64 { return 1 - x },
 }
 
+// unaryOf returns the reference of a unary op.
+func unaryOf(id op.ID) func(float64) float64 {
+	if f := op.Get(id).Float; f != nil {
+		return f
+	}
+	return unaryFloat[id]
+}
+
 func unary(id op.ID, e *expected, x *array) {
 	switch id {
 	case op.IsNaN, op.IsInf, op.IsFinite:
@@ -136,8 +117,9 @@ func unary(id op.ID, e *expected, x *array) {
 			e.scale[i] = math.Abs(v)
 		}
 	}
+	f := unaryOf(id)
 	for i, v := range x.floats {
-		e.floats[i] = unaryFloat[id](v)
+		e.floats[i] = f(v)
 	}
 	for i, v := range x.ints {
 		if id == op.Abs && x.dtype == dtype.Int64 && v == math.MinInt64 {
@@ -215,6 +197,8 @@ func binary(id op.ID, e *expected, a, b *array) {
 	e.scale = make([]float64, a.len())
 	switch id {
 	case op.Add, op.Sub, op.Mul, op.Div:
+		e.exact, e.signs = true, true
+	case op.Fmod:
 		e.exact, e.signs = true, true
 	case op.FloorDiv, op.Mod:
 		e.exact, e.signs = true, true
@@ -311,6 +295,11 @@ func binaryFloat(id op.ID, a, b float64) (value, scale float64) {
 			scale *= 1 + math.Abs(b)
 		}
 		return a * s * (1 + b*(1-s)), scale
+	case op.LogAddExp: // near 0 the larger operand and the logarithm cancel
+		return op.Get(id).Float2(a, b), math.Abs(math.Max(a, b)) + 1
+	}
+	if f := op.Get(id).Float2; f != nil {
+		return f(a, b), 0
 	}
 	panic("backendtest: no reference for " + id.String())
 }
@@ -402,6 +391,9 @@ func binaryInt(id op.ID, d dtype.DType, a, b int64) int64 {
 			return a
 		}
 		return 0
+	}
+	if f := op.Get(id).Int2; f != nil {
+		return f(a, b)
 	}
 	panic("backendtest: no reference for " + id.String() + " of " + d.String())
 }

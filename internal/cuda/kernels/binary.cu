@@ -57,6 +57,13 @@ template <class A> DEV A float_mod(A a, A b) {
   return r != A(0) && (r < A(0)) != (b < A(0)) ? r + b : r;
 }
 
+template <class A> DEV A int_fmod(A a, A b) { return b == 0 || (b == A(-1) && A(-1) < 0) ? A(0) : A(a % b); }
+
+template <class A> DEV A log_add_exp(A a, A b) {
+  if (a == b) return a + A(0.69314718055994530942); // two equal infinities have no difference
+  return larger(a, b) + m_log1p(m_exp(-m_fabs(a - b)));
+}
+
 // The remainder first: a / b may round up to a whole number.
 template <class A> DEV A float_floor_div(A a, A b) {
   A q = a / b;
@@ -94,6 +101,8 @@ FLOATS(maximum, WIDE, larger(a, b)) INTS(maximum, a > b ? a : b)
 FLOATS(minimum, WIDE, smaller(a, b)) INTS(minimum, a < b ? a : b)
 FLOATS(floor_div, HEAVY, float_floor_div(a, b)) INTS(floor_div, int_floor_div(a, b))
 FLOATS(mod, HEAVY, float_mod(a, b)) INTS(mod, int_mod(a, b))
+FLOATS(fmod, HEAVY, m_fmod(a, b)) INTS(fmod, int_fmod(a, b))
+FLOATS(log_add_exp, HEAVY, log_add_exp(a, b))
 FLOATS(atan2, HEAVY, m_atan2(a, b))
 INTS(and, a & b) BINARY(and, b8, WIDE(b8), a && b)
 INTS(or, a | b) BINARY(or, b8, WIDE(b8), a || b)
