@@ -266,7 +266,9 @@ func TestPlanGoroutines(t *testing.T) {
 	for _, d := range compileDevices() {
 		w := d.Key(locus.NewKey(1)).Randn(8, 8)
 		var wg sync.WaitGroup
-		shared := locus.Compile(func(a ...*locus.Tensor) []*locus.Tensor { return []*locus.Tensor{a[0].MatMul(w).Tanh().MatMul(w).Softmax(1)} })
+		shared := locus.Compile(func(a ...*locus.Tensor) []*locus.Tensor {
+			return []*locus.Tensor{a[0].MatMul(w).Tanh().MatMul(w).Softmax(1)}
+		})
 		for g := range 4 {
 			wg.Go(func() {
 				f := func(a ...*locus.Tensor) []*locus.Tensor {
