@@ -38,6 +38,9 @@ func (d *Def) Over(a Attrs, r, i int) bool {
 // Plain reports whether the op cannot fail, whatever its operands hold, and needs no
 // working memory: what is computed of one element depends on no other.
 func (d *Def) Plain() bool {
+	if d.Name == "" {
+		return true // of no op in the table: one that passes over programs make of such ops
+	}
 	switch d.Family {
 	case UnaryFamily, BinaryFamily, CompareFamily, TernaryFamily, CreateFamily:
 		return true

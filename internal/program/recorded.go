@@ -298,7 +298,7 @@ func (r *Recorded) copy(to, from *memory.Block, offset, v int) error {
 		return nil
 	}
 	c.In[0].Block, c.In[0].Offset, c.Out.Block = from, offset, to
-	err := r.device.Run(c)
+	err := backend.Queue(r.device, c)
 	c.In[0].Block, c.Out.Block = nil, nil
 	return err
 }
@@ -316,12 +316,14 @@ func (r *Recorded) allocate(v int) error {
 	return nil
 }
 
-// work replays the recording, or runs the calls and records them.
+// work replays the recording, or runs the calls and records them. Where somebody watches
+// calls, there must be some.
 func (r *Recorded) work() error {
-	if r.recording != nil && !r.set() {
+	watched := backend.Watched()
+	if r.recording != nil && !watched && !r.set() {
 		r.drop()
 	}
-	if r.recording != nil {
+	if r.recording != nil && !watched {
 		r.replays++
 		return r.recording.Replay()
 	}
@@ -329,13 +331,17 @@ func (r *Recorded) work() error {
 		s, c := &r.p.Steps[i], &r.frame.calls[i]
 		if s.Late != nil {
 			c.Attrs = s.Late()
-			r.last[i] = c.Attrs
+			if r.recording == nil {
+				r.last[i] = c.Attrs
+			}
 		}
-		if err := r.device.Run(c); err != nil {
+		if err := backend.Queue(r.device, c); err != nil {
 			return &StepError{s, err}
 		}
 	}
-	r.record()
+	if r.recording == nil {
+		r.record()
+	}
 	return nil
 }
 

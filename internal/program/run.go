@@ -152,7 +152,7 @@ func (r *Runner) Run(outside []Binding) (blocks []*memory.Block, err error) {
 		if s.Late != nil {
 			c.Attrs = s.Late()
 		}
-		err := r.device.Run(c)
+		err := backend.Queue(r.device, c)
 		for k := range binds {
 			binds[k].view.Block = nil // the program keeps no memory alive
 		}
