@@ -59,7 +59,7 @@ func (r *stubbornRecording) Close() {
 // late returns a random program with a late step.
 func late(t *testing.T) *random {
 	for seed := range uint64(100) {
-		g := randomProgram(rand.New(rand.NewPCG(seed, 9)))
+		g := randomUpdates(rand.New(rand.NewPCG(seed, 9)))
 		p := g.program()
 		if done, _ := p.Donate(g.wanted); len(done) == 0 || len(p.Steps) < 8 {
 			continue
