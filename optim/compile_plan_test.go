@@ -143,6 +143,19 @@ func TestPlannedBuffers(t *testing.T) {
 	}
 }
 
+// TestPlannedBuffersSeen: buffers that somebody looks at all the time are copied.
+func TestPlannedBuffersSeen(t *testing.T) {
+	d := locus.AddVirtualGPUs(1, 0)[0]
+	f := compareTraining(t, d, func() compared { // it looks at everything
+		m := newConvNet()
+		o := AdamW(nn.Parameters(m), 1e-2, AdamOptions{})
+		return compared{net: m, opt: o, step: byBackward(o, m.loss)}
+	}, func(int) []*locus.Tensor { return classes(d, []int{6, 2, 8, 8}, 5)(0) }, 40, nil)
+	if e := summary(f); !strings.Contains(e, "18 variables updated in place") || !strings.Contains(e, "  recorded: 2 recordings, ") {
+		t.Error(e)
+	}
+}
+
 // TestPlannedReaders looks at parameters and buffers from other goroutines while a
 // program updates them in place.
 func TestPlannedReaders(t *testing.T) {

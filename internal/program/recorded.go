@@ -16,6 +16,7 @@ import (
 // such as a variable that was set from outside, is recorded again.
 type Recorded struct {
 	p       *Program
+	donated []Donation
 	plan    *Plan
 	device  backend.Device
 	pool    *memory.Pool
@@ -41,6 +42,7 @@ type Recorded struct {
 	copied    int        // bytes that each run copies
 	records   int        // recordings made
 	missed    int        // runs that could not write over a variable's old value
+	misses    []int      // by value: how often it was the new one
 	miss      bool       // the present one is such a run
 	replays   int
 	why       string // it is of no use any more
@@ -66,11 +68,12 @@ const (
 
 // NewRecorded returns an executor of p, which must not change afterwards, or says why
 // the program is not worth it. The device is a backend.Recorder.
-func NewRecorded(p *Program, plan *Plan, device backend.Device, pool *memory.Pool) (*Recorded, string) {
+func NewRecorded(p *Program, donated []Donation, device backend.Device, pool *memory.Pool) (*Recorded, string) {
 	n := len(p.Values)
-	r := &Recorded{p: p, plan: plan, device: device, pool: pool, frame: newFrame(p), labels: labels(p), makers: p.makers(), late: make([]bool, len(p.Steps)),
+	plan := p.Plan(donated, true)
+	r := &Recorded{p: p, donated: donated, plan: plan, device: device, pool: pool, frame: newFrame(p), labels: labels(p), makers: p.makers(), late: make([]bool, len(p.Steps)),
 		at: make([]address, n), fixed: make([]*memory.Block, n), blocks: make([]*memory.Block, n), offers: make([]*Binding, n), taking: taking{over: make([]bool, n)}, last: make([]op.Attrs, len(p.Steps)),
-		donor: make([]bool, n), copies: make([]*backend.Call, n)}
+		misses: make([]int, n), donor: make([]bool, n), copies: make([]*backend.Call, n)}
 	if len(p.Steps) < minSteps {
 		return nil, fmt.Sprintf("%d steps are not worth it", len(p.Steps))
 	}
@@ -197,6 +200,7 @@ func (r *Recorded) renew(v int) error {
 		return err
 	}
 	r.miss = true
+	r.misses[v]++
 	r.move(v, r.blocks[v].Region, 0)
 	return nil
 }
