@@ -66,7 +66,7 @@ func (p *plan) prepare() {
 	for i, d := range wanted {
 		list[i] = d.Donation
 	}
-	p.exec = program.NewExecutor(p.prog, list, p.place.backend, p.place.pool)
+	p.exec = program.NewExecutor(p.body, list, p.place.backend, p.place.pool)
 	for _, d := range wanted {
 		if slices.Contains(p.exec.Donated(), d.Donation) {
 			p.donors = append(p.donors, d)

@@ -15,8 +15,11 @@ type plan struct {
 	args  []string // described
 	eager string   // why f is called in its place; "" if it is not
 	ready bool     // two traces were the same
+	doubt bool     // they are to be compared with another one
+	trace uint64   // the digest of what was traced
 
 	prog   *program.Program
+	body   *program.Program // prog as it is run, with fused steps
 	pruned int
 	exec   *program.Executor
 	place  *place
@@ -118,6 +121,9 @@ func (c *Compiled) trace(args []*Tensor) (p *plan, ok bool) {
 			return
 		}
 		t.Undo()
+		if t.Err != nil && c.lenient {
+			t.Refusal, t.Err = newError("Compile", t.Err, nil).Msg, nil
+		}
 		if t.Err == nil && t.Refusal != "" { // what it panics with, if it does, f will say itself
 			recover()
 			p.eager, p.watch = t.Refusal, t.Watched
@@ -324,7 +330,7 @@ func (p *plan) captured(t *tracing) {
 // build makes the program ready to run.
 func (p *plan) build(t *tracing) {
 	prog := t.Program
-	p.prog = &prog
+	p.prog, p.trace = &prog, program.Digest(&prog)
 	p.each, p.watch, p.undo = t.Each, t.Watched, t.Undo
 	p.pruned = p.prog.Prune()
 	if err := p.prog.Verify(); err != nil {
@@ -344,6 +350,7 @@ func (p *plan) build(t *tracing) {
 			}
 		}
 	}
+	p.body = fuse(p.prog, p.place.backend)
 	p.prepare()
 	t.Forget()
 }

@@ -211,7 +211,7 @@ func (r *updateRun) run(def *op.Def) {
 			call.In = append(call.In, t.view())
 		}
 		call.Out, call.More = results[0], results[1:]
-		if err := r.place.backend.Run(&call); err != nil {
+		if err := backend.Queue(r.place.backend, &call); err != nil {
 			failOn(r.place, def.Name, err, r.in)
 		}
 	}

@@ -1,6 +1,8 @@
 package nn
 
 import (
+	"unsafe"
+
 	"github.com/locusml/locus"
 	"github.com/locusml/locus/internal/trace"
 )
@@ -68,6 +70,9 @@ func (e Entry) holder() fieldHolder {
 }
 
 func (h fieldHolder) Load() any { return *h.at }
+
+// Address is where the tensor stands; see package plain.
+func (h fieldHolder) Address() unsafe.Pointer { return unsafe.Pointer(h.at) }
 
 func (h fieldHolder) Store(v any) {
 	t := v.(*locus.Tensor).Detach()

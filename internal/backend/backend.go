@@ -90,7 +90,16 @@ type Pinner interface {
 	Pinned() memory.Source
 }
 
+// Fuser is a device that computes expressions of elementwise ops: op.FusedOps.
+type Fuser interface {
+	// Fuses reports whether an expression may have the op whose KernelType (see op.Def)
+	// is t, with a result of type out.
+	Fuses(id op.ID, t, out dtype.DType) bool
+}
+
 // Recorder is a device that can queue many calls as one: a CUDA graph, for instance.
+// A recording is bound to addresses: what counts is the memory in which the blocks of
+// its calls lay, which by the time of a replay may belong to other blocks.
 type Recorder interface {
 	// RecordCalls returns the calls, in their order, as one piece of work. It runs
 	// none of them. Each replay reads and writes the blocks of the calls' views, which
@@ -139,7 +148,8 @@ type Event interface {
 //
 // A scalar written as a Go number arrives as a constant: Block is nil, Bits
 // holds the value in the element type's own representation in its low bytes, and
-// all strides are zero. Only operands of the broadcast families can be constants.
+// all strides are zero. Only operands of the broadcast families and of op.FusedOps can
+// be constants.
 type View struct {
 	Block   *memory.Block
 	Bits    uint64

@@ -113,6 +113,9 @@ func (*Device) Supports(id op.ID, t dtype.DType) bool {
 	return ok
 }
 
+// Fuses answers as the CPU does.
+func (d *Device) Fuses(id op.ID, t, out dtype.DType) bool { return d.host.Fuses(id, t, out) }
+
 // Run queues the op's kernel.
 func (d *Device) Run(c *backend.Call) error {
 	t := c.KernelType()

@@ -228,12 +228,15 @@ func (s *suite) try(dev backend.Device, pool *memory.Pool, c sample.Sample) erro
 	}
 	want := evaluate(c, tensors)
 	result := func(e *expected) (backend.View, error) {
-		b, err := put(bytes.Repeat([]byte{filler}, e.len()*e.dtype.Size()+guard))
+		b, err := pool.Allocate(e.len()*e.dtype.Size()+guard, label)
+		if err == nil {
+			blocks = append(blocks, b)
+		}
 		return backend.View{Block: b, Shape: e.shape, Strides: op.Strides(e.shape), DType: e.dtype}, err
 	}
 	inPlace := false
 	run := func(results ...*expected) error {
-		views := make([]*backend.View, len(results))
+		views, got := make([]*backend.View, len(results)), make([][]byte, len(results))
 		call.More = make([]backend.View, len(results)-1)
 		for i, e := range results {
 			v, err := result(e)
@@ -243,26 +246,36 @@ func (s *suite) try(dev backend.Device, pool *memory.Pool, c sample.Sample) erro
 			if views[i] = &call.Out; i > 0 {
 				views[i] = &call.More[i-1]
 			}
-			*views[i] = v
-			if inPlace {
-				if err := s.replace(dev, call, tensors, i, v.Block); err != nil {
+			*views[i], got[i] = v, make([]byte, e.len()*e.dtype.Size()+guard)
+		}
+		fill := func() error {
+			for i, v := range views {
+				if err := dev.CopyIn(v.Block, bytes.Repeat([]byte{filler}, len(got[i])), func() {}); err != nil {
 					return err
 				}
+				if inPlace {
+					if err := s.replace(dev, call, tensors, i, v.Block); err != nil {
+						return err
+					}
+				}
 			}
+			return nil
+		}
+		if err := fill(); err != nil {
+			return err
 		}
 		if err := dev.Run(call); err != nil {
 			return fmt.Errorf("run: %w", err)
 		}
 		for i, e := range results {
-			got := make([]byte, e.len()*e.dtype.Size()+guard)
-			if err := dev.CopyOut(got, views[i].Block, 0); err != nil {
+			if err := dev.CopyOut(got[i], views[i].Block, 0); err != nil {
 				return fmt.Errorf("copy out: %w", err)
 			}
-			if err := e.checkAll(got); err != nil {
+			if err := e.checkAll(got[i]); err != nil {
 				return err
 			}
 		}
-		return nil
+		return s.recorded(dev, call, fill, got, views)
 	}
 	saves := op.Get(c.Op).Saves
 	if len(want.more) == 0 || saves {
