@@ -30,8 +30,7 @@ func resNet18() nn.Module {
 }
 
 func transformer6() nn.Module {
-	gelu := func(x *locus.Tensor) *locus.Tensor { return x.Gelu() }
-	return nn.Sequential(nn.TransformerEncoder(6, 512, 8, nn.TransformerOptions{Hidden: 2048, PreNorm: true, Activation: gelu}), nn.Linear(512, 1000))
+	return nn.Sequential(nn.TransformerEncoder(6, 512, 8, nn.TransformerOptions{Hidden: 2048, PreNorm: true, Activation: locus.GeluActivation}), nn.Linear(512, 1000))
 }
 
 // TestPlannedArenas computes what steps of larger networks need, by their plans: on a
