@@ -21,9 +21,9 @@ import (
 
 // The rooms of an op.
 const (
-	workRoom = iota // between one launch and the next
-	copyRoom        // of copies of operands that a kernel cannot read where they lie
-	stateRoom       // of an op that is made of others, which use the first two
+	workRoom  = iota // between one launch and the next
+	copyRoom         // of copies of operands that a kernel cannot read where they lie
+	stateRoom        // of an op that is made of others, which use the first two
 	numRooms
 )
 

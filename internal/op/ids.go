@@ -57,6 +57,7 @@ const (
 	Relu6
 	HardSigmoid
 	HardSwish
+	Mish
 	Erf
 	Floor
 	Ceil
@@ -90,6 +91,9 @@ const (
 	Relu6Grad
 	HardSigmoidGrad
 	HardSwishGrad
+	MishGrad
+	LeakyRelu
+	LeakySlope
 	Equal
 	NotEqual
 	Less

@@ -55,6 +55,7 @@ func init() {
 	unary(Relu6, "relu6", f, "x, at least 0 and at most 6; NaN for NaN")
 	unary(HardSigmoid, "hard_sigmoid", f, "x/6 + ½, at least 0 and at most 1; NaN for NaN")
 	unary(HardSwish, "hard_swish", f, "x·hard_sigmoid(x)")
+	unary(Mish, "mish", f, "x·tanh(log(1+eˣ))")
 	unary(Erf, "erf", f, "error function")
 	unary(Floor, "floor", f, "largest integer not above x")
 	unary(Ceil, "ceil", f, "smallest integer not below x")
