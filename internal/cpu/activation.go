@@ -114,10 +114,11 @@ func relu6Grad32(dst, a, x, s, _, _ []float32) {
 // hardSigmoidGrad32 is a/6 where -3 < x < 3.
 func hardSigmoidGrad32(dst, a, x, s, t, _ []float32) {
 	vec.MulSF32(s, a, 1./6)
-	within3(dst, s, x, t)
+	within3(s, s, x, t)
+	copy(dst, s)
 }
 
-// within3 is a where -3 < x < 3; s is a buffer.
+// within3 is a where -3 < x < 3; s is a buffer, and dst is not x.
 func within3(dst, a, x, s []float32) {
 	vec.AddSF32(s, x, 3)
 	vec.ReluGradF32(dst, a, s)
