@@ -72,6 +72,18 @@ func (t *Tensor) Celu(alpha float64) *Tensor {
 	return t.elu(alpha, alpha)
 }
 
+// SoftplusWith returns log(1+e^(beta·x))/beta, and x itself where beta·x is above
+// threshold. PyTorch's softplus has beta 1 and threshold 20 by default;
+// [Tensor.Softplus] has no threshold.
+func (t *Tensor) SoftplusWith(beta, threshold float64) *Tensor {
+	t.wantFloat("SoftplusWith")
+	if beta == 0 || beta != beta {
+		failf("SoftplusWith", ErrArgument, []*Tensor{t}, "beta is %v; it must not be 0", beta)
+	}
+	b := t.Mul(beta)
+	return b.Gt(threshold).Where(t, b.Softplus().Mul(1/beta))
+}
+
 // Mish returns x·tanh(softplus(x)).
 func (t *Tensor) Mish() *Tensor { return apply(op.Mish, nil, t) }
 

@@ -212,23 +212,56 @@ func init() {
 // 0, also of a gradient that is infinite, with its history.
 func noSlope(g *Tensor) *Tensor { return apply(op.ReluGrad, nil, g, g.zerosView(g.shape)) }
 
-// clampGradient is the rule of [Tensor.Clamp]: the borders count as inside, and
-// where they are the wrong way round all goes to hi.
-func clampGradient(n *node, g *Tensor) []*Tensor {
-	x, lo, hi := n.inputs[0], n.inputs[1], n.inputs[2]
+// clampGradient is the rule of [Tensor.Clamp] with a lower border, an upper one or
+// both: the borders count as inside, and where they are the wrong way round all
+// goes to hi.
+func clampGradient(low, high bool) gradient {
 	is := func(id op.ID, a, b *Tensor) *Tensor { return apply(id, nil, a, b) }
-	grads := make([]*Tensor, 3)
-	if n.needs(0) {
-		inside := is(op.GreaterEqual, x, lo).And(is(op.LessEqual, x, hi))
-		grads[0] = sumTo(inside.Where(g, 0), x.shape)
+	return func(n *node, g *Tensor) []*Tensor {
+		x := n.inputs[0]
+		var lo, hi *Tensor
+		if low {
+			lo = n.inputs[1]
+		}
+		if high {
+			hi = n.inputs[len(n.inputs)-1]
+		}
+		both := func(a, b *Tensor) *Tensor {
+			switch {
+			case a == nil:
+				return b
+			case b == nil:
+				return a
+			}
+			return a.And(b)
+		}
+		var above, below *Tensor // of the lower border and of the upper, or on them
+		grads := make([]*Tensor, len(n.inputs))
+		if n.needs(0) {
+			if low {
+				above = is(op.GreaterEqual, x, lo)
+			}
+			if high {
+				below = is(op.LessEqual, x, hi)
+			}
+			grads[0] = sumTo(both(above, below).Where(g, 0), x.shape)
+		}
+		if low && n.needs(1) {
+			moved := is(op.Less, x, lo)
+			if high {
+				moved = moved.And(is(op.Less, lo, hi))
+			}
+			grads[1] = sumTo(moved.Where(g, 0), lo.shape)
+		}
+		if last := len(n.inputs) - 1; high && n.needs(last) {
+			moved := is(op.Greater, x, hi)
+			if low {
+				moved = moved.Or(is(op.Less, hi, lo))
+			}
+			grads[last] = sumTo(moved.Where(g, 0), hi.shape)
+		}
+		return grads
 	}
-	if n.needs(1) {
-		grads[1] = sumTo(is(op.Less, x, lo).And(is(op.Less, lo, hi)).Where(g, 0), lo.shape)
-	}
-	if n.needs(2) {
-		grads[2] = sumTo(is(op.Greater, x, hi).Or(is(op.Less, hi, lo)).Where(g, 0), hi.shape)
-	}
-	return grads
 }
 
 // oneMinusSquare gives 1-x² as (1-x)(1+x), which stays exact near ±1.

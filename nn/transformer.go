@@ -154,10 +154,14 @@ func (e *Encoder) Forward(x *locus.Tensor) *locus.Tensor { return e.Encode(x, ni
 // Encode is Forward with a mask, as [MultiHeadAttentionLayer.Attend] takes it.
 func (e *Encoder) Encode(x, mask *locus.Tensor) *locus.Tensor {
 	made("nn.TransformerEncoder", e != nil)
-	for _, l := range e.Layers {
+	w := where{kind: "Encoder"}
+	defer w.blame()
+	for i, l := range e.Layers {
+		w.at("Layers", i, l)
 		x = l.Encode(x, mask)
 	}
 	if e.Norm != nil {
+		w.at("Norm", -1, e.Norm)
 		x = e.Norm.Forward(x)
 	}
 	return x
@@ -185,10 +189,14 @@ func TransformerDecoder(n, features, heads int, o TransformerOptions, opts ...Op
 // Decode applies the layers; see [DecoderLayer.Decode].
 func (d *Decoder) Decode(x, memory, mask, memoryMask *locus.Tensor) *locus.Tensor {
 	made("nn.TransformerDecoder", d != nil)
-	for _, l := range d.Layers {
+	w := where{kind: "Decoder"}
+	defer w.blame()
+	for i, l := range d.Layers {
+		w.at("Layers", i, l)
 		x = l.Decode(x, memory, mask, memoryMask)
 	}
 	if d.Norm != nil {
+		w.at("Norm", -1, d.Norm)
 		x = d.Norm.Forward(x)
 	}
 	return x

@@ -120,10 +120,9 @@ func hardSigmoidGrad32(dst, a, x, s, t, _ []float32) {
 
 // within3 is a where -3 < x < 3; s is a buffer, and dst is not x.
 func within3(dst, a, x, s []float32) {
-	vec.AddSF32(s, x, 3)
-	vec.ReluGradF32(dst, a, s)
-	vec.RSubSF32(s, x, 3)
-	vec.ReluGradF32(dst, dst, s)
+	vec.AbsF32(s, x)
+	vec.RSubSF32(s, s, 3)
+	vec.ReluGradF32(dst, a, s) // in one go: dst may be x
 }
 
 // hardSwishGrad32 is a·(x/3 + ½) where -3 < x < 3, and a from there on.

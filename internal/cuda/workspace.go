@@ -45,6 +45,7 @@ type workspace struct {
 	short   shortage // what the op gave up for
 	pressed bool     // everything was tried to make room for the driver: libraries do without
 	counts  uintptr  // the counters of kernels/reduce.cu, all 0 between launches; they stay
+	capture *capture // whose rooms ops get while calls are recorded
 }
 
 // errShort is what an op answers that must be queued again when there is room. It is
@@ -81,6 +82,9 @@ func (d *Device) statespace(size int) (uintptr, error) { return d.work.room(d.la
 
 // room returns memory for the op id, or errShort.
 func (w *workspace) room(id op.ID, which, size int) (uintptr, error) {
+	if w.capture != nil {
+		return w.capture.room(which, size)
+	}
 	r := &w.rooms[which]
 	if size <= r.Size {
 		return r.Addr, nil
@@ -116,7 +120,7 @@ func (d *Device) with(pool *memory.Pool, id op.ID, f func() error) error {
 	if err := d.begin(); err != nil {
 		return err
 	}
-	d.work.pool, d.last = pool, id
+	d.work.pool, d.last, d.among = pool, id, 0
 	err := f()
 	if err != nil && (errors.Is(err, errShort) || isExhausted(err)) {
 		err = d.insist(id, f, err)

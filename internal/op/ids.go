@@ -140,6 +140,8 @@ const (
 	SoftmaxGrad
 	LogSoftmax
 	LogSoftmaxGrad
+	CrossEntropy // classes.go
+	CrossEntropyGrad
 	Normalized // norm.go
 	NormalizeGrad
 	BatchNorm
@@ -161,6 +163,10 @@ const (
 	GlobalNorm
 	ScaleAll
 	CastAll
+
+	// FusedOps computes an Expression, which passes over programs make of other ops. It is
+	// not in the table: nothing else calls it.
+	FusedOps
 
 	NumOps
 )

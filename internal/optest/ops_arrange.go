@@ -35,7 +35,7 @@ func arrangeOps() []*Op {
 			bad(locus.ErrShape, vector, func(d locus.Device) { d.Ones(2).Tril(0) }),
 		view("Triu", func(c *Call) *tensor { return c.In[0].Triu(c.Int("offset")) }).
 			bad(locus.ErrShape, vector, func(d locus.Device) { d.Ones(2).Triu(0) }),
-		view("Trace", func(c *Call) *tensor { return c.In[0].Trace() }).with(numbers).
+		view("Trace", func(c *Call) *tensor { return c.In[0].Trace() }).
 			bad(locus.ErrShape, vector, func(d locus.Device) { d.Ones(2).Trace() }),
 		view("Diag", func(c *Call) *tensor { return c.In[0].Diag(c.Int("offset")) }).with(numbers).
 			bad(locus.ErrShape, "three axes", func(d locus.Device) { d.Ones(2, 2, 2).Diag(0) }),
@@ -115,6 +115,18 @@ func sequenceOps() []*Op {
 			}).
 			bad(locus.ErrDType, "a mask of whole numbers", func(d locus.Device) {
 				locus.Attention(d.Ones(2, 3), d.Ones(4, 3), d.Ones(4, 3), locus.AttentionOptions{Mask: d.As(locus.Int64).Ones(2, 4)})
+			}),
+		network("AttentionWeights", func(c *Call) *tensor {
+			return locus.AttentionWeights(c.In[0], c.In[1], locus.AttentionOptions{Mask: c.operand(2), Causal: c.Bool("causal"), Scale: c.FloatOr("scale", 0), Grouped: c.Bool("grouped")})
+		}).with(func(o *Op) { o.Optional, o.HalfTolerance, o.Tolerance = 2, 8, 4 }).
+			bad(locus.ErrShape, "sizes that do not fit", func(d locus.Device) {
+				locus.AttentionWeights(d.Ones(2, 3), d.Ones(4, 2), locus.AttentionOptions{})
+			}).
+			bad(locus.ErrShape, "a mask that does not broadcast", func(d locus.Device) {
+				locus.AttentionWeights(d.Ones(2, 3), d.Ones(4, 3), locus.AttentionOptions{Mask: d.As(locus.Bool).Ones(3, 4)})
+			}).
+			bad(locus.ErrShape, "heads that do not divide", func(d locus.Device) {
+				locus.AttentionWeights(d.Ones(3, 2, 3), d.Ones(2, 4, 3), locus.AttentionOptions{Grouped: true})
 			}),
 		network("RNNCell", func(c *Call) *tensor {
 			if c.Bool("relu") {

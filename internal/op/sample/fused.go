@@ -13,6 +13,8 @@ func (b *builder) fused() {
 		b.attention()
 	case op.Normalized, op.NormalizeGrad, op.BatchNorm, op.BatchNormGrad:
 		b.normalize()
+	case op.CrossEntropy, op.CrossEntropyGrad:
+		b.classes()
 	case op.Linear:
 		b.linear()
 	case op.Recurrent, op.RecurrentGrad:
