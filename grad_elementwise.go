@@ -86,6 +86,7 @@ func init() {
 		op.Relu6:       func(g, _, y *Tensor) *Tensor { return apply(op.Relu6Grad, nil, g, y.detach()) },
 		op.HardSigmoid: func(g, x, _ *Tensor) *Tensor { return apply(op.HardSigmoidGrad, nil, g, x.detach()) },
 		op.HardSwish:   func(g, x, _ *Tensor) *Tensor { return apply(op.HardSwishGrad, nil, g, x) },
+		op.Mish:        func(g, x, _ *Tensor) *Tensor { return apply(op.MishGrad, nil, g, x) },
 		op.Erf:         func(g, x, _ *Tensor) *Tensor { return g.Mul(x.Square().Neg().Exp()).Mul(2 / math.Sqrt(math.Pi)) },
 		op.Erfc:        func(g, x, _ *Tensor) *Tensor { return g.Mul(x.Square().Neg().Exp()).Mul(-2 / math.Sqrt(math.Pi)) },
 	} {
@@ -169,6 +170,17 @@ func init() {
 	gradients[op.HardSwishGrad] = binaryRule(
 		func(g, _, b, _ *Tensor) *Tensor { return apply(op.HardSwishGrad, nil, g, b) },
 		func(g, a, b, _ *Tensor) *Tensor { return apply(op.HardSigmoidGrad, nil, g.Mul(a).Mul(2), b.detach()) })
+	gradients[op.MishGrad] = secondRule(op.MishGrad, func(x *Tensor) *Tensor {
+		s, t := x.Sigmoid(), x.Softplus().Tanh()
+		inner := s.Neg().Add(1).Sub(t.Mul(s).Mul(2)).Mul(x).Add(2)
+		return oneMinusSquare(t).Mul(s).Mul(inner)
+	})
+	gradients[op.LeakyRelu] = binaryRule(
+		func(g, a, b, _ *Tensor) *Tensor { return g.Mul(apply(op.LeakySlope, nil, a.detach(), b)) },
+		func(g, a, _, _ *Tensor) *Tensor { return g.Mul(a.Minimum(0)) })
+	gradients[op.LeakySlope] = binaryRule(
+		func(g, _, _, _ *Tensor) *Tensor { return noSlope(g) },
+		func(g, a, _, _ *Tensor) *Tensor { return a.detach().Gt(0).Where(0, g) })
 	gradients[op.SigmoidGrad] = binaryRule(
 		func(g, _, b, _ *Tensor) *Tensor { return apply(op.SigmoidGrad, nil, g, b) },
 		func(g, a, b, _ *Tensor) *Tensor { return g.Mul(a).Mul(b.Mul(-2).Add(1)) })

@@ -55,6 +55,9 @@ func init() {
 	registerBinary(op.Relu6Grad, grainCheap, composed(relu6Grad32), choose64(relu6Slope))
 	registerBinary(op.HardSigmoidGrad, grainCheap, composed(hardSigmoidGrad32), choose64(hardSigmoidSlope))
 	registerBinary(op.HardSwishGrad, grainCheap, composed(hardSwishGrad32), choose64(hardSwishSlope))
+	registerBinary(op.MishGrad, grainDear, composed(mishGrad32), timesFunc[float64](mishGrad))
+	registerBinary(op.LeakyRelu, grainCheap, composed(leakyRelu32), leakyRelu64)
+	registerBinary(op.LeakySlope, grainCheap, composed(leakySlope32), leakySlope64)
 
 	registerCompare(op.Equal, vec.EqF32, vec.EqF64, equal, equal, equal)
 	registerCompare(op.NotEqual, vec.NeF32, vec.NeF64, notEqual, notEqual, notEqual)

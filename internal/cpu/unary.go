@@ -41,6 +41,7 @@ func init() {
 	registerUnary(op.Relu6, grainCheap, vec.Relu6F32, vec.Relu6F64)
 	registerUnary(op.HardSigmoid, grainCheap, vec.HardSigmoidF32, vec.HardSigmoidF64)
 	registerUnary(op.HardSwish, grainCheap, vec.HardSwishF32, vec.HardSwishF64)
+	registerUnary(op.Mish, grainDear, vec.MishF32, vec.MishF64)
 	registerUnary(op.Softplus, grainDear, softplus32, mapFloats[float64](softplus))
 	registerUnaryStream(op.Erf, grainDear, vec.ErfF32, vec.ErfStreamF32, vec.ErfF64)
 

@@ -48,6 +48,9 @@ func init() {
 	binary(Relu6Grad, "relu6_grad", f, "a where 0 < b < 6, else 0 (b: relu6's operand or result)")
 	binary(HardSigmoidGrad, "hard_sigmoid_grad", f, "a/6 where -3 < b < 3, else 0 (b: the operand)")
 	binary(HardSwishGrad, "hard_swish_grad", f, "a·(b/3 + ½) where -3 < b < 3, a from 3 on, else 0 (b: the operand)")
+	binary(MishGrad, "mish_grad", f, "a·mish'(b) (b: mish's operand)")
+	binary(LeakyRelu, "leaky_relu", f, "a where it is positive, else a·b; NaN where a is NaN")
+	binary(LeakySlope, "leaky_slope", f, "1 where a > 0, else b: leaky_relu's slope")
 
 	compare := func(id ID, name string, set dtype.Set, doc string) {
 		define(Def{ID: id, Name: name, Family: CompareFamily, Arity: 2, DTypes: []dtype.Set{set}, Doc: doc,

@@ -57,6 +57,7 @@ const (
 	Relu6
 	HardSigmoid
 	HardSwish
+	Mish
 	Erf
 	Erfc
 	Floor
@@ -93,6 +94,9 @@ const (
 	Relu6Grad
 	HardSigmoidGrad
 	HardSwishGrad
+	MishGrad
+	LeakyRelu
+	LeakySlope
 	Equal
 	NotEqual
 	Less

@@ -59,6 +59,7 @@ func init() {
 	unary(Relu6, "relu6", f, "x, at least 0 and at most 6; NaN for NaN", nil)
 	unary(HardSigmoid, "hard_sigmoid", f, "x/6 + ½, at least 0 and at most 1; NaN for NaN", nil)
 	unary(HardSwish, "hard_swish", f, "x·hard_sigmoid(x)", nil)
+	unary(Mish, "mish", f, "x·tanh(log(1+eˣ))", nil)
 	unary(Erf, "erf", f, "error function", math.Erf)
 	unary(Erfc, "erfc", f, "1 - erf(x), exact where erf is near 1", math.Erfc)
 	unary(Floor, "floor", f, "largest integer not above x", math.Floor)

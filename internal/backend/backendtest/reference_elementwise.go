@@ -22,6 +22,7 @@ var unaryFloat = map[op.ID]func(float64) float64{
 	op.Relu6:       func(x float64) float64 { return min(max(x, 0), 6) },
 	op.HardSigmoid: hardSigmoid,
 	op.HardSwish:   func(x float64) float64 { return x * hardSigmoid(x) },
+	op.Mish:        mish,
 }
 
 func sign(x float64) float64 {
@@ -68,6 +69,10 @@ func sigmoid(x float64) float64 {
 
 func hardSigmoid(x float64) float64 { return min(max(x/6+0.5, 0), 1) } // NaN for NaN
 
+func mish(x float64) float64 { return x * math.Tanh(softplus(x)) }
+
+func softplus(x float64) float64 { return math.Max(x, 0) + math.Log1p(math.Exp(-math.Abs(x))) }
+
 func normalCDF(x float64) float64 { return 0.5 * math.Erfc(-x/math.Sqrt2) }
 func normalPDF(x float64) float64 { return math.Exp(-x*x/2) / math.Sqrt(2*math.Pi) }
 func geluInner(x float64) float64 { return math.Sqrt(2/math.Pi) * (x + 0.044715*x*x*x) }
@@ -111,7 +116,7 @@ func unary(id op.ID, e *expected, x *array) {
 				}
 			}
 		}
-	case op.Gelu, op.GeluTanh, op.HardSwish, op.HardSigmoid: // x·(½ + something): far below zero the sum cancels
+	case op.Gelu, op.GeluTanh, op.HardSwish, op.HardSigmoid, op.Mish: // x·(½ + something): far below zero the sum cancels
 		e.scale = make([]float64, x.len())
 		for i, v := range x.floats {
 			e.scale[i] = math.Abs(v)
@@ -210,7 +215,7 @@ func binary(id op.ID, e *expected, a, b *array) {
 			}
 		}
 		return
-	case op.Maximum, op.Minimum, op.ReluGrad, op.Relu6Grad:
+	case op.Maximum, op.Minimum, op.ReluGrad, op.Relu6Grad, op.LeakySlope:
 		e.exact = true
 	case op.Pow:
 		e.units = 8
@@ -256,6 +261,23 @@ func binaryFloat(id op.ID, a, b float64) (value, scale float64) {
 			return a, 0
 		}
 		return 0, 0
+	case op.MishGrad:
+		t := math.Tanh(softplus(b))
+		scale = math.Abs(a) * t
+		if math.Abs(b) < 40 {
+			scale += math.Abs(a*b) * sigmoid(b)
+		}
+		return a * (t + b*sigmoid(b)*(1-t*t)), scale
+	case op.LeakyRelu:
+		if a > 0 {
+			return a, 0
+		}
+		return a * b, 0
+	case op.LeakySlope:
+		if a > 0 {
+			return 1, 0
+		}
+		return b, 0
 	case op.Relu6Grad:
 		if b > 0 && b < 6 {
 			return a, 0

@@ -92,6 +92,11 @@ template <class A> DEV A silu_grad(A g, A x) {
   return x > A(0) ? g * d * (A(1) + x * (e * d)) : g * d * (A(1) + x * d) * h * h; // e alone may be too small
 }
 
+template <class A> DEV A mish_grad(A g, A x) {
+  A c = x > A(20) ? A(20) : x, e = m_exp(c), n = e * (e + A(2)), d = A(1) / (n + A(2));
+  return e == A(0) ? g * A(0) : g * ((n + A(4) * c * e * (A(1) + e) * d) * d);
+}
+
 FLOATS(add, WIDE, a + b) INTS(add, WRAP(a, +, b))
 FLOATS(sub, WIDE, a - b) INTS(sub, WRAP(a, -, b))
 FLOATS(mul, WIDE, a * b) INTS(mul, WRAP(a, *, b))
@@ -116,6 +121,9 @@ FLOATS(silu_grad, WIDE, silu_grad(a, b))
 FLOATS(relu6_grad, WIDE, b > A(0) && b < A(6) ? a : A(0))
 FLOATS(hard_sigmoid_grad, WIDE, b > A(-3) && b < A(3) ? a * A(1.0 / 6) : A(0))
 FLOATS(hard_swish_grad, WIDE, b > A(-3) && b < A(3) ? a * (b * A(1.0 / 3) + A(0.5)) : b >= A(3) ? a : A(0))
+FLOATS(mish_grad, WIDE, mish_grad(a, b))
+FLOATS(leaky_relu, WIDE, a > A(0) ? a : a * b)
+FLOATS(leaky_slope, WIDE, a > A(0) ? A(1) : b)
 NUMBERS(eq, a == b) COMPARE(eq, b8, a == b)
 NUMBERS(ne, a != b) COMPARE(ne, b8, a != b)
 NUMBERS(lt, a < b)
