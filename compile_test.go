@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"os"
 	"runtime"
 	"strings"
 	"sync"
@@ -719,4 +720,26 @@ func BenchmarkCompiledCall(b *testing.B) {
 			c.Call(x)
 		}
 	})
+}
+
+// TestCompileFuses has an expression whose steps are one step in the explanation, with a
+// value that is both returned and used, and rows that are broadcast.
+func TestCompileFuses(t *testing.T) {
+	f := func(a ...*locus.Tensor) []*locus.Tensor {
+		y := a[0].Add(a[1]).Exp()
+		return []*locus.Tensor{y, y.Mul(2).Cast(locus.BFloat16).Cast(locus.Float32), y.Sum(1)}
+	}
+	for _, d := range compileDevices() {
+		c := locus.Compile(f)
+		x, row := d.Randn(7, 33), d.Randn(33)
+		for range 3 {
+			want, got := f(x, row), c.Call(x, row)
+			for i := range want {
+				sameElements(t, fmt.Sprintf("result %d", i), want[i], got[i])
+			}
+		}
+		if why := c.Explain(); os.Getenv("LOCUS_FUSE") != "off" && !strings.Contains(why, "fusion: 5 elementwise steps became 1, 0 stay alone; 2 steps are run in all") {
+			t.Errorf("the steps are not fused:\n%s", why)
+		}
+	}
 }

@@ -40,5 +40,5 @@ func explainFusion(p *program.Program) string {
 	if fused+alone == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%d elementwise steps are computed in %d passes, %d alone; %d steps in all", fused, into, alone, len(p.Steps))
+	return fmt.Sprintf("fusion: %d elementwise steps became %d, %d stay alone; %d steps are run in all", fused, into, alone, len(p.Steps))
 }

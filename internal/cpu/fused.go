@@ -131,6 +131,13 @@ type fusedWorker struct {
 	buffers []memory.Block // first those of nodes, then one for each input
 	mem     *scratch
 	shape   [1]int
+	moving  []moving
+}
+
+// moving is an offset that goes on from block to block.
+type moving struct {
+	offset *int
+	first  int
 }
 
 var oneStride, noStride = []int{1}, []int{0}
@@ -210,7 +217,11 @@ func fused(c *backend.Call) error {
 	} else {
 		shared := r // apart, because what other threads may use is allocated
 		shared.its, shared.uniform = append([]*iterator(nil), r.its...), append([]bool(nil), r.uniform...)
-		pool.For(n, p.grain, func(lo, hi int) { shared.run(lo, hi) })
+		grain := p.grain
+		for n/grain > 256 {
+			grain *= 2
+		}
+		pool.For(n, grain, func(lo, hi int) { shared.run(lo, hi) })
 	}
 	for _, it := range r.its {
 		if it != nil {
@@ -232,58 +243,83 @@ func isUniform(v *backend.View) bool {
 
 // run computes elements lo to hi-1.
 func (r *fusedRun) run(lo, hi int) {
-	p, e := r.p, r.p.e
+	p := r.p
 	w := p.workers.Get().(*fusedWorker)
 	w.lend(r.gathered)
+	r.point(w)
 	for at := lo; at < hi; at += fusedBlock {
 		n := min(fusedBlock, hi-at)
 		w.shape[0] = n
+		for i := range w.moving {
+			*w.moving[i].offset = w.moving[i].first + at
+		}
 		next := p.slots
-		var gathered [op.FusedInputs]*memory.Block
-		for k, it := range r.its {
+		for _, it := range r.its {
 			if it != nil {
-				b := &w.buffers[next]
+				it.gatherRows(w.buffers[next].Ptr, at, n)
 				next++
-				it.gatherRows(b.Ptr, at, n)
-				gathered[k] = b
 			}
 		}
 		for i := range w.calls {
-			s, c := &p.nodes[i], &w.calls[i]
-			for k, o := range e.Nodes[i].In {
-				v := &c.In[k]
-				if o.Node {
-					*v = w.calls[o.Index].Out
-					continue
-				}
-				*v = r.c.In[o.Index]
-				v.Shape = w.shape[:]
-				switch {
-				case r.uniform[o.Index]:
-					v.Strides = noStride
-				case gathered[o.Index] != nil:
-					v.Block, v.Offset, v.Strides = gathered[o.Index], 0, oneStride
-				default:
-					v.Offset += at
-					v.Strides = oneStride
-				}
-			}
-			switch s.result {
-			case -1:
-				c.Out.Block = &w.buffers[s.slot]
-			case 0:
-				c.Out.Block, c.Out.Offset = r.c.Out.Block, at
-			default:
-				c.Out.Block, c.Out.Offset = r.c.More[s.result-1].Block, at
-			}
+			s := &p.nodes[i]
 			kernel := s.kernel
 			if r.past && s.stream != nil {
 				kernel = s.stream
 			}
-			_ = kernel(c) // elementwise kernels fail with no data
+			_ = kernel(&w.calls[i]) // elementwise kernels fail with no data
 		}
 	}
 	w.free()
+}
+
+// point makes the worker's calls read and write where the call does.
+func (r *fusedRun) point(w *fusedWorker) {
+	p, e := r.p, r.p.e
+	w.moving = w.moving[:0]
+	var in [op.FusedInputs]backend.View
+	var moves [op.FusedInputs]bool
+	next := p.slots
+	for k, it := range r.its {
+		v := &in[k]
+		*v = r.c.In[k]
+		v.Shape, v.Strides = w.shape[:], oneStride
+		switch {
+		case r.uniform[k]:
+			v.Strides = noStride
+		case it != nil:
+			v.Block, v.Offset = &w.buffers[next], 0
+			next++
+		default:
+			moves[k] = true
+		}
+	}
+	for i := range w.calls {
+		s, c := &p.nodes[i], &w.calls[i]
+		for k, o := range e.Nodes[i].In {
+			v := &c.In[k]
+			move := !o.Node && moves[o.Index]
+			if o.Node {
+				*v = w.calls[o.Index].Out
+				move = p.nodes[o.Index].result >= 0
+			} else {
+				*v = in[o.Index]
+			}
+			if move {
+				w.moving = append(w.moving, moving{&v.Offset, v.Offset})
+			}
+		}
+		switch {
+		case s.result < 0:
+			c.Out.Block = &w.buffers[s.slot]
+			continue
+		case s.result == 0:
+			c.Out.Block = r.c.Out.Block
+		default:
+			c.Out.Block = r.c.More[s.result-1].Block
+		}
+		c.Out.Offset = 0
+		w.moving = append(w.moving, moving{&c.Out.Offset, 0})
+	}
 }
 
 // gatherRows copies the n elements from number at on of the iterator's one operand.

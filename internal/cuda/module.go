@@ -107,6 +107,12 @@ const (
 // kernel returns a function by file and name, loading it at first use. Between
 // begin and end.
 func (d *Device) kernel(file, name string) (*kernel, error) {
+	return d.kernelOf(name, func() (string, int, error) { return source(file, name) })
+}
+
+// kernelOf returns a function by name, loading the module that text returns at first
+// use. Between begin and end.
+func (d *Device) kernelOf(name string, text func() (string, int, error)) (*kernel, error) {
 	c := d.card
 	c.mu.Lock()
 	k := c.kernels[name]
@@ -115,15 +121,15 @@ func (d *Device) kernel(file, name string) (*kernel, error) {
 		return k, nil
 	}
 	if d.capturing() {
-		return nil, d.again(func() error { _, err := d.load(file, name); return err })
+		return nil, d.again(func() error { _, err := d.load(name, text); return err })
 	}
-	return d.load(file, name)
+	return d.load(name, text)
 }
 
 // load loads a kernel.
-func (d *Device) load(file, name string) (*kernel, error) {
+func (d *Device) load(name string, from func() (string, int, error)) (*kernel, error) {
 	c := d.card
-	text, params, err := source(file, name)
+	text, params, err := from()
 	if err != nil {
 		return nil, err
 	}

@@ -14,6 +14,8 @@ const (
 	FusedNodes   = 32
 )
 
+func init() { table[FusedOps].ID = FusedOps }
+
 // Expression is the attribute of FusedOps: elementwise ops that are computed in one
 // pass. Each of them rounds to its own element type, so that the results are those of
 // the ops one after the other, to the bit.
@@ -58,6 +60,24 @@ func (e *Expression) Type(o Operand) dtype.DType {
 func (e *Expression) KernelType(i int) dtype.DType {
 	n := &e.Nodes[i]
 	return e.Type(n.In[Get(n.Op).Leading()])
+}
+
+// over reports whether result r may be written where input i lies: nodes are computed
+// in their order, for a block of elements or for one, and none behind the one whose
+// result it is reads the input.
+func (e *Expression) over(r, i int) bool {
+	made := e.Results[r]
+	for k := range e.Nodes {
+		for at, o := range e.Nodes[k].In {
+			if o != (Operand{Index: i}) {
+				continue
+			}
+			if k > made || k == made && !Get(e.Nodes[k].Op).Over(e.Nodes[k].Attrs, 0, at) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // String lists the ops in their order.

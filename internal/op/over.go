@@ -42,6 +42,9 @@ func (d *Def) Over(a Attrs, r, i int) bool {
 		}
 	case ScaleAll:
 		return r == i
+	case FusedOps:
+		e, ok := a.(*Expression)
+		return ok && e.over(r, i)
 	}
 	return false
 }
@@ -57,7 +60,7 @@ func (d *Def) Plain() bool {
 		return true
 	}
 	switch d.ID {
-	case Blend, BlendSquare, AdamStep, UpdateAll, ScaleAll, CastAll:
+	case Blend, BlendSquare, AdamStep, UpdateAll, ScaleAll, CastAll, FusedOps:
 		return true
 	}
 	return false
