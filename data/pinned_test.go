@@ -37,10 +37,10 @@ func TestPinnedBatchesAreReused(t *testing.T) {
 				}
 				b.X().Mul(2).Free()
 				b.Free()
+				if err := d.Synchronize(); err != nil { // a loop that runs ahead has more on their way
+					t.Fatal(err)
+				}
 			}
-		}
-		if err := d.Synchronize(); err != nil {
-			t.Fatal(err)
 		}
 		// Those that are made ahead, that are on their way, and that are used.
 		if now, most := held(), before+12*batch*8000*4; now > most || now == 0 {
