@@ -48,3 +48,34 @@ func TestPinnedBatchesAreReused(t *testing.T) {
 		}
 	}
 }
+
+// With Pin, batches that stay on the CPU are page-locked where there is a GPU, and equal
+// to others.
+func TestPin(t *testing.T) {
+	gpu := locus.AddVirtualGPUs(1, 0)[0]
+	x := locus.Randn(64, 8000)
+	set, err := data.NewTensorDataset(x, locus.Arange(64))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := data.NewLoader(set, data.Options{BatchSize: 16, Pin: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for b, err := range l.Epoch(0) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !b.X().IsPinned() || b.X().Device() != locus.CPU() {
+			t.Error("the input is not pinned")
+		}
+		if b.Y().IsPinned() {
+			t.Error("a few numbers are pinned")
+		}
+		half := b.X().Chunk(2, 0)[1]
+		if d := half.To(gpu).Sub(x.Narrow(0, b.Index*16+8, b.Index*16+16).To(gpu)).Abs().Max().Item(); d != 0 {
+			t.Errorf("batch %d differs by %v", b.Index, d)
+		}
+		b.Free()
+	}
+}

@@ -198,6 +198,9 @@ func TestCompiledErrors(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
+	if c := nn.CopyTo(new(nn.CompiledLayer), locus.CPU()); c == nil || c.Net != nil {
+		t.Error("the copy of a zero value is another one")
+	}
 	fast := nn.Compiled(nn.Linear(3, 2))
 	for range 4 {
 		if err := locus.Try(func() { fast.Forward(locus.Ones(2, 4)) }); !errors.Is(err, locus.ErrShape) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 	"maps"
+	"slices"
 	"strings"
 
 	"github.com/locusml/locus"
@@ -145,6 +146,8 @@ func (d Data) inOrder(set data.Dataset, seed uint64, devices []locus.Device) (*d
 	o := data.Options{BatchSize: min(d.BatchSize, max(1, set.Len())), Workers: d.Workers, Key: locus.NewKey(seed)}
 	if len(devices) == 1 {
 		o.Device = devices[0]
+	} else {
+		o.Pin = slices.ContainsFunc(devices, locus.Device.IsGPU)
 	}
 	return data.NewLoader(set, o)
 }

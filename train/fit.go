@@ -123,6 +123,8 @@ func (r *run) prepareData() error {
 		Key: locus.NewKey(r.set.seed)}
 	if len(r.devices) == 1 {
 		o.Device = r.devices[0]
+	} else {
+		o.Pin = slices.ContainsFunc(r.devices, locus.Device.IsGPU)
 	}
 	var err error
 	if r.train, err = data.NewLoader(r.data.Train, o); err != nil {
