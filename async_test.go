@@ -63,7 +63,7 @@ func TestQueuedFailureSurfacesOnce(t *testing.T) {
 		bad.Add(1)
 		err := wait()
 		var e *Error
-		if !errors.As(err, &e) || !e.Async || e.Op != "take" || !errors.Is(err, ErrIndex) || !strings.Contains(err.Error(), "7") {
+		if !errors.As(err, &e) || !e.Async || e.Op != "Take" || !errors.Is(err, ErrIndex) || !strings.Contains(err.Error(), "7") {
 			t.Errorf("%s: %v", name, err)
 		}
 		if err := wait(); err != nil {
@@ -79,7 +79,7 @@ func TestQueuedFailureSurfacesOnce(t *testing.T) {
 	}
 	// Printing shows it rather than crashing.
 	x.Take(0, d.From([]int{9}))
-	if s := x.String(); !strings.Contains(s, "take") {
+	if s := x.String(); !strings.Contains(s, "Take") {
 		t.Error(s)
 	}
 }

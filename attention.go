@@ -29,14 +29,61 @@ type AttentionOptions struct {
 func Attention(q, k, v *Tensor, o AttentionOptions) *Tensor {
 	const name = "Attention"
 	in := given(3, q, k, v, o.Mask)
+	checkAttention(name, in, q, k, v)
+	if o.Grouped {
+		return groupedAttention(in, q, k, v, o)
+	}
+	defer naming(name, in)
+	attrs, operands := attentionOperands(name, in, q, k, v, o)
+	if o.Dropout == 0 {
+		return apply(op.Attend, attrs, operands...)
+	}
+	if _, err := op.Check(op.Attend, attrs, specs(operands)); err != nil {
+		fail(name, err, in...)
+	}
+	return Checkpoint(func(t ...*Tensor) *Tensor {
+		return Dropout(attentionWeights(attrs, t), o.Dropout, o.Key).MatMul(t[2])
+	}, operands...)
+}
+
+// AttentionWeights returns softmax(scale·q·kᵀ + mask), what each position looks
+// at: q (…, L, D), k (…, S, D), result (…, L, S). [Attention] with these options
+// multiplies them with v, and does not keep them: they take L·S numbers a head. Rows
+// add up to 1, but to 0 where a position sees nothing. With dropout the weights are
+// those after it.
+func AttentionWeights(q, k *Tensor, o AttentionOptions) *Tensor {
+	const name = "AttentionWeights"
+	in := given(2, q, k, o.Mask)
+	checkAttention(name, in, q, k, k)
+	if o.Grouped {
+		if len(q.shape) < 3 || len(k.shape) < 3 || k.Dim(-3) == 0 || q.Dim(-3)%k.Dim(-3) != 0 {
+			failf(name, ErrShape, in, "grouped heads need q (…, H, L, D) and k (…, G, S, D) with H a multiple of G")
+		}
+		k = k.RepeatInterleave(q.Dim(-3)/k.Dim(-3), -3)
+	}
+	defer naming(name, in)
+	attrs, operands := attentionOperands(name, in, q, k, k, o)
+	if _, err := op.Check(op.Attend, attrs, specs(operands)); err != nil {
+		fail(name, err, in...)
+	}
+	w := attentionWeights(attrs, operands)
+	if o.Dropout != 0 {
+		w = Dropout(w, o.Dropout, o.Key)
+	}
+	return w
+}
+
+func checkAttention(name string, in []*Tensor, q, k, v *Tensor) {
 	checkOperands(name, in)
 	if len(q.shape) < 2 || len(k.shape) < 2 || len(v.shape) < 2 || q.Dim(-1) != k.Dim(-1) || k.Dim(-2) != v.Dim(-2) {
 		failf(name, ErrShape, in, "q %s, k %s and v %s do not fit: want (…, L, D), (…, S, D), (…, S, E)",
 			op.ShapeString(q.shape), op.ShapeString(k.shape), op.ShapeString(v.shape))
 	}
-	if o.Grouped {
-		return groupedAttention(in, q, k, v, o)
-	}
+}
+
+// attentionOperands makes the operands of the primitive: leading axes and mask
+// are expanded, and the scale is set.
+func attentionOperands(name string, in []*Tensor, q, k, v *Tensor, o AttentionOptions) (op.Attention, []*Tensor) {
 	batch, err := op.Broadcast(q.shape[:len(q.shape)-2], k.shape[:len(k.shape)-2], v.shape[:len(v.shape)-2])
 	if err != nil {
 		fail(name, err, in...)
@@ -55,17 +102,7 @@ func Attention(q, k, v *Tensor, o AttentionOptions) *Tensor {
 		}
 		operands = append(operands, o.Mask.expand(want))
 	}
-	defer naming(name, in)
-	attrs := op.Attention{Scale: scale, Causal: o.Causal}
-	if o.Dropout == 0 {
-		return apply(op.Attend, attrs, operands...)
-	}
-	if _, err := op.Check(op.Attend, attrs, specs(operands)); err != nil {
-		fail(name, err, in...)
-	}
-	return Checkpoint(func(t ...*Tensor) *Tensor {
-		return Dropout(attentionWeights(attrs, t), o.Dropout, o.Key).MatMul(t[2])
-	}, operands...)
+	return op.Attention{Scale: scale, Causal: o.Causal}, operands
 }
 
 func specs(ts []*Tensor) []op.Spec {

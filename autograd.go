@@ -243,6 +243,15 @@ func Grad(outputs, inputs []*Tensor, opts ...GradOption) []*Tensor {
 	return gradFrom(outputs, seeds, inputs, nil, opts)
 }
 
+// GradOf returns the gradients of loss with respect to inputs: [Grad] for the
+// usual case of one loss, without slices.
+//
+//	grads := locus.GradOf(loss, w, b)
+func GradOf(loss *Tensor, inputs ...*Tensor) []*Tensor {
+	loss.checkGrad("GradOf")
+	return gradFrom([]*Tensor{loss}, []*Tensor{loss.OnesLike()}, inputs, nil, nil)
+}
+
 // gradFrom returns the gradients of Σ outputs·seeds with respect to inputs. It
 // does not look behind ends.
 func gradFrom(outputs, seeds, inputs, ends []*Tensor, opts []GradOption) []*Tensor {

@@ -331,6 +331,9 @@ func (c *Compiled) Explain() string {
 			continue
 		}
 		fmt.Fprintf(&b, "  %d steps, %d more whose results nobody uses; %d variables, %d of them set\n", len(p.prog.Steps), p.pruned, len(p.vars), p.sets())
+		for _, line := range p.exec.Explain() {
+			fmt.Fprintf(&b, "  %s\n", line)
+		}
 		for _, v := range p.prog.Values {
 			switch v.Kind {
 			case program.Captured:
@@ -339,7 +342,10 @@ func (c *Compiled) Explain() string {
 				fmt.Fprintf(&b, "  constant: %d bytes of Go data, made at %s\n", v.Spec.Shape[0], v.Site)
 			}
 		}
-		for _, line := range strings.SplitAfter(p.prog.String(), "\n") {
+		if line := explainFusion(p.body); line != "" {
+			b.WriteString("  " + line + "\n")
+		}
+		for _, line := range strings.SplitAfter(p.body.String(), "\n") {
 			if line != "" {
 				b.WriteString("  " + line)
 			}

@@ -10,10 +10,10 @@ import (
 // memory of its own, also of one tensor.
 func Concat(axis int, ts ...*Tensor) *Tensor {
 	if len(ts) == 0 {
-		failf("concat", ErrArgument, nil, "needs at least one tensor")
+		failf("Concat", ErrArgument, nil, "needs at least one tensor")
 	}
-	ts[0].check("concat")
-	a := ts[0].axis("concat", axis)
+	ts[0].check("Concat")
+	a := ts[0].axis("Concat", axis)
 	if len(ts) == 1 {
 		return apply(op.Copy, nil, ts[0])
 	}
@@ -24,14 +24,14 @@ func Concat(axis int, ts ...*Tensor) *Tensor {
 // is always in memory of its own, also of one tensor.
 func Stack(axis int, ts ...*Tensor) *Tensor {
 	if len(ts) == 0 {
-		failf("stack", ErrArgument, nil, "needs at least one tensor")
+		failf("Stack", ErrArgument, nil, "needs at least one tensor")
 	}
 	first := ts[0].Unsqueeze(axis)
 	l, views := make([]*Tensor, len(ts)), make([]Tensor, len(ts))
 	for i, t := range ts {
-		t.check("stack")
+		t.check("Stack")
 		if !sameShape(t.shape, ts[0].shape) {
-			failf("stack", ErrShape, []*Tensor{ts[0], t}, "tensors have different shapes")
+			failf("Stack", ErrShape, []*Tensor{ts[0], t}, "tensors have different shapes")
 		}
 		if t.node == nil && first.node == nil && slices.Equal(t.strides, ts[0].strides) { // what the views of many have in common is made once
 			l[i] = t.laidAs(&views[i], first.shape, first.strides, t.offset)
@@ -45,9 +45,9 @@ func Stack(axis int, ts ...*Tensor) *Tensor {
 
 // Repeat gives t repeated along each axis: one count an axis.
 func (t *Tensor) Repeat(counts ...int) *Tensor {
-	t.check("repeat")
+	t.check("Repeat")
 	if len(counts) < len(t.shape) {
-		failf("repeat", ErrArgument, []*Tensor{t}, "takes one count an axis, got %d for %d", len(counts), len(t.shape))
+		failf("Repeat", ErrArgument, []*Tensor{t}, "takes one count an axis, got %d for %d", len(counts), len(t.shape))
 	}
 	lead := len(counts) - len(t.shape)
 	split, to, out := []int{}, []int{}, []int{}
@@ -57,7 +57,7 @@ func (t *Tensor) Repeat(counts ...int) *Tensor {
 			n = t.shape[i-lead]
 		}
 		if c < 0 {
-			failf("repeat", ErrArgument, []*Tensor{t}, "the count %d is negative", c)
+			failf("Repeat", ErrArgument, []*Tensor{t}, "the count %d is negative", c)
 		}
 		split = append(split, 1, n)
 		to = append(to, c, n)
@@ -76,4 +76,50 @@ func (t *Tensor) Repeat(counts ...int) *Tensor {
 		return r.fresh(t)
 	}
 	return t.Reshape(split...).Expand(to...).Reshape(out...).fresh(t)
+}
+
+// RepeatInterleave returns t with every slice along an axis repeated: as often as
+// repeats says, a Go int for all, or a vector of whole numbers with one count for
+// each. With a vector the result's size depends on its elements: it waits for
+// them, which a compiled function cannot do.
+func (t *Tensor) RepeatInterleave(repeats any, axis int) *Tensor {
+	const name = "RepeatInterleave"
+	t.check(name)
+	a := t.axis(name, axis)
+	switch n := repeats.(type) {
+	case int:
+		if n < 0 {
+			failf(name, ErrArgument, []*Tensor{t}, "the count %d is negative", n)
+		}
+		to := slices.Clone(t.shape)
+		to[a] *= n
+		fits(t.place, name, t.dtype, to, t)
+		before, size, after := op.Elements(t.shape[:a]), t.shape[a], op.Elements(t.shape[a+1:])
+		return t.reshape([]int{before, size, 1, after}).expand([]int{before, size, n, after}).reshape(to).fresh(t)
+	case *Tensor:
+		in := []*Tensor{t, n}
+		checkOperands(name, in)
+		if !n.dtype.IsInt() {
+			failf(name, ErrDType, in, "counts are whole numbers, not %s", n.dtype)
+		}
+		if len(n.shape) != 1 || n.shape[0] != t.shape[a] {
+			failf(name, ErrShape, in, "want a vector with one count for each of the %d slices of axis %d", t.shape[a], a)
+		}
+		countable(name)
+		counts := n.detach().Cast(Int64)
+		if counts.Len() == 0 {
+			return t.Copy()
+		}
+		if low := counts.Min().Int(); low < 0 {
+			failf(name, ErrArgument, in, "the count %d is negative", low)
+		}
+		ends := counts.CumSum(0)
+		total := int(ends.Narrow(0, ends.Len()-1, ends.Len()).Int())
+		to := slices.Clone(t.shape)
+		to[a] = total
+		fits(t.place, name, t.dtype, to, t)
+		return t.take(a, ends.search(t.arange(total), true))
+	}
+	failf(name, ErrArgument, []*Tensor{t}, "repeats is a %T; want an int or a *Tensor", repeats)
+	return nil
 }

@@ -3,6 +3,7 @@ package locus
 import (
 	"fmt"
 	"math"
+	"reflect"
 
 	"github.com/locusml/locus/dtype"
 	"github.com/locusml/locus/internal/op"
@@ -36,30 +37,38 @@ func constant(name string, t *Tensor, y any) *Tensor {
 	var f float64
 	var i int64
 	whole := true
-	switch v := y.(type) {
+	switch v := y.(type) { // without reflection where it is common
 	case int:
 		f, i = float64(v), int64(v)
 	case float64:
 		f, i, whole = v, int64(v), v == math.Trunc(v) && math.Abs(v) < 1<<63
-	case float32:
-		w := float64(v)
-		f, i, whole = w, int64(w), w == math.Trunc(w) && math.Abs(w) < 1<<63
-	case int64:
-		f, i = float64(v), v
-	case int32:
-		f, i = float64(v), int64(v)
-	case uint8:
-		f, i = float64(v), int64(v)
-	case bool:
-		if t.dtype != Bool {
-			failf(name, ErrDType, []*Tensor{t}, "a Go bool does not mix with %s", t.dtype)
-		}
-		if v {
-			c.bits = 1
-		}
-		return c
+	case interface{ Float32() float32 }: // dtype.F16 and dtype.BF16
+		f = float64(v.Float32())
+		i, whole = int64(f), f == math.Trunc(f)
 	default:
-		failf(name, ErrArgument, []*Tensor{t}, "the other operand is a %T; want a *Tensor or a Go number", y)
+		n := reflect.ValueOf(y)
+		switch k := n.Kind(); {
+		case k == reflect.Bool:
+			if t.dtype != Bool {
+				failf(name, ErrDType, []*Tensor{t}, "a Go bool does not mix with %s", t.dtype)
+			}
+			if n.Bool() {
+				c.bits = 1
+			}
+			return c
+		case n.CanInt():
+			f, i = float64(n.Int()), n.Int()
+		case n.CanUint():
+			f, i = float64(n.Uint()), int64(n.Uint())
+			if i < 0 && !t.dtype.IsFloat() {
+				failf(name, ErrDType, []*Tensor{t}, "%v does not fit %s", y, t.dtype)
+			}
+		case n.CanFloat():
+			f = n.Float()
+			i, whole = int64(f), f == math.Trunc(f) && math.Abs(f) < 1<<63
+		default:
+			failf(name, ErrArgument, []*Tensor{t}, "the other operand is a %T; want a *Tensor or a Go number", y)
+		}
 	}
 	if !t.dtype.IsFloat() && !whole {
 		fail(name, &op.Problem{Kind: ErrDType, Msg: fmt.Sprintf("%v is not whole, but the tensor's elements are %s", y, t.dtype),
@@ -153,48 +162,151 @@ func (t *Tensor) Gt(y any) *Tensor { return t.binary(op.Greater, y) }
 // Ge gives t ≥ y as bools.
 func (t *Tensor) Ge(y any) *Tensor { return t.binary(op.GreaterEqual, y) }
 
-// Where gives x where t, a tensor of bools, is true, else y. One of x and y may
-// be a Go number.
+// Where returns x where t, a tensor of bools, is true, else y. Each is a tensor
+// or a Go number, which takes the other's element type. Two Go numbers make
+// int64 if both are whole numbers of Go, float32 if one is floating point, and
+// bools of two bools.
 func (t *Tensor) Where(x, y any) *Tensor {
-	t.check("where")
+	t.check("Where")
 	a, aok := x.(*Tensor)
 	b, bok := y.(*Tensor)
 	switch {
 	case !aok && !bok:
-		failf("where", ErrArgument, []*Tensor{t}, "x is a %T and y a %T; one of them must be a *Tensor", x, y)
+		like := &Tensor{dtype: typeOfNumbers("Where", t, x, y), constant: true}
+		a, b = constant("Where", like, x), constant("Where", like, y)
 	case !aok:
-		b.check("where")
-		a = constant("where", b, x)
+		b.check("Where")
+		a = constant("Where", b, x)
 	case !bok:
-		a.check("where")
-		b = constant("where", a, y)
+		a.check("Where")
+		b = constant("Where", a, y)
 	}
 	return apply(op.Where, nil, t, a, b)
 }
 
-// Where gives x where cond is true, else y.
+// typeOfNumbers is the element type of a tensor made of Go numbers alone.
+func typeOfNumbers(name string, t *Tensor, numbers ...any) DType {
+	dt := dtype.Invalid
+	for _, x := range numbers {
+		d := dtype.Invalid
+		switch v := reflect.ValueOf(x); {
+		case v.Kind() == reflect.Bool:
+			d = Bool
+		case isHalf(x):
+			d = Float32
+		case v.CanInt() || v.CanUint():
+			d = Int64
+		case v.CanFloat():
+			d = Float32
+		default:
+			failf(name, ErrArgument, []*Tensor{t}, "an operand is a %T; want a *Tensor or a Go number", x)
+		}
+		dt = max(dt, d) // bool, int64, float32: in this order
+	}
+	return dt
+}
+
+func isHalf(x any) bool {
+	_, ok := x.(interface{ Float32() float32 })
+	return ok
+}
+
+// Where returns x where cond is true, else y: see [Tensor.Where].
 func Where(cond *Tensor, x, y any) *Tensor { return cond.Where(x, y) }
 
-// Clamp gives t with every element moved into [lo, hi], or to hi where lo is
-// above it; NaN stays NaN. The gradient flows to t where it was not moved, the
-// borders included, and to a border that is a tensor where t was moved there.
+// MaskedFill returns t with value, a Go number or a tensor, where mask is true.
+// PyTorch's masked_fill; it is mask.Where(value, t).
+func (t *Tensor) MaskedFill(mask *Tensor, value any) *Tensor {
+	t.check("MaskedFill")
+	mask.wantBool("MaskedFill")
+	y := operandOf("MaskedFill", t, value)
+	if s, err := op.Broadcast(t.shape, mask.shape, y.shape); err != nil || !sameShape(s, t.shape) {
+		failf("MaskedFill", ErrShape, []*Tensor{t, mask, y}, "mask and value must broadcast to t's shape, %s", op.ShapeString(t.shape))
+	}
+	return apply(op.Where, nil, mask, y, t)
+}
+
+// Clamp returns t with every element moved into [lo, hi], or to hi where lo is
+// above it; NaN stays NaN. Each border is a Go number or a tensor, or nil where
+// there is none. The gradient flows to t where it was not moved, the borders
+// included, and to a border that is a tensor where t was moved there.
 func (t *Tensor) Clamp(lo, hi any) *Tensor {
 	t.check("Clamp")
-	in := []*Tensor{t, operandOf("Clamp", t, lo), operandOf("Clamp", t, hi)}
-	x, l, h := t.detach(), in[1].detach(), in[2].detach()
-	raised := apply(op.Maximum, nil, x, l)
-	y := apply(op.Minimum, nil, raised, h)
-	raised.Free()
+	border := func(y any) *Tensor {
+		if y == nil {
+			return nil
+		}
+		return operandOf("Clamp", t, y)
+	}
+	low, high := border(lo), border(hi)
+	if low == nil && high == nil {
+		fail("Clamp", &op.Problem{Kind: ErrArgument, Msg: "both borders are nil", Fix: "name a lower border, an upper one, or both"}, t)
+	}
+	in, y := []*Tensor{t}, t.detach()
+	var id op.ID
+	move := func(to op.ID, border *Tensor) {
+		if border == nil {
+			return
+		}
+		moved := apply(to, nil, y, border.detach())
+		if len(in) > 1 {
+			y.Free()
+		}
+		in, y, id = append(in, border), moved, to
+	}
+	move(op.Maximum, low)
+	move(op.Minimum, high)
 	if y.dtype.IsFloat() && tracked(in) {
-		y.node = &node{def: op.Get(op.Minimum), own: &ownRule{name: "Clamp", back: clampGradient}, inputs: in, out: y}
+		y.node = &node{def: op.Get(id), own: &ownRule{name: "Clamp", back: clampGradient(low != nil, high != nil)}, inputs: in, out: y}
 	}
 	return y
+}
+
+// ClampMin returns t with every element below lo moved there: Clamp(lo, nil).
+func (t *Tensor) ClampMin(lo any) *Tensor { return t.Clamp(lo, nil) }
+
+// ClampMax returns t with every element above hi moved there: Clamp(nil, hi).
+func (t *Tensor) ClampMax(hi any) *Tensor { return t.Clamp(nil, hi) }
+
+// IsClose tells which elements of t and y, a tensor or a Go number, differ by at
+// most atol + rtol·|y|. Infinities are close to themselves, NaN to nothing.
+// PyTorch's defaults are rtol 1e-5 and atol 1e-8.
+func (t *Tensor) IsClose(y any, rtol, atol float64) *Tensor {
+	t.check("IsClose")
+	if !(rtol >= 0 && atol >= 0) {
+		failf("IsClose", ErrArgument, []*Tensor{t}, "rtol is %v and atol %v; neither may be negative", rtol, atol)
+	}
+	a, b := t.detach(), operandOf("IsClose", t, y).detach()
+	same := apply(op.Equal, nil, a, b)
+	if !t.dtype.IsFloat() { // wide enough for the difference and for the tolerances
+		if b.constant {
+			b = t.fullOf(decode(b.dtype, bytesOf([]uint64{b.bits})), nil)
+		}
+		if a.dtype != b.dtype {
+			fail("IsClose", op.Problemf(ErrDType, "elements are %s and %s", a.dtype, b.dtype), t, b)
+		}
+		a, b = a.Cast(Float64), b.Cast(Float64)
+	}
+	distance := apply(op.Sub, nil, a, b).Abs()
+	var most any
+	if b.constant {
+		most = math.Abs(decode(b.dtype, bytesOf([]uint64{b.bits})))*rtol + atol
+	} else {
+		most = b.Abs().Mul(rtol).Add(atol)
+	}
+	return same.Or(distance.IsFinite().And(distance.Le(most)))
+}
+
+// AllClose reports whether all elements of t and y are close as [Tensor.IsClose]
+// defines it. It waits for the answer.
+func (t *Tensor) AllClose(y any, rtol, atol float64) bool {
+	return t.IsClose(y, rtol, atol).All().Item() != 0
 }
 
 // Cast gives the elements as another type: t itself if they have it already.
 // Floating-point to whole numbers truncates; anything to bool is ≠ 0.
 func (t *Tensor) Cast(to DType) *Tensor {
-	t.check("cast")
+	t.check("Cast")
 	if to == t.dtype {
 		return t
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/locusml/locus/internal/backend"
+	"github.com/locusml/locus/internal/callsite"
 	"github.com/locusml/locus/internal/gate"
 	"github.com/locusml/locus/internal/memory"
 	"github.com/locusml/locus/internal/op"
@@ -31,12 +32,15 @@ var (
 // failed, on which operands, why, and where there is one, the call that fixes it.
 type Error struct {
 	Kind     error     // one of the Err… values
-	Op       string    // the op or function
+	Op       string    // the function or method of package locus that the program called
+	Layer    string    // where in a network, such as "Sequential[2] (Linear 256→10)"; "" outside of one
 	Operands []Operand // in order; empty where there are none
 	Msg      string    // what was wrong
 	Fix      string    // what to write instead, or ""
 	Memory   *MemoryReport
 	Async    bool // the op had been queued earlier and failed since
+
+	inside bool // another op failed, on other operands, inside of Op
 }
 
 // Operand describes a tensor in an [Error].
@@ -69,6 +73,10 @@ func (e *Error) Error() string {
 	b.WriteString(e.Msg)
 	if e.Async {
 		b.WriteString(" (the op was queued earlier; this wait is the first to see it)")
+	}
+	if e.Layer != "" {
+		b.WriteString("\n  layer: ")
+		b.WriteString(e.Layer)
 	}
 	for i, o := range e.Operands {
 		fmt.Fprintf(&b, "\n  operand %d: %s", i, o)
@@ -141,9 +149,13 @@ func newError(name string, err error, operands []*Tensor) *Error {
 	case errors.As(err, &own):
 		return own
 	case errors.As(err, &async):
-		e.Op, e.Async, e.Operands = async.Op.String(), true, nil
+		e.Op, e.Async, e.Operands = op.Public(async.Op.String()), true, nil
 		e.Msg = async.Err.Error()
 		e.Kind = kindOf(async.Err)
+		if e.Kind == ErrIndex {
+			e.Fix = "look at the indices, or classes, that were used since the last wait; targets of a loss that do not count need IgnoreIndex"
+		}
+		return e
 	case errors.As(err, &exhausted):
 		e.Kind, e.Memory = ErrOutOfMemory, reportOf(exhausted)
 		e.Msg = fmt.Sprintf("out of memory: %s %s needs %s", exhausted.Label.DType, exhausted.Label.Shape, formatBytes(exhausted.Asked))
@@ -156,7 +168,55 @@ func newError(name string, err error, operands []*Tensor) *Error {
 	default:
 		e.Kind = kindOf(err)
 	}
+	e.nameCalled()
 	return e
+}
+
+// nameCalled puts the name of what the program called in place of the function or
+// primitive that failed inside of it. Of a primitive of another name the message
+// says so: its operands may be others than the program's.
+func (e *Error) nameCalled() {
+	failed := op.Public(e.Op)
+	called := callsite.Called()
+	switch called {
+	case "", "Compiled.Call", "Custom": // the program called an op when the function was traced; it has named its own
+		e.Op = failed
+		return
+	}
+	primitive := failed != e.Op
+	e.Op = called
+	if !strings.HasPrefix(called, failed) { // SumKeep is Sum
+		e.inside = true
+		if primitive {
+			e.Msg = failed + ": " + e.Msg
+		}
+	}
+}
+
+// hint is deferred by ops that know better than what fails inside how an error of a
+// kind is mended.
+func hint(kind error, fix string) {
+	r := recover()
+	if r == nil {
+		return
+	}
+	if e, ok := r.(*Error); ok && e.Kind == kind && !e.Async {
+		e.Fix = fix
+	}
+	panic(r)
+}
+
+// naming is deferred by ops that are compositions: what an op inside panics with
+// is reported with the operands that the program wrote.
+func naming(name string, in []*Tensor) {
+	r := recover()
+	if r == nil {
+		return
+	}
+	if e, ok := r.(*Error); ok && !e.Async && e.inside && e.Op == name {
+		e.Operands, e.inside = describe(in), false
+	}
+	panic(r)
 }
 
 // describe lists operands for an Error, without those that are nil or zero.

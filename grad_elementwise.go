@@ -50,40 +50,43 @@ func binaryRule(fa, fb func(g, a, b, y *Tensor) *Tensor) gradient {
 
 func init() {
 	for id, f := range map[op.ID]func(g, x, y *Tensor) *Tensor{
-		op.Copy:       func(g, _, _ *Tensor) *Tensor { return g },
-		op.CastTo:     func(g, x, _ *Tensor) *Tensor { return g.Cast(x.dtype) },
-		op.Neg:        func(g, _, _ *Tensor) *Tensor { return g.Neg() },
-		op.Abs:        func(g, x, _ *Tensor) *Tensor { return g.Mul(x.Sign()) },
-		op.Square:     func(g, x, _ *Tensor) *Tensor { return g.Mul(x).Mul(2) },
-		op.Sqrt:       func(g, _, y *Tensor) *Tensor { return g.Div(y).Mul(0.5) },
-		op.Rsqrt:      func(g, x, y *Tensor) *Tensor { return g.Mul(y).Div(x).Mul(-0.5) },
-		op.Reciprocal: func(g, _, y *Tensor) *Tensor { return g.Mul(y.Square()).Neg() },
-		op.Exp:        func(g, _, y *Tensor) *Tensor { return g.Mul(y) },
-		op.Exp2:       func(g, _, y *Tensor) *Tensor { return g.Mul(y).Mul(math.Ln2) },
-		op.Expm1:      func(g, _, y *Tensor) *Tensor { return g.Mul(y.Add(1)) },
-		op.Log:        func(g, x, _ *Tensor) *Tensor { return g.Div(x) },
-		op.Log2:       func(g, x, _ *Tensor) *Tensor { return g.Div(x.Mul(math.Ln2)) },
-		op.Log10:      func(g, x, _ *Tensor) *Tensor { return g.Div(x.Mul(math.Ln10)) },
-		op.Log1p:      func(g, x, _ *Tensor) *Tensor { return g.Div(x.Add(1)) },
-		op.Sin:        func(g, x, _ *Tensor) *Tensor { return g.Mul(x.Cos()) },
-		op.Cos:        func(g, x, _ *Tensor) *Tensor { return g.Mul(x.Sin()).Neg() },
-		op.Tan:        func(g, _, y *Tensor) *Tensor { return g.Mul(y.Square().Add(1)) },
-		op.Asin:       func(g, x, _ *Tensor) *Tensor { return g.Mul(oneMinusSquare(x).Rsqrt()) },
-		op.Acos:       func(g, x, _ *Tensor) *Tensor { return g.Mul(oneMinusSquare(x).Rsqrt()).Neg() },
-		op.Atan:       func(g, x, _ *Tensor) *Tensor { return g.Div(x.Square().Add(1)) },
-		op.Sinh:       func(g, x, _ *Tensor) *Tensor { return g.Mul(x.Cosh()) },
-		op.Cosh:       func(g, x, _ *Tensor) *Tensor { return g.Mul(x.Sinh()) },
-		op.Tanh:       func(g, _, y *Tensor) *Tensor { return apply(op.TanhGrad, nil, g, y) },
-		op.Asinh:      func(g, x, _ *Tensor) *Tensor { return g.Mul(x.Square().Add(1).Rsqrt()) },
-		op.Acosh:      func(g, x, _ *Tensor) *Tensor { return g.Mul(x.Square().Sub(1).Rsqrt()) },
-		op.Atanh:      func(g, x, _ *Tensor) *Tensor { return g.Div(oneMinusSquare(x)) },
-		op.Sigmoid:    func(g, _, y *Tensor) *Tensor { return apply(op.SigmoidGrad, nil, g, y) },
-		op.Softplus:   func(g, x, _ *Tensor) *Tensor { return g.Mul(x.Sigmoid()) },
-		op.Relu:       func(g, _, y *Tensor) *Tensor { return apply(op.ReluGrad, nil, g, y.detach()) },
-		op.Gelu:       func(g, x, _ *Tensor) *Tensor { return apply(op.GeluGrad, nil, g, x) },
-		op.GeluTanh:   func(g, x, _ *Tensor) *Tensor { return apply(op.GeluTanhGrad, nil, g, x) },
-		op.Silu:       func(g, x, _ *Tensor) *Tensor { return apply(op.SiluGrad, nil, g, x) },
-		op.Erf:        func(g, x, _ *Tensor) *Tensor { return g.Mul(x.Square().Neg().Exp()).Mul(2 / math.Sqrt(math.Pi)) },
+		op.Copy:        func(g, _, _ *Tensor) *Tensor { return g },
+		op.CastTo:      func(g, x, _ *Tensor) *Tensor { return g.Cast(x.dtype) },
+		op.Neg:         func(g, _, _ *Tensor) *Tensor { return g.Neg() },
+		op.Abs:         func(g, x, _ *Tensor) *Tensor { return g.Mul(x.Sign()) },
+		op.Square:      func(g, x, _ *Tensor) *Tensor { return g.Mul(x).Mul(2) },
+		op.Sqrt:        func(g, _, y *Tensor) *Tensor { return g.Div(y).Mul(0.5) },
+		op.Rsqrt:       func(g, x, y *Tensor) *Tensor { return g.Mul(y).Div(x).Mul(-0.5) },
+		op.Reciprocal:  func(g, _, y *Tensor) *Tensor { return g.Mul(y.Square()).Neg() },
+		op.Exp:         func(g, _, y *Tensor) *Tensor { return g.Mul(y) },
+		op.Exp2:        func(g, _, y *Tensor) *Tensor { return g.Mul(y).Mul(math.Ln2) },
+		op.Expm1:       func(g, _, y *Tensor) *Tensor { return g.Mul(y.Add(1)) },
+		op.Log:         func(g, x, _ *Tensor) *Tensor { return g.Div(x) },
+		op.Log2:        func(g, x, _ *Tensor) *Tensor { return g.Div(x.Mul(math.Ln2)) },
+		op.Log10:       func(g, x, _ *Tensor) *Tensor { return g.Div(x.Mul(math.Ln10)) },
+		op.Log1p:       func(g, x, _ *Tensor) *Tensor { return g.Div(x.Add(1)) },
+		op.Sin:         func(g, x, _ *Tensor) *Tensor { return g.Mul(x.Cos()) },
+		op.Cos:         func(g, x, _ *Tensor) *Tensor { return g.Mul(x.Sin()).Neg() },
+		op.Tan:         func(g, _, y *Tensor) *Tensor { return g.Mul(y.Square().Add(1)) },
+		op.Asin:        func(g, x, _ *Tensor) *Tensor { return g.Mul(oneMinusSquare(x).Rsqrt()) },
+		op.Acos:        func(g, x, _ *Tensor) *Tensor { return g.Mul(oneMinusSquare(x).Rsqrt()).Neg() },
+		op.Atan:        func(g, x, _ *Tensor) *Tensor { return g.Div(x.Square().Add(1)) },
+		op.Sinh:        func(g, x, _ *Tensor) *Tensor { return g.Mul(x.Cosh()) },
+		op.Cosh:        func(g, x, _ *Tensor) *Tensor { return g.Mul(x.Sinh()) },
+		op.Tanh:        func(g, _, y *Tensor) *Tensor { return apply(op.TanhGrad, nil, g, y) },
+		op.Asinh:       func(g, x, _ *Tensor) *Tensor { return g.Mul(x.Square().Add(1).Rsqrt()) },
+		op.Acosh:       func(g, x, _ *Tensor) *Tensor { return g.Mul(x.Square().Sub(1).Rsqrt()) },
+		op.Atanh:       func(g, x, _ *Tensor) *Tensor { return g.Div(oneMinusSquare(x)) },
+		op.Sigmoid:     func(g, _, y *Tensor) *Tensor { return apply(op.SigmoidGrad, nil, g, y) },
+		op.Softplus:    func(g, x, _ *Tensor) *Tensor { return g.Mul(x.Sigmoid()) },
+		op.Relu:        func(g, _, y *Tensor) *Tensor { return apply(op.ReluGrad, nil, g, y.detach()) },
+		op.Gelu:        func(g, x, _ *Tensor) *Tensor { return apply(op.GeluGrad, nil, g, x) },
+		op.GeluTanh:    func(g, x, _ *Tensor) *Tensor { return apply(op.GeluTanhGrad, nil, g, x) },
+		op.Silu:        func(g, x, _ *Tensor) *Tensor { return apply(op.SiluGrad, nil, g, x) },
+		op.Relu6:       func(g, _, y *Tensor) *Tensor { return apply(op.Relu6Grad, nil, g, y.detach()) },
+		op.HardSigmoid: func(g, x, _ *Tensor) *Tensor { return apply(op.HardSigmoidGrad, nil, g, x.detach()) },
+		op.HardSwish:   func(g, x, _ *Tensor) *Tensor { return apply(op.HardSwishGrad, nil, g, x) },
+		op.Erf:         func(g, x, _ *Tensor) *Tensor { return g.Mul(x.Square().Neg().Exp()).Mul(2 / math.Sqrt(math.Pi)) },
 	} {
 		gradients[id] = unaryRule(f)
 	}
@@ -147,6 +150,14 @@ func init() {
 	gradients[op.ReluGrad] = binaryRule(
 		func(g, _, b, _ *Tensor) *Tensor { return apply(op.ReluGrad, nil, g, b) },
 		func(g, _, _, _ *Tensor) *Tensor { return noSlope(g) })
+	for _, id := range []op.ID{op.Relu6Grad, op.HardSigmoidGrad} { // steps in the second operand
+		gradients[id] = binaryRule(
+			func(g, _, b, _ *Tensor) *Tensor { return apply(id, nil, g, b) },
+			func(g, _, _, _ *Tensor) *Tensor { return noSlope(g) })
+	}
+	gradients[op.HardSwishGrad] = binaryRule(
+		func(g, _, b, _ *Tensor) *Tensor { return apply(op.HardSwishGrad, nil, g, b) },
+		func(g, a, b, _ *Tensor) *Tensor { return apply(op.HardSigmoidGrad, nil, g.Mul(a).Mul(2), b.detach()) })
 	gradients[op.SigmoidGrad] = binaryRule(
 		func(g, _, b, _ *Tensor) *Tensor { return apply(op.SigmoidGrad, nil, g, b) },
 		func(g, a, b, _ *Tensor) *Tensor { return g.Mul(a).Mul(b.Mul(-2).Add(1)) })
@@ -189,23 +200,56 @@ func init() {
 // 0, also of a gradient that is infinite, with its history.
 func noSlope(g *Tensor) *Tensor { return apply(op.ReluGrad, nil, g, g.zerosView(g.shape)) }
 
-// clampGradient is the rule of [Tensor.Clamp]: the borders count as inside, and
-// where they are the wrong way round all goes to hi.
-func clampGradient(n *node, g *Tensor) []*Tensor {
-	x, lo, hi := n.inputs[0], n.inputs[1], n.inputs[2]
+// clampGradient is the rule of [Tensor.Clamp] with a lower border, an upper one or
+// both: the borders count as inside, and where they are the wrong way round all
+// goes to hi.
+func clampGradient(low, high bool) gradient {
 	is := func(id op.ID, a, b *Tensor) *Tensor { return apply(id, nil, a, b) }
-	grads := make([]*Tensor, 3)
-	if n.needs(0) {
-		inside := is(op.GreaterEqual, x, lo).And(is(op.LessEqual, x, hi))
-		grads[0] = sumTo(inside.Where(g, 0), x.shape)
+	return func(n *node, g *Tensor) []*Tensor {
+		x := n.inputs[0]
+		var lo, hi *Tensor
+		if low {
+			lo = n.inputs[1]
+		}
+		if high {
+			hi = n.inputs[len(n.inputs)-1]
+		}
+		both := func(a, b *Tensor) *Tensor {
+			switch {
+			case a == nil:
+				return b
+			case b == nil:
+				return a
+			}
+			return a.And(b)
+		}
+		var above, below *Tensor // of the lower border and of the upper, or on them
+		grads := make([]*Tensor, len(n.inputs))
+		if n.needs(0) {
+			if low {
+				above = is(op.GreaterEqual, x, lo)
+			}
+			if high {
+				below = is(op.LessEqual, x, hi)
+			}
+			grads[0] = sumTo(both(above, below).Where(g, 0), x.shape)
+		}
+		if low && n.needs(1) {
+			moved := is(op.Less, x, lo)
+			if high {
+				moved = moved.And(is(op.Less, lo, hi))
+			}
+			grads[1] = sumTo(moved.Where(g, 0), lo.shape)
+		}
+		if last := len(n.inputs) - 1; high && n.needs(last) {
+			moved := is(op.Greater, x, hi)
+			if low {
+				moved = moved.Or(is(op.Less, hi, lo))
+			}
+			grads[last] = sumTo(moved.Where(g, 0), hi.shape)
+		}
+		return grads
 	}
-	if n.needs(1) {
-		grads[1] = sumTo(is(op.Less, x, lo).And(is(op.Less, lo, hi)).Where(g, 0), lo.shape)
-	}
-	if n.needs(2) {
-		grads[2] = sumTo(is(op.Greater, x, hi).Or(is(op.Less, hi, lo)).Where(g, 0), hi.shape)
-	}
-	return grads
 }
 
 // oneMinusSquare gives 1-x² as (1-x)(1+x), which stays exact near ±1.

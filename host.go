@@ -3,6 +3,7 @@ package locus
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"reflect"
 	"unsafe"
 
@@ -14,11 +15,13 @@ import (
 // Element is the set of Go types that tensors are filled from and read into.
 type Element = dtype.Element
 
-// From makes a tensor from a Go number, or a slice or array of any depth of bool,
-// uint8, int32, int64, int, float32, float64, dtype.F16 or dtype.BF16. The
-// element type follows the Go type (int is stored as int64) unless chosen with
-// As. With a shape, the elements are arranged in it.
+// From makes a tensor from a Go number, or a slice or array of any depth of bools
+// or numbers, dtype.F16 and dtype.BF16 included. The element type follows the Go type
+// unless chosen with As: whole numbers of widths that tensors do not have take the
+// next wider one, int8, int16 and uint16 int32, and int, uint and the others
+// int64. A number makes a scalar. With a shape, the elements are arranged in it.
 //
+//	locus.From(3.5)
 //	locus.From([][]float32{{1, 2, 3}, {4, 5, 6}})
 //	locus.From([]float32{1, 2, 3, 4, 5, 6}, 2, 3)
 func (m Maker) From(data any, shape ...int) *Tensor {
@@ -71,7 +74,9 @@ func flatten(data any) ([]byte, DType, []int) {
 	}
 	dt := dtype.Invalid
 	if elem != nil {
-		dt = dtype.OfValue(reflect.Zero(elem).Interface())
+		if dt = dtype.OfValue(reflect.Zero(elem).Interface()); !dt.Valid() {
+			dt = wider(elem.Kind())
+		}
 	}
 	if !dt.Valid() {
 		failf("From", ErrDType, nil, "cannot make a tensor from %T; use numbers, bools, or slices and arrays of them", data)
@@ -113,17 +118,46 @@ func flatten(data any) ([]byte, DType, []int) {
 	return buf, dt, dims
 }
 
+// wider is the element type for a Go type that tensors do not have themselves: one
+// that holds all its numbers, or for the largest int64.
+func wider(k reflect.Kind) DType {
+	switch k {
+	case reflect.Bool:
+		return Bool
+	case reflect.Uint8:
+		return Uint8
+	case reflect.Int8, reflect.Int16, reflect.Int32, reflect.Uint16:
+		return Int32
+	case reflect.Int, reflect.Int64, reflect.Uint32, reflect.Uint, reflect.Uint64:
+		return Int64
+	case reflect.Float32:
+		return Float32
+	case reflect.Float64:
+		return Float64
+	}
+	return dtype.Invalid
+}
+
 // elementsOf returns the bytes of a slice or array of elements of type dt.
 func elementsOf(v reflect.Value, dt DType) []byte {
 	n := v.Len()
 	if n == 0 {
 		return nil
 	}
-	if v.Kind() == reflect.Array || int(v.Type().Elem().Size()) != dt.Size() { // of an array without an address, and of int where it has 32 bits
-		to := v.Type().Elem()
-		if to.Kind() == reflect.Int {
-			to = reflect.TypeFor[int64]()
+	to := v.Type().Elem()
+	if dtype.OfValue(reflect.Zero(to).Interface()) != dt { // numbers of another width
+		to = goTypes[dt]
+		if dt == Int64 && v.Type().Elem().Kind() != reflect.Int {
+			for i := range n {
+				if x := v.Index(i); x.CanUint() && x.Uint() > math.MaxInt64 {
+					failf("From", ErrDType, nil, "%d does not fit int64", x.Uint())
+				}
+			}
 		}
+	} else if to.Kind() == reflect.Int {
+		to = reflect.TypeFor[int64]()
+	}
+	if v.Kind() == reflect.Array || int(v.Type().Elem().Size()) != dt.Size() { // of an array without an address, and of numbers of another width
 		s := reflect.MakeSlice(reflect.SliceOf(to), n, n)
 		for i := range n {
 			s.Index(i).Set(v.Index(i).Convert(to))
@@ -132,6 +166,10 @@ func elementsOf(v reflect.Value, dt DType) []byte {
 	}
 	return unsafe.Slice((*byte)(v.UnsafePointer()), n*dt.Size())
 }
+
+// goTypes are the Go types that From converts to.
+var goTypes = map[DType]reflect.Type{Bool: reflect.TypeFor[bool](), Uint8: reflect.TypeFor[uint8](), Int32: reflect.TypeFor[int32](),
+	Int64: reflect.TypeFor[int64](), Float32: reflect.TypeFor[float32](), Float64: reflect.TypeFor[float64]()}
 
 func bytesOf[T any](s []T) []byte {
 	if len(s) == 0 {
@@ -234,7 +272,8 @@ func (t *Tensor) download(dst []byte) {
 func (t *Tensor) Item() float64 {
 	t.check("Item")
 	if t.Len() != 1 {
-		failf("Item", ErrShape, []*Tensor{t}, "the tensor has %d elements; Item wants one", t.Len())
+		fail("Item", &op.Problem{Kind: ErrShape, Msg: fmt.Sprintf("the tensor has %d elements; Item wants one", t.Len()),
+			Fix: "reduce it first, for example .Mean(), or read all with locus.ToSlice"}, t)
 	}
 	var buf [8]byte
 	b := buf[:t.dtype.Size()]

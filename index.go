@@ -7,21 +7,21 @@ import (
 // Gather chooses one element at a time along an axis: for axis 0 of a matrix,
 // result[i][j] = t[index[i][j]][j].
 func (t *Tensor) Gather(axis int, index *Tensor) *Tensor {
-	t.check("gather")
-	return apply(op.Gather, op.Axis{Axis: t.axis("gather", axis)}, t, index)
+	t.check("Gather")
+	return apply(op.Gather, op.Axis{Axis: t.axis("Gather", axis)}, t, index)
 }
 
 // Take chooses whole slices along an axis; index may have any shape, which takes
 // the axis's place in the result. Take(0, index) looks rows up.
 func (t *Tensor) Take(axis int, index *Tensor) *Tensor {
-	t.check("take")
-	return t.take(t.axis("take", axis), index)
+	t.check("Take")
+	return t.take(t.axis("Take", axis), index)
 }
 
 func (t *Tensor) take(axis int, index *Tensor) *Tensor {
 	y := apply(op.Take, op.Axis{Axis: axis}, t, index)
 	if y.Len() == 0 {
-		indices("take", t.shape[axis], index, t, index)
+		indices("Take", t.shape[axis], index, t, index)
 	}
 	return y
 }
@@ -29,15 +29,15 @@ func (t *Tensor) take(axis int, index *Tensor) *Tensor {
 // ScatterAdd gives t with src's elements added where index says: for axis 0 of
 // a matrix, result[index[i][j]][j] += src[i][j].
 func (t *Tensor) ScatterAdd(axis int, index, src *Tensor) *Tensor {
-	t.check("scatter_add")
-	return t.addAt(op.ScatterAdd, t.axis("scatter_add", axis), index, src)
+	t.check("ScatterAdd")
+	return t.addAt(op.ScatterAdd, t.axis("ScatterAdd", axis), index, src)
 }
 
 // IndexAdd gives t with src's slices along an axis added at the positions that
 // index names.
 func (t *Tensor) IndexAdd(axis int, index, src *Tensor) *Tensor {
-	t.check("index_add")
-	return t.addAt(op.IndexAdd, t.axis("index_add", axis), index, src)
+	t.check("IndexAdd")
+	return t.addAt(op.IndexAdd, t.axis("IndexAdd", axis), index, src)
 }
 
 func (t *Tensor) addAt(id op.ID, axis int, index, src *Tensor) *Tensor {
@@ -49,14 +49,26 @@ func (t *Tensor) addAt(id op.ID, axis int, index, src *Tensor) *Tensor {
 }
 
 // OneHot makes of every whole number i < n a row of n with a 1 at position i, in
-// float32. A number outside gives a row of zeros.
+// float32, where PyTorch's is int64. A number outside gives a row of zeros. If n
+// is -1 it is one more than the largest number, for which OneHot waits: a compiled
+// function needs n.
 func (t *Tensor) OneHot(n int) *Tensor {
 	t.check("OneHot")
 	if t.dtype.IsFloat() || t.dtype == Bool {
 		failf("OneHot", ErrDType, []*Tensor{t}, "elements are %s; want whole numbers", t.dtype)
 	}
+	if n == -1 {
+		countable("OneHot")
+		n = 0
+		if t.Len() > 0 {
+			n = int(t.Max().Int()) + 1
+		}
+		if n < 0 {
+			n = 0
+		}
+	}
 	if n < 0 {
-		failf("OneHot", ErrArgument, []*Tensor{t}, "n is %d", n)
+		failf("OneHot", ErrArgument, []*Tensor{t}, "n is %d; want the number of classes, or -1 for as many as there are", n)
 	}
 	fits(t.place, "OneHot", Float32, append(t.Shape(), n), t)
 	classes := t.place.device.As(t.dtype).Arange(float64(n))

@@ -185,13 +185,16 @@ func transfer(kind TransferKind, from, to *place, bytes int, do func()) {
 	case Log:
 		fmt.Fprintf(os.Stderr, "locus: %s, %s to %s, %s at %s\n", kind, from.device, to.device, formatBytes(int64(bytes)), site)
 	case Disallow:
-		fail("guard", &op.Problem{Kind: ErrTransfer,
+		fail("", &op.Problem{Kind: ErrTransfer,
 			Msg: fmt.Sprintf("%s of %s from %s to %s at %s is disallowed", kind, formatBytes(int64(bytes)), from.device, to.device, site),
 			Fix: "keep the data where it is, or allow it: locus.Guard(locus.Allow)"})
 	}
 	start := time.Now()
 	do()
 	spent := time.Since(start)
+	if p := profiling.Load(); p != nil {
+		p.moved(kind, from.device, to.device, bytes, site, start, spent)
+	}
 
 	ledger.mu.Lock()
 	defer ledger.mu.Unlock()

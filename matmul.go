@@ -11,10 +11,10 @@ import (
 // is not in the result.
 func (t *Tensor) MatMul(y *Tensor) *Tensor {
 	in := []*Tensor{t, y}
-	checkOperands("matmul", in)
+	checkOperands("MatMul", in)
 	a, b := t, y
 	if len(a.shape) == 0 || len(b.shape) == 0 {
-		failf("matmul", ErrShape, in, "a scalar has no matrix product; use Mul")
+		failf("MatMul", ErrShape, in, "a scalar has no matrix product; use Mul")
 	}
 	if len(a.shape) == 1 {
 		a = a.reshape([]int{1, a.shape[0]})
@@ -26,7 +26,7 @@ func (t *Tensor) MatMul(y *Tensor) *Tensor {
 	if !sameShape(batchA, batchB) {
 		batch, err := op.Broadcast(batchA, batchB)
 		if err != nil {
-			fail("matmul", err, in...)
+			fail("MatMul", err, in...)
 		}
 		a = a.expand(append(slices.Clone(batch), a.shape[len(a.shape)-2:]...))
 		b = b.expand(append(slices.Clone(batch), b.shape[len(b.shape)-2:]...))
@@ -47,10 +47,10 @@ func (t *Tensor) MatMul(y *Tensor) *Tensor {
 
 // Dot gives the inner product of two vectors.
 func (t *Tensor) Dot(y *Tensor) *Tensor {
-	t.check("dot")
-	y.check("dot")
+	t.check("Dot")
+	y.check("Dot")
 	if len(t.shape) != 1 || len(y.shape) != 1 {
-		failf("dot", ErrShape, []*Tensor{t, y}, "wants two vectors")
+		failf("Dot", ErrShape, []*Tensor{t, y}, "wants two vectors")
 	}
 	return t.MatMul(y)
 }

@@ -92,14 +92,14 @@ func TestMixingDevicesNamesTheFix(t *testing.T) {
 		}
 	}
 	err := locus.Try(func() { a.Add(b) })
-	for _, part := range []string{"add", "operand 0: float32 (2, 3) on " + a.Device().String(), "operand 1: float32 (3,) on " + b.Device().String(), fmt.Sprintf(".To(locus.GPU(%d))", a.Device().Index())} {
+	for _, part := range []string{"Add", "operand 0: float32 (2, 3) on " + a.Device().String(), "operand 1: float32 (3,) on " + b.Device().String(), fmt.Sprintf(".To(locus.GPU(%d))", a.Device().Index())} {
 		if !strings.Contains(err.Error(), part) {
 			t.Errorf("%q is not in %v", part, err)
 		}
 	}
 	var e *locus.Error
 	errors.As(err, &e)
-	if len(e.Operands) != 2 || e.Operands[1].Device != b.Device() || e.Op != "add" {
+	if len(e.Operands) != 2 || e.Operands[1].Device != b.Device() || e.Op != "Add" {
 		t.Errorf("%+v", e)
 	}
 	if got := a.Add(b.To(a.Device())).Sum().Item(); got != 12 {

@@ -10,9 +10,9 @@ import (
 // puts one zero on both sides of axis 0 and two before axis 1. Axes that are not
 // named stay; negative amounts cut off.
 func (t *Tensor) Pad(value float64, lowHigh ...int) *Tensor {
-	t.check("pad")
+	t.check("Pad")
 	if len(lowHigh)%2 != 0 || len(lowHigh) > 2*len(t.shape) {
-		failf("pad", ErrArgument, []*Tensor{t}, "takes two amounts an axis, got %d numbers for %d axes", len(lowHigh), len(t.shape))
+		failf("Pad", ErrArgument, []*Tensor{t}, "takes two amounts an axis, got %d numbers for %d axes", len(lowHigh), len(t.shape))
 	}
 	a := op.Pad{Low: op.Dims{N: len(t.shape)}, High: op.Dims{N: len(t.shape)}, Interior: op.Dims{N: len(t.shape)}, Value: value}
 	cut := make([]Range, len(t.shape))
@@ -26,7 +26,7 @@ func (t *Tensor) Pad(value float64, lowHigh ...int) *Tensor {
 		if lo < 0 || hi < 0 {
 			from, to := max(-lo, 0), n-max(-hi, 0)
 			if from > to {
-				failf("pad", ErrShape, []*Tensor{t}, "cannot cut %d and %d off axis %d of size %d", max(-lo, 0), max(-hi, 0), i, n)
+				failf("Pad", ErrShape, []*Tensor{t}, "cannot cut %d and %d off axis %d of size %d", max(-lo, 0), max(-hi, 0), i, n)
 			}
 			cut[i] = R(from, to)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/locusml/locus/internal/cpu"
 	"github.com/locusml/locus/internal/gate"
 	"github.com/locusml/locus/internal/memory"
+	"github.com/locusml/locus/internal/op"
 	"github.com/locusml/locus/internal/virtual"
 )
 
@@ -163,9 +164,8 @@ func (d Device) find() *place {
 func (d Device) open(name string) *place {
 	p := d.find()
 	if p == nil {
-		e := &Error{Kind: ErrDevice, Op: name, Msg: fmt.Sprintf("%s does not exist; visible are %s", d, visible()),
-			Fix: fmt.Sprintf("locus.TryGPU(%d) uses the CPU where there is no such GPU; LOCUS_VIRTUAL_GPUS=%d adds virtual ones", d.index, d.index+1)}
-		panic(e)
+		fail(name, &op.Problem{Kind: ErrDevice, Msg: fmt.Sprintf("%s does not exist; visible are %s", d, visible()),
+			Fix: fmt.Sprintf("locus.TryGPU(%d) uses the CPU where there is no such GPU; LOCUS_VIRTUAL_GPUS=%d adds virtual ones", d.index, d.index+1)})
 	}
 	return p
 }
@@ -244,26 +244,6 @@ func (i DeviceInfo) String() string {
 		s += fmt.Sprintf(", %s of %s free", formatBytes(i.Free), formatBytes(i.Total))
 	}
 	return s
-}
-
-var defaultDevice atomic.Pointer[Device]
-
-// DefaultDevice is where the package's own creation functions ([Zeros], [From],
-// …) put tensors: the CPU unless [SetDefaultDevice] says otherwise.
-func DefaultDevice() Device {
-	if d := defaultDevice.Load(); d != nil {
-		return *d
-	}
-	return CPU()
-}
-
-// SetDefaultDevice makes d the default device and returns the one before. A
-// device that does not exist is an [ErrDevice].
-func SetDefaultDevice(d Device) (old Device) {
-	d.open("SetDefaultDevice")
-	old = DefaultDevice()
-	defaultDevice.Store(&d)
-	return old
 }
 
 // Synchronize waits until everything queued on d has run, and returns what

@@ -19,8 +19,9 @@ type plan struct {
 	trace uint64   // the digest of what was traced
 
 	prog   *program.Program
+	body   *program.Program // prog as it is run, with fused steps
 	pruned int
-	runner *program.Runner
+	exec   *program.Executor
 	place  *place
 	consts []*Tensor // by value; they live with the plan
 	each   []func()
@@ -34,8 +35,10 @@ type plan struct {
 	results []result
 	first   []bool // by position in the program's results: it decides who frees the block, which others may share
 
+	donors   []*donor
 	bindings []program.Binding // of a run
 	held     []*memory.Block
+	offered  []bool // by value
 }
 
 // variable is a variable of the plan.
@@ -181,7 +184,7 @@ func (c *Compiled) record(t *tracing, p *plan, args []*Tensor) {
 				t.Refuse("a variable is set to a tensor with a history: set it to t.Detach()")
 			}
 			v.out = p.output(t, t.fresh(after))
-		} else if x.Set {
+		} else if x.Set && v.was.present {
 			t.Refuse("a variable that held a tensor holds none afterwards")
 		}
 	}
@@ -347,7 +350,8 @@ func (p *plan) build(t *tracing) {
 			}
 		}
 	}
-	p.runner = program.NewRunner(p.prog, p.place.backend, p.place.pool)
+	p.body = fuse(p.prog, p.place.backend)
+	p.prepare()
 	t.Forget()
 }
 

@@ -1,6 +1,10 @@
 package locus
 
-import "github.com/locusml/locus/internal/op"
+import (
+	"slices"
+
+	"github.com/locusml/locus/internal/op"
+)
 
 // PoolOptions are the options of pooling. The zero value moves the window by its
 // own size, without padding or dilation.
@@ -22,6 +26,30 @@ func MaxPool2D(x *Tensor, window Pair, o PoolOptions) *Tensor {
 // MaxPool1D gives the largest element of each window: x (N, C, L) or (C, L).
 func MaxPool1D(x *Tensor, window int, o PoolOptions) *Tensor {
 	return pool("MaxPool1D", op.MaxPool, x, Pair(window), o, 1)
+}
+
+// MaxPool2DWithPositions returns the largest element of each window, as
+// [MaxPool2D] does, and where it is: the position h·W + w of the first of them in
+// its channel, as int64.
+func MaxPool2DWithPositions(x *Tensor, window Pair, o PoolOptions) (y, positions *Tensor) {
+	return poolPositions("MaxPool2DWithPositions", x, window, o, 2)
+}
+
+// MaxPool1DWithPositions is [MaxPool2DWithPositions] for sequences: x (N, C, L) or
+// (C, L).
+func MaxPool1DWithPositions(x *Tensor, window int, o PoolOptions) (y, positions *Tensor) {
+	return poolPositions("MaxPool1DWithPositions", x, Pair(window), o, 1)
+}
+
+// poolPositions reads the elements where they were found: one pass over x.
+func poolPositions(name string, x *Tensor, window Pair, o PoolOptions, dims int) (y, positions *Tensor) {
+	x.check(name)
+	positions = pool(name, op.MaxPoolIndices, x.detach(), window, o, dims)
+	lead := len(x.shape) - dims
+	flat := append(slices.Clone(x.shape[:lead]), op.Elements(x.shape[lead:]))
+	at := append(slices.Clone(positions.shape[:lead]), op.Elements(positions.shape[lead:]))
+	y = apply(op.Gather, op.Axis{Axis: lead}, x.reshape(flat), positions.reshape(at))
+	return y.reshape(positions.shape).owned(), positions
 }
 
 // AvgPool2D gives the average of each window: x (N, C, H, W) or (C, H, W).

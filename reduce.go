@@ -1,7 +1,9 @@
 package locus
 
 import (
+	"fmt"
 	"math"
+	"slices"
 
 	"github.com/locusml/locus/internal/op"
 )
@@ -59,46 +61,77 @@ func (t *Tensor) dropAxes(set op.AxisSet, from *Tensor) *Tensor {
 	return t.reshape(to).fresh(from)
 }
 
-// Sum adds up.
-func (t *Tensor) Sum(axes ...int) *Tensor { return t.reduce(op.Sum, false, axes) }
+// sum adds up; of bools it counts the true ones, as int64.
+func (t *Tensor) sum(keep bool, axes []int) *Tensor {
+	t.check("Sum")
+	if t.dtype == Bool {
+		return t.Cast(Int64).reduce(op.Sum, keep, axes).fresh(t)
+	}
+	return t.reduce(op.Sum, keep, axes)
+}
 
-// SumKeep adds up and keeps the axes.
-func (t *Tensor) SumKeep(axes ...int) *Tensor { return t.reduce(op.Sum, true, axes) }
+// Sum adds up. The sum has the element type of t, unlike PyTorch's, which is
+// int64 for whole numbers; of bools it is the number of true ones, as int64.
+func (t *Tensor) Sum(axes ...int) *Tensor { return t.sum(false, axes) }
+
+// SumKeep is [Tensor.Sum] that keeps the axes.
+func (t *Tensor) SumKeep(axes ...int) *Tensor { return t.sum(true, axes) }
 
 // Prod multiplies.
 func (t *Tensor) Prod(axes ...int) *Tensor { return t.reduce(op.Prod, false, axes) }
 
-// Max gives the largest; NaN if one is NaN.
+// ProdKeep multiplies and keeps the axes.
+func (t *Tensor) ProdKeep(axes ...int) *Tensor { return t.reduce(op.Prod, true, axes) }
+
+// Max returns the largest; NaN if one is NaN. Where several are largest, they
+// share the gradient, as with PyTorch's amax; [Tensor.MaxWithPositions] passes
+// it to the first.
 func (t *Tensor) Max(axes ...int) *Tensor { return t.reduce(op.Max, false, axes) }
 
-// MaxKeep gives the largest and keeps the axes.
+// MaxKeep returns the largest and keeps the axes.
 func (t *Tensor) MaxKeep(axes ...int) *Tensor { return t.reduce(op.Max, true, axes) }
 
-// Min gives the smallest; NaN if one is NaN.
+// Min returns the smallest; NaN if one is NaN. See [Tensor.Max] about gradients.
 func (t *Tensor) Min(axes ...int) *Tensor { return t.reduce(op.Min, false, axes) }
 
-// MinKeep gives the smallest and keeps the axes.
+// MinKeep returns the smallest and keeps the axes.
 func (t *Tensor) MinKeep(axes ...int) *Tensor { return t.reduce(op.Min, true, axes) }
 
-// LogSumExp gives log Σ eˣ without overflow.
+// LogSumExp returns log Σ eˣ without overflow.
 func (t *Tensor) LogSumExp(axes ...int) *Tensor { return t.reduce(op.LogSumExp, false, axes) }
 
-// LogSumExpKeep gives log Σ eˣ and keeps the axes.
+// LogSumExpKeep returns log Σ eˣ and keeps the axes.
 func (t *Tensor) LogSumExpKeep(axes ...int) *Tensor { return t.reduce(op.LogSumExp, true, axes) }
+
+func (t *Tensor) any(keep bool, axes []int) *Tensor {
+	if t.Len() == 0 { // the largest of nothing is undefined, any of nothing is not
+		return t.sum(keep, axes).Ne(0)
+	}
+	return t.reduce(op.Max, keep, axes)
+}
 
 // Any tells whether one of the bools is true.
 func (t *Tensor) Any(axes ...int) *Tensor {
-	t.wantBool("any")
-	if t.Len() == 0 { // the largest of nothing is undefined, any of nothing is not
-		return t.Cast(Int64).Sum(axes...).Ne(0)
-	}
-	return t.Max(axes...)
+	t.wantBool("Any")
+	return t.any(false, axes)
+}
+
+// AnyKeep is [Tensor.Any] that keeps the axes.
+func (t *Tensor) AnyKeep(axes ...int) *Tensor {
+	t.wantBool("AnyKeep")
+	return t.any(true, axes)
 }
 
 // All tells whether all of the bools are true.
 func (t *Tensor) All(axes ...int) *Tensor {
-	t.wantBool("all")
-	return t.Not().Any(axes...).Not()
+	t.wantBool("All")
+	return t.Not().any(false, axes).Not()
+}
+
+// AllKeep is [Tensor.All] that keeps the axes.
+func (t *Tensor) AllKeep(axes ...int) *Tensor {
+	t.wantBool("AllKeep")
+	return t.Not().any(true, axes).Not()
 }
 
 func (t *Tensor) wantBool(name string) {
@@ -125,9 +158,9 @@ func (t *Tensor) count(name string, axes []int) int {
 }
 
 func (t *Tensor) mean(keep bool, axes []int) *Tensor {
-	n := t.count("mean", axes)
+	n := t.count("Mean", axes)
 	if !t.dtype.IsFloat() {
-		fail("mean", &op.Problem{Kind: ErrDType, Msg: "elements are " + t.dtype.String() + ", whose mean need not be whole", Fix: "convert first: .Cast(locus.Float32)"}, t)
+		fail("Mean", &op.Problem{Kind: ErrDType, Msg: "elements are " + t.dtype.String() + ", whose mean need not be whole", Fix: "convert first: .Cast(locus.Float32)"}, t)
 	}
 	return t.reduce(op.Sum, keep, axes).Mul(1 / float64(n))
 }
@@ -139,26 +172,52 @@ func (t *Tensor) Mean(axes ...int) *Tensor { return t.mean(false, axes) }
 func (t *Tensor) MeanKeep(axes ...int) *Tensor { return t.mean(true, axes) }
 
 func (t *Tensor) variance(keep bool, correction int, axes []int) *Tensor {
-	n := t.count("var", axes)
+	n := t.count("Var", axes)
 	d := t.Sub(t.MeanKeep(axes...))
 	return d.Square().reduce(op.Sum, keep, axes).Mul(1 / math.Max(0, float64(n-correction)))
 }
 
-// Var gives the variance, with Bessel's correction (division by n-1).
+// VarOptions are the options of [Tensor.VarWith] and [Tensor.StdWith]. The zero
+// value divides by n and takes the axes out.
+type VarOptions struct {
+	Correction int  // what is divided by is n - Correction; 1 is Bessel's
+	Keep       bool // keep the axes, with size 1
+}
+
+// Var returns the variance, with Bessel's correction (division by n-1).
 func (t *Tensor) Var(axes ...int) *Tensor { return t.variance(false, 1, axes) }
 
-// VarBiased gives the mean squared distance from the mean (division by n) and
+// VarKeep is [Tensor.Var] that keeps the axes.
+func (t *Tensor) VarKeep(axes ...int) *Tensor { return t.variance(true, 1, axes) }
+
+// VarWith returns the variance with a correction of choice: 0 for that of a whole
+// population, 1 for the estimate from a sample, which [Tensor.Var] is.
+func (t *Tensor) VarWith(o VarOptions, axes ...int) *Tensor {
+	return t.variance(o.Keep, o.Correction, axes)
+}
+
+// VarBiased returns the mean squared distance from the mean (division by n) and
 // keeps the axes, as normalisation needs it.
 func (t *Tensor) VarBiased(axes ...int) *Tensor { return t.variance(true, 0, axes) }
 
-// Std gives the standard deviation, with Bessel's correction.
-func (t *Tensor) Std(axes ...int) *Tensor { return t.Var(axes...).root(2) }
+// Std returns the standard deviation, with Bessel's correction.
+func (t *Tensor) Std(axes ...int) *Tensor { return t.variance(false, 1, axes).root(2) }
 
-// Norm gives the Euclidean (Frobenius) norm. Its gradient at zero, where it has
-// none, is 0.
-func (t *Tensor) Norm(axes ...int) *Tensor {
-	return t.reduce(op.Norm, false, axes)
+// StdKeep is [Tensor.Std] that keeps the axes.
+func (t *Tensor) StdKeep(axes ...int) *Tensor { return t.variance(true, 1, axes).root(2) }
+
+// StdWith returns the standard deviation with a correction of choice: see
+// [Tensor.VarWith].
+func (t *Tensor) StdWith(o VarOptions, axes ...int) *Tensor {
+	return t.variance(o.Keep, o.Correction, axes).root(2)
 }
+
+// Norm returns the Euclidean (Frobenius) norm. Its gradient at zero, where it has
+// none, is 0.
+func (t *Tensor) Norm(axes ...int) *Tensor { return t.reduce(op.Norm, false, axes) }
+
+// NormKeep is [Tensor.Norm] that keeps the axes.
+func (t *Tensor) NormKeep(axes ...int) *Tensor { return t.reduce(op.Norm, true, axes) }
 
 // root gives t^(1/p) of numbers that are not negative, without a gradient at 0.
 func (t *Tensor) root(p float64) *Tensor {
@@ -175,40 +234,114 @@ func (t *Tensor) root(p float64) *Tensor {
 	return zero.Where(0, pow(zero.Where(1, t)))
 }
 
-// NormP gives the p-norm: (Σ|x|ᵖ)^(1/p); the largest |x| for p = +∞, the
+// NormP returns the p-norm: (Σ|x|ᵖ)^(1/p); the largest |x| for p = +∞, the
 // number of elements that are not zero for p = 0, whose gradient is 0.
-func (t *Tensor) NormP(p float64, axes ...int) *Tensor {
-	t.wantFloat("NormP")
+func (t *Tensor) NormP(p float64, axes ...int) *Tensor { return t.normP("NormP", p, false, axes) }
+
+// NormPKeep is [Tensor.NormP] that keeps the axes.
+func (t *Tensor) NormPKeep(p float64, axes ...int) *Tensor {
+	return t.normP("NormPKeep", p, true, axes)
+}
+
+func (t *Tensor) normP(name string, p float64, keep bool, axes []int) *Tensor {
+	t.wantFloat(name)
 	switch {
 	case math.IsInf(p, 1):
-		return t.Abs().Max(axes...)
+		return t.Abs().reduce(op.Max, keep, axes)
 	case math.IsInf(p, -1):
-		return t.Abs().Min(axes...)
+		return t.Abs().reduce(op.Min, keep, axes)
 	case p == 0:
-		return Custom("NormP", func(in ...*Tensor) *Tensor {
-			return in[0].Ne(0).Cast(t.dtype).Sum(axes...)
+		return Custom(name, func(in ...*Tensor) *Tensor {
+			return in[0].Ne(0).Cast(t.dtype).reduce(op.Sum, keep, axes)
 		}, func(in []*Tensor, _, _ *Tensor) []*Tensor {
 			return []*Tensor{in[0].ZerosLike()}
 		}, t).fresh(t)
 	case p == 1:
-		return t.Abs().Sum(axes...)
+		return t.Abs().reduce(op.Sum, keep, axes)
 	case p == 2:
-		return t.Norm(axes...)
+		return t.reduce(op.Norm, keep, axes)
 	case !(p > 0):
-		failf("NormP", ErrArgument, []*Tensor{t}, "p is %v; want p ≥ 0 or an infinity", p)
+		failf(name, ErrArgument, []*Tensor{t}, "p is %v; want p ≥ 0 or an infinity", p)
 	}
-	return t.powers(p).Sum(axes...).root(p).Cast(t.dtype)
+	return t.powers(p).reduce(op.Sum, keep, axes).root(p).Cast(t.dtype)
 }
 
-func (t *Tensor) argument(id op.ID, axis int) *Tensor {
-	name := op.Get(id).Name
+// argument returns the positions of extremes along one axis, or along all as one.
+func (t *Tensor) argument(name string, id op.ID, keep bool, axis []int) *Tensor {
 	t.check(name)
-	a := t.axis(name, axis)
-	return apply(id, op.Axis{Axis: a}, t).dropAxes(op.AxesOf(a), t)
+	switch len(axis) {
+	case 0:
+		r := apply(id, op.Axis{Axis: 0}, t.reshape([]int{t.Len()}))
+		to := []int{}
+		if keep {
+			to = ones(len(t.shape))
+		}
+		return r.reshape(to).owned()
+	case 1:
+	default:
+		fail(name, &op.Problem{Kind: ErrArgument, Msg: fmt.Sprintf("takes one axis, or none for the whole tensor; got %d", len(axis)),
+			Fix: "make one axis of several first, with .Reshape or .FlattenFrom"}, t)
+	}
+	a := t.axis(name, axis[0])
+	r := apply(id, op.Axis{Axis: a}, t)
+	if keep {
+		return r
+	}
+	return r.dropAxes(op.AxesOf(a), t)
 }
 
-// ArgMax gives the position of the first largest element along an axis, as int64.
-func (t *Tensor) ArgMax(axis int) *Tensor { return t.argument(op.ArgMax, axis) }
+// ones returns a shape of n ones.
+func ones(n int) []int { return slices.Repeat([]int{1}, n) }
 
-// ArgMin gives the position of the first smallest element along an axis, as int64.
-func (t *Tensor) ArgMin(axis int) *Tensor { return t.argument(op.ArgMin, axis) }
+// ArgMax returns the position of the first largest element along an axis, as
+// int64; without an axis the position in the whole tensor, in order.
+func (t *Tensor) ArgMax(axis ...int) *Tensor { return t.argument("ArgMax", op.ArgMax, false, axis) }
+
+// ArgMaxKeep is [Tensor.ArgMax] that keeps the axis.
+func (t *Tensor) ArgMaxKeep(axis ...int) *Tensor {
+	return t.argument("ArgMaxKeep", op.ArgMax, true, axis)
+}
+
+// ArgMin returns the position of the first smallest element along an axis, as
+// int64; without an axis the position in the whole tensor, in order.
+func (t *Tensor) ArgMin(axis ...int) *Tensor { return t.argument("ArgMin", op.ArgMin, false, axis) }
+
+// ArgMinKeep is [Tensor.ArgMin] that keeps the axis.
+func (t *Tensor) ArgMinKeep(axis ...int) *Tensor {
+	return t.argument("ArgMinKeep", op.ArgMin, true, axis)
+}
+
+// MaxWithPositions returns the largest elements along an axis and the positions
+// of the first of them, as int64. The gradient flows to that position alone,
+// where that of [Tensor.Max] is shared by all that are largest.
+func (t *Tensor) MaxWithPositions(axis int) (values, positions *Tensor) {
+	return t.extreme("MaxWithPositions", op.ArgMax, false, axis)
+}
+
+// MaxWithPositionsKeep is [Tensor.MaxWithPositions] that keeps the axis.
+func (t *Tensor) MaxWithPositionsKeep(axis int) (values, positions *Tensor) {
+	return t.extreme("MaxWithPositionsKeep", op.ArgMax, true, axis)
+}
+
+// MinWithPositions returns the smallest elements along an axis and the positions
+// of the first of them, as int64. See [Tensor.MaxWithPositions].
+func (t *Tensor) MinWithPositions(axis int) (values, positions *Tensor) {
+	return t.extreme("MinWithPositions", op.ArgMin, false, axis)
+}
+
+// MinWithPositionsKeep is [Tensor.MinWithPositions] that keeps the axis.
+func (t *Tensor) MinWithPositionsKeep(axis int) (values, positions *Tensor) {
+	return t.extreme("MinWithPositionsKeep", op.ArgMin, true, axis)
+}
+
+// extreme reads the elements where they were found: one pass over t.
+func (t *Tensor) extreme(name string, id op.ID, keep bool, axis int) (values, positions *Tensor) {
+	positions = t.detach().argument(name, id, true, []int{axis})
+	a := t.axis(name, axis)
+	values = apply(op.Gather, op.Axis{Axis: a}, t, positions)
+	if keep {
+		return values, positions
+	}
+	values = values.dropAxes(op.AxesOf(a), t)
+	return values, positions.reshape(values.shape).owned() // the gradient needs them as they are
+}

@@ -2,10 +2,14 @@ package locus
 
 import "github.com/locusml/locus/internal/op"
 
-// CumSum gives running sums along an axis.
+// CumSum returns running sums along an axis; of bools running counts, as int64.
 func (t *Tensor) CumSum(axis int) *Tensor {
-	t.check("cumsum")
-	return apply(op.CumSum, op.Axis{Axis: t.axis("cumsum", axis)}, t)
+	t.check("CumSum")
+	a := op.Axis{Axis: t.axis("CumSum", axis)}
+	if t.dtype == Bool {
+		t = t.Cast(Int64)
+	}
+	return apply(op.CumSum, a, t)
 }
 
 // CumProd gives running products along an axis.

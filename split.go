@@ -38,3 +38,43 @@ func (t *Tensor) Chunk(n, axis int) []*Tensor {
 	}
 	return parts
 }
+
+// SplitSizes cuts an axis into parts of the given sizes, which add up to its own.
+func (t *Tensor) SplitSizes(sizes []int, axis int) []*Tensor {
+	t.check("SplitSizes")
+	a := t.axis("SplitSizes", axis)
+	left := t.shape[a]
+	for _, n := range sizes {
+		if n < 0 || n > left {
+			left = -1
+			break
+		}
+		left -= n
+	}
+	if left != 0 {
+		failf("SplitSizes", ErrShape, []*Tensor{t}, "the sizes %v do not add up to %d, the size of axis %d", sizes, t.shape[a], a)
+	}
+	parts := make([]*Tensor, len(sizes))
+	at := 0
+	for i, n := range sizes {
+		parts[i] = t.Narrow(a, at, at+n)
+		at += n
+	}
+	return parts
+}
+
+// Unbind returns the slices of t along an axis, which they no longer have: views,
+// one for each position.
+func (t *Tensor) Unbind(axis int) []*Tensor {
+	t.check("Unbind")
+	a := t.axis("Unbind", axis)
+	n := t.shape[a]
+	if err := gate.Count("the number of slices", n, 0, max(t.Len(), gate.MaxParts)); err != nil {
+		fail("Unbind", err, t)
+	}
+	parts := make([]*Tensor, n)
+	for i := range parts {
+		parts[i] = t.Slice(rangesFor(t, a, At(i))...)
+	}
+	return parts
+}

@@ -147,6 +147,18 @@ func readable(name string) {
 	}
 }
 
+// countable is readable for an op that must count elements to know its shape.
+func countable(name string) {
+	if t := trace.Current(); t != nil {
+		if t.Err == nil {
+			t.Err = newError(name, &op.Problem{Kind: ErrArgument,
+				Msg: "the shape of the result depends on elements, and while a compiled function is traced there are none",
+				Fix: "call it outside of the function; inside compute with masks, with Where and MaskedFill, whose shapes are known"}, nil)
+		}
+		panic(t.Err)
+	}
+}
+
 // ref returns a tensor of the trace as its program knows it.
 func (t *tracing) ref(x *Tensor) program.Ref {
 	r, err := t.shadow(x.place.root()).backend.(*trace.Recorder).Ref(x.view())

@@ -86,6 +86,7 @@ func (l *CompiledLayer) SetTraining(on bool) {
 }
 
 func (l *CompiledLayer) cloneLayer(c *cloner) any {
+	made("nn.Compiled", l.Net != nil)
 	n := &CompiledLayer{Net: cloned(c, l.Net)}
 	n.training.Store(l.training.Load())
 	return n

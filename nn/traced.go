@@ -20,8 +20,15 @@ func (l *lazy) traced() bool {
 
 type parameterHolder struct{ p *Parameter }
 
-func (h parameterHolder) Load() any   { return h.p.value.Load() }
-func (h parameterHolder) Store(v any) { h.p.value.Store(h.p.leaf(v.(*locus.Tensor))) }
+func (h parameterHolder) Load() any { return h.p.value.Load() }
+
+func (h parameterHolder) Store(v any) {
+	t := v.(*locus.Tensor)
+	if !t.IsView() || t.RequiresGrad() == h.p.frozen.Load() { // else it is as leaf would make it
+		t = h.p.leaf(t)
+	}
+	h.p.value.Store(t)
+}
 
 type bufferHolder struct{ b *Buffer }
 
@@ -36,6 +43,20 @@ func (h bufferHolder) Store(v any) {
 	h.b.mu.Lock()
 	defer h.b.mu.Unlock()
 	h.b.replace(v.(*locus.Tensor), true)
+}
+
+// Spare claims the value for a program that writes the new one over it. It reports
+// false if somebody may have a handle of it; see bufferValue.
+func (h bufferHolder) Spare() bool {
+	v := h.b.value.Load()
+	return v != nil && v.made && v.seen.CompareAndSwap(unseen, claimed)
+}
+
+// Unspare undoes Spare.
+func (h bufferHolder) Unspare() {
+	if v := h.b.value.Load(); v != nil {
+		v.seen.CompareAndSwap(claimed, unseen)
+	}
 }
 
 // fieldHolder is a field of type *locus.Tensor.

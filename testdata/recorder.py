@@ -204,9 +204,9 @@ def run(o, s, ins, dtype):
     return [t.to(DTYPES[dtype]) if t.dtype == torch.float32 else t for t in many], True
 
 
-def record_ops(path):
+def record_ops(path, ops):
     blob, cases = Blob(), []
-    for o in OPS:
+    for o in ops:
         for i, s in enumerate(o.samples, o.first):
             for dtype in o.dtypes if s.only is None else s.only:
                 ins, stored = tensors(o, i, s, dtype)
@@ -235,5 +235,5 @@ def record_ops(path):
                     if s.smooth:
                         c["smooth"] = 1
                 cases.append(c)
-    print(f"{len({o.name for o in OPS})} ops, {len(cases)} cases")
+    print(f"{len({o.name for o in ops})} ops, {len(cases)} cases")
     write(path, {"torch": torch.__version__, "cases": cases}, blob)

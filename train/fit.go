@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"time"
 
@@ -82,6 +81,7 @@ type run struct {
 	average           *optim.Average // nil without
 	baseLR            float64
 	progress          *board.Progress
+	curves            *curves // nil without a board
 	saver             *saver
 	monitor           monitor
 	evaluation        *evaluation // of the validation data; nil before the first
@@ -240,6 +240,7 @@ func (r *run) runEpoch() (done bool, err error) {
 	if err := tell(r.set.beforeEpoch, *e); err != nil {
 		return false, err
 	}
+	r.curves.begin(e.Examples)
 	r.recheck()
 	last := 0
 	for batch, err := range r.train.EpochFrom(e.Number, r.startBatch) {
@@ -280,6 +281,8 @@ func (r *run) runEpoch() (done bool, err error) {
 	if e.Train, err = r.metrics(); err != nil {
 		return false, err
 	}
+	r.curves.metrics(float64(e.Number+1), "training", e.Train)
+	r.curves.costs(float64(e.Number+1), r)
 	if r.validation != nil {
 		scores, err := r.validate()
 		if err != nil {
@@ -299,8 +302,7 @@ func (r *run) runEpoch() (done bool, err error) {
 	r.report.Epochs = append(r.report.Epochs, *e)
 	r.show("", e.Train)
 	r.show("validation ", e.Validation)
-	r.draw(float64(e.Number+1), "", e.Train)
-	r.draw(float64(e.Number+1), "validation ", e.Validation)
+	r.curves.metrics(float64(e.Number+1), "validation", e.Validation)
 	stop := tell(r.set.afterEpoch, *e)
 	if stop != nil && !errors.Is(stop, ErrStop) {
 		return false, stop
@@ -333,7 +335,11 @@ func (r *run) afterBatch(index int) error {
 		return err
 	}
 	r.show("", now)
-	r.draw(float64(r.epoch.Number)+float64(index+1)/float64(r.train.Len()), "", now)
+	if index+1 < r.train.Len() { // the end of the epoch draws its own
+		x := float64(r.epoch.Number) + float64(index+1)/float64(r.train.Len())
+		r.curves.metrics(x, "training", now)
+		r.curves.costs(x, r)
+	}
 	return nil
 }
 
@@ -419,9 +425,13 @@ func (r *run) validate() (metric.Result, error) {
 }
 
 func (r *run) prepareBoard() {
-	if r.set.progress != nil {
+	r.curves = newCurves(r.set)
+	if r.set.progress != nil || r.set.board != nil {
 		r.progress = board.NewProgress(r.set.progress, board.Plan{Epochs: r.set.maxEpochs, Steps: int64(r.train.Len())})
 		r.why.tell = func(text string) { r.progress.Printf("train: not compiled: %s", text) }
+	}
+	if r.set.board != nil {
+		r.set.board.Track(r.progress)
 	}
 }
 
@@ -435,25 +445,12 @@ func (r *run) show(prefix string, values map[string]float64) {
 	}
 }
 
-func (r *run) draw(x float64, prefix string, values map[string]float64) {
-	if r.set.board == nil {
-		return
-	}
-	for k, v := range values {
-		if !math.IsNaN(v) && !math.IsInf(v, 0) {
-			r.set.board.Draw(prefix+k, x, v, 1)
-		}
-	}
-}
-
 // close ends what shows the run and lets go of what it held.
 func (r *run) close() {
 	if r.progress != nil {
 		r.progress.Close()
 	}
-	if r.set.board != nil {
-		r.set.board.Flush()
-	}
+	r.curves.end(len(r.report.Epochs))
 	r.dropGrads()
 	for _, p := range r.replicas {
 		p.reset()

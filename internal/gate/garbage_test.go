@@ -212,13 +212,16 @@ func child(t *testing.T) {
 		last.WriteAt([]byte(fmt.Sprintf("%-2000.2000s", text)), 0)
 		w.begin(c.name, text)
 		var out []reflect.Value
-		p, stack := catch(func() { out = call(fn, args) })
+		p, refusal, stack := catch(func() { out = call(fn, args) })
 		if p == nil && out == nil {
 			refused++
 		}
 		w.end(report)
 		if p != nil {
 			report(c.name, fmt.Sprintf("panics: %v", p), text, stack)
+		}
+		if refusal != nil && !names(refusal, c, args) {
+			report(c.name, fmt.Sprintf("its error says that %q was called", refusal.Op), text, refusal.Error())
 		}
 		m.mu.Lock()
 		for _, v := range out {
@@ -358,21 +361,42 @@ func call(fn reflect.Value, args []argument) []reflect.Value {
 	return append([]reflect.Value{}, out...) // not nil
 }
 
-// catch runs f and gives what it panicked with, unless that is a *locus.Error.
-func catch(f func()) (p any, stack string) {
+// names reports whether an error names what was called, as far as it can: a function
+// among the arguments calls ops itself, and what was queued earlier fails later.
+func names(e *locus.Error, c callee, args []argument) bool {
+	name, ok := strings.CutPrefix(c.name, "locus.")
+	if !ok || e.Async || slices.ContainsFunc(args, func(a argument) bool { return a.v.IsValid() && a.v.Kind() == reflect.Func }) {
+		return true
+	}
+	for _, plain := range []string{"Tensor.", "Device.", "Maker."} {
+		name = strings.TrimPrefix(name, plain)
+	}
+	name, _, _ = strings.Cut(name, "[")                                                                         // of a type
+	if c.method == "" && c.recv != nil || c.recv != nil && c.recv.Kind() == reflect.Interface || nested[name] { // a function value or an interface, which have no name of their own
+		return true
+	}
+	return e.Op == name
+}
+
+// nested are functions that run a function they were given before: its ops fail under
+// their own names.
+var nested = map[string]bool{"Compiled.Call": true}
+
+// catch runs f and gives what it panicked with, or the *locus.Error.
+func catch(f func()) (p any, refusal *locus.Error, stack string) {
 	defer func() {
 		p = recover()
 		e, ok := p.(*locus.Error)
 		switch {
 		case ok && e != nil:
-			p = nil
+			p, refusal = nil, e
 			_ = e.Error()
 		case p != nil:
 			stack = trace(string(debug.Stack()))
 		}
 	}()
 	f()
-	return nil, ""
+	return nil, nil, ""
 }
 
 // trace is the part of a stack below the panic.

@@ -54,6 +54,9 @@ const (
 	Gelu
 	GeluTanh
 	Silu
+	Relu6
+	HardSigmoid
+	HardSwish
 	Erf
 	Floor
 	Ceil
@@ -84,6 +87,9 @@ const (
 	GeluGrad
 	GeluTanhGrad
 	SiluGrad
+	Relu6Grad
+	HardSigmoidGrad
+	HardSwishGrad
 	Equal
 	NotEqual
 	Less
@@ -130,14 +136,18 @@ const (
 	SoftmaxGrad
 	LogSoftmax
 	LogSoftmaxGrad
+	CrossEntropy // classes.go
+	CrossEntropyGrad
 	Normalized // norm.go
 	NormalizeGrad
 	BatchNorm
 	BatchNormGrad
 	Attend
 	AttendGrad
-	Linear  // linear.go
-	ConvAct // conv.go
+	Linear    // linear.go
+	ConvAct   // conv.go
+	Recurrent // recurrent.go
+	RecurrentGrad
 
 	// What optimizers do to every parameter, in one pass: optimize.go.
 	Blend
@@ -149,6 +159,10 @@ const (
 	GlobalNorm
 	ScaleAll
 	CastAll
+
+	// FusedOps computes an Expression, which passes over programs make of other ops. It is
+	// not in the table: nothing else calls it.
+	FusedOps
 
 	NumOps
 )

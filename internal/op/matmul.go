@@ -19,7 +19,14 @@ func init() {
 			}
 			k, k2, n := a[len(a)-1], b[len(b)-2], b[len(b)-1]
 			if k != k2 {
-				return Spec{}, Problemf(ErrShape, "inner sizes differ: %s has %d columns, %s has %d rows", ShapeString(a), k, ShapeString(b), k2)
+				p := Problemf(ErrShape, "inner sizes differ: %s has %d columns, %s has %d rows", ShapeString(a), k, ShapeString(b), k2)
+				switch {
+				case k == n:
+					p.Fix = "transpose operand 1: .T()"
+				case a[len(a)-2] == k2:
+					p.Fix = "transpose operand 0: .T()"
+				}
+				return Spec{}, p
 			}
 			if !slices.Equal(a[:len(a)-2], b[:len(b)-2]) {
 				return Spec{}, Problemf(ErrShape, "batch shapes differ: %s and %s", ShapeString(a), ShapeString(b))

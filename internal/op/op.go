@@ -123,6 +123,9 @@ func (d *Def) Accepts(i int) dtype.Set {
 
 // String gives the op's name.
 func (id ID) String() string {
+	if id == FusedOps {
+		return "fused"
+	}
 	if int(id) < len(table) && table[id].Name != "" {
 		return table[id].Name
 	}
@@ -172,9 +175,14 @@ func Check(id ID, a Attrs, in []Spec) (Spec, error) {
 	}
 	for i, s := range in {
 		if set := d.Accepts(i); !set.Has(s.DType) {
-			p := Problemf(ErrDType, "operand %d has dtype %s; %s accepts %s", i, s.DType, d.Name, set)
-			if set.Has(dtype.Float32) && !s.DType.IsFloat() {
-				p.Fix = "cast it first: .Cast(locus.Float32)"
+			p := Problemf(ErrDType, "operand %d is %s; want %s", i, s.DType, set)
+			switch {
+			case set == dtype.Bools:
+				p.Fix = "compare first, for example .Ne(0)"
+			case set.Has(dtype.Float32) && !s.DType.IsFloat():
+				p.Fix = "convert it first: .Cast(locus.Float32)"
+			case set.Has(dtype.Int64):
+				p.Fix = "convert it first: .Cast(locus.Int64)"
 			}
 			return Spec{}, p
 		}

@@ -1,6 +1,7 @@
 package optest
 
 import (
+	"errors"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -11,6 +12,20 @@ import (
 // unkeyed are ops that draw with a key of the caller's own, which a compiled function
 // refuses.
 var unkeyed = map[string]bool{"Dropout": true, "DropoutChannels": true, "AlphaDropout": true}
+
+// waiting reports whether a call of o waits for elements.
+func (o *Op) waiting(c *Case, d locus.Device, in []*locus.Tensor) bool {
+	return o.Waits != nil && o.Waits(&Call{Device: d, DType: c.DType, In: in, attrs: c.attrs})
+}
+
+// checkRefused makes sure that a compiled function refuses an op that waits.
+func checkRefused(t *testing.T, c *Case, f func(args ...*locus.Tensor) []*locus.Tensor, args []*locus.Tensor) {
+	var e *locus.Error
+	err := guarded(func() { locus.Compile(f).Call(args...) })
+	if !errors.As(err, &e) || !strings.Contains(e.Msg, "depends on elements") || !strings.HasSuffix(c.Op, e.Op) {
+		t.Errorf("%s%s: its shape depends on elements, which a compiled function must refuse: %v", c, describe(c), err)
+	}
+}
 
 // checkCompiled calls a function, and the function compiled, three times each with
 // the same arguments: the third call runs a program.
@@ -44,6 +59,11 @@ func TestCompiled(t *testing.T) {
 			}
 			o := lookup(t, c)
 			in := c.Inputs(d, c.DType)
+			if o.waiting(c, d, in) {
+				checkRefused(t, c, func(args ...*locus.Tensor) []*locus.Tensor { return c.Call(o, d, args) }, in)
+				n++
+				continue
+			}
 			if err := guarded(func() {
 				checkCompiled(t, c.String()+describe(c), func(args ...*locus.Tensor) []*locus.Tensor {
 					return c.Call(o, d, args)

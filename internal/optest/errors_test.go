@@ -9,9 +9,10 @@ import (
 	"github.com/locusml/locus/dtype"
 )
 
-// fails checks that f panics with a *locus.Error of the given kind, or that the
-// device reports one when it is waited for.
-func fails(t *testing.T, d locus.Device, kind error, what string, f func()) {
+// fails checks that f panics with a *locus.Error of the given kind about the op
+// that was called, or that the device reports one when it is waited for, which knows
+// only the primitive.
+func fails(t *testing.T, d locus.Device, kind error, name, what string, f func()) {
 	t.Helper()
 	err := guarded(f)
 	if err == nil {
@@ -25,8 +26,12 @@ func fails(t *testing.T, d locus.Device, kind error, what string, f func()) {
 		t.Errorf("%s: %v; want a *locus.Error", what, err)
 	case !errors.Is(err, kind):
 		t.Errorf("%s: %q, want %q: %v", what, e.Kind, kind, err)
-	case e.Op == "" || !strings.HasPrefix(err.Error(), "locus: "):
+	case !e.Async && e.Op != name[strings.LastIndexByte(name, '.')+1:]:
+		t.Errorf("%s: the error is of %s: %v", what, e.Op, err)
+	case e.Op == "" || e.Op[0] < 'A' || e.Op[0] > 'Z' || !strings.HasPrefix(err.Error(), "locus: "+e.Op+": "):
 		t.Errorf("%s: the error does not name the op: %v", what, err)
+	case e.Msg == "" || strings.HasPrefix(e.Msg, e.Op+": "):
+		t.Errorf("%s: the error names the op twice, or says nothing: %v", what, err)
 	}
 }
 
@@ -36,7 +41,7 @@ func TestBadInputs(t *testing.T) {
 	onDevices(t, func(t *testing.T, d locus.Device) {
 		for _, o := range Table() {
 			for _, b := range o.Bad {
-				fails(t, d, b.Kind, o.Name+" with "+b.What, func() { b.Call(d) })
+				fails(t, d, b.Kind, o.Name, o.Name+" with "+b.What, func() { b.Call(d) })
 				n++
 			}
 		}
@@ -86,7 +91,7 @@ func TestUnsupportedDTypes(t *testing.T) {
 					continue
 				}
 				rejected++
-				fails(t, d, locus.ErrDType, name+" of "+dt.String(), call)
+				fails(t, d, locus.ErrDType, name, name+" of "+dt.String(), call)
 			}
 		}
 	})
@@ -109,21 +114,21 @@ func TestMisuse(t *testing.T) {
 		for name, c := range first(t) {
 			o := table()[name]
 			for i := range c.In {
-				fails(t, d, locus.ErrFreed, name+" with a freed operand", func() {
+				fails(t, d, locus.ErrFreed, name, name+" with a freed operand", func() {
 					in := c.Inputs(d, c.DType)
 					in[i] = in[i].Copy() // a view is not freed by Free
 					in[i].Free()
 					c.Call(o, d, in)
 				})
 				if (o.Optional == 0 || i < o.Optional) && !o.NilOperands {
-					fails(t, d, locus.ErrArgument, name+" with a nil operand", func() {
+					fails(t, d, locus.ErrArgument, name, name+" with a nil operand", func() {
 						in := c.Inputs(d, c.DType)
 						in[i] = nil
 						c.Call(o, d, in)
 					})
 				}
 				if len(c.In) > 1 {
-					fails(t, d, locus.ErrDevice, name+" with operands on two devices", func() {
+					fails(t, d, locus.ErrDevice, name, name+" with operands on two devices", func() {
 						in := c.Inputs(d, c.DType)
 						in[i] = in[i].To(other)
 						c.Call(o, d, in)
@@ -131,7 +136,7 @@ func TestMisuse(t *testing.T) {
 				}
 			}
 		}
-		fails(t, d, locus.ErrGrad, "gradients of whole numbers", func() { d.As(locus.Int64).Ones(2).RequireGrad() })
+		fails(t, d, locus.ErrGrad, "RequireGrad", "gradients of whole numbers", func() { d.As(locus.Int64).Ones(2).RequireGrad() })
 		if err := d.Synchronize(); err != nil {
 			t.Errorf("an error was left behind: %v", err)
 		}

@@ -48,7 +48,21 @@ func onDevices(t *testing.T, f func(t *testing.T, d locus.Device)) {
 	}
 }
 
-var load = sync.OnceValues(func() (*Records, error) { return Load("../../testdata/ops.bin.gz") })
+var load = sync.OnceValues(func() (*Records, error) {
+	r, err := Load("../../testdata/ops.bin.gz")
+	if err != nil {
+		return nil, err
+	}
+	more, err := Load("../../testdata/more.bin.gz")
+	if err != nil {
+		return nil, err
+	}
+	if more.Torch != r.Torch {
+		return nil, fmt.Errorf("the records are of PyTorch %s and %s; record both again", r.Torch, more.Torch)
+	}
+	r.Cases = append(r.Cases, more.Cases...)
+	return r, nil
+})
 
 func records(t testing.TB) []*Case {
 	r, err := load()

@@ -35,7 +35,7 @@ func arrangeOps() []*Op {
 			bad(locus.ErrShape, vector, func(d locus.Device) { d.Ones(2).Tril(0) }),
 		view("Triu", func(c *Call) *tensor { return c.In[0].Triu(c.Int("offset")) }).
 			bad(locus.ErrShape, vector, func(d locus.Device) { d.Ones(2).Triu(0) }),
-		view("Trace", func(c *Call) *tensor { return c.In[0].Trace() }).with(numbers).
+		view("Trace", func(c *Call) *tensor { return c.In[0].Trace() }).
 			bad(locus.ErrShape, vector, func(d locus.Device) { d.Ones(2).Trace() }),
 		view("Diag", func(c *Call) *tensor { return c.In[0].Diag(c.Int("offset")) }).with(numbers).
 			bad(locus.ErrShape, "three axes", func(d locus.Device) { d.Ones(2, 2, 2).Diag(0) }),
@@ -116,6 +116,18 @@ func sequenceOps() []*Op {
 			bad(locus.ErrDType, "a mask of whole numbers", func(d locus.Device) {
 				locus.Attention(d.Ones(2, 3), d.Ones(4, 3), d.Ones(4, 3), locus.AttentionOptions{Mask: d.As(locus.Int64).Ones(2, 4)})
 			}),
+		network("AttentionWeights", func(c *Call) *tensor {
+			return locus.AttentionWeights(c.In[0], c.In[1], locus.AttentionOptions{Mask: c.operand(2), Causal: c.Bool("causal"), Scale: c.FloatOr("scale", 0), Grouped: c.Bool("grouped")})
+		}).with(func(o *Op) { o.Optional, o.HalfTolerance, o.Tolerance = 2, 8, 4 }).
+			bad(locus.ErrShape, "sizes that do not fit", func(d locus.Device) {
+				locus.AttentionWeights(d.Ones(2, 3), d.Ones(4, 2), locus.AttentionOptions{})
+			}).
+			bad(locus.ErrShape, "a mask that does not broadcast", func(d locus.Device) {
+				locus.AttentionWeights(d.Ones(2, 3), d.Ones(4, 3), locus.AttentionOptions{Mask: d.As(locus.Bool).Ones(3, 4)})
+			}).
+			bad(locus.ErrShape, "heads that do not divide", func(d locus.Device) {
+				locus.AttentionWeights(d.Ones(3, 2, 3), d.Ones(2, 4, 3), locus.AttentionOptions{Grouped: true})
+			}),
 		network("RNNCell", func(c *Call) *tensor {
 			if c.Bool("relu") {
 				return locus.RNNCell(c.In[0], c.In[1], weights(c, 2), (*tensor).Relu)
@@ -138,6 +150,40 @@ func sequenceOps() []*Op {
 			bad(locus.ErrShape, wrong, func(d locus.Device) {
 				x, h, w := ones(d, 3)
 				locus.GRUCell(x, h, w)
+			}),
+		network("RNNSequence", func(c *Call) *tensor {
+			return locus.RNNSequence(c.In[0], c.In[1], weights(c, 2), locus.SequenceOptions{Reverse: c.Bool("reverse"), Relu: c.Bool("relu")})
+		}).with(func(o *Op) { o.Optional = 4 }).
+			bad(locus.ErrShape, wrong, func(d locus.Device) {
+				_, h, w := ones(d, 1)
+				locus.RNNSequence(d.Ones(5, 2, 3), h, w, locus.SequenceOptions{})
+			}).
+			bad(locus.ErrShape, "no steps", func(d locus.Device) {
+				locus.RNNSequence(d.Ones(0, 2, 3), d.Ones(2, 4), locus.CellWeights{Input: d.Ones(4, 3), Hidden: d.Ones(4, 4)}, locus.SequenceOptions{})
+			}).
+			bad(locus.ErrShape, "a matrix", func(d locus.Device) {
+				locus.RNNSequence(d.Ones(2, 3), d.Ones(2, 4), locus.CellWeights{Input: d.Ones(4, 3), Hidden: d.Ones(4, 4)}, locus.SequenceOptions{})
+			}).
+			bad(locus.ErrArgument, "one bias", func(d locus.Device) {
+				locus.RNNSequence(d.Ones(5, 2, 3), d.Ones(2, 4), locus.CellWeights{Input: d.Ones(4, 3), Hidden: d.Ones(4, 4), InputBias: d.Ones(4)}, locus.SequenceOptions{})
+			}),
+		(&Op{Name: "LSTMSequence", DTypes: dtype.Floats, HalfTolerance: 4, Optional: 5, Run: func(c *Call) []*tensor {
+			y, s := locus.LSTMSequence(c.In[0], c.In[1], c.In[2], weights(c, 3), locus.SequenceOptions{Reverse: c.Bool("reverse")})
+			return []*tensor{y, s}
+		}}).
+			bad(locus.ErrShape, wrong, func(d locus.Device) {
+				_, h, w := ones(d, 4)
+				locus.LSTMSequence(d.Ones(5, 2, 3), h, h, w, locus.SequenceOptions{})
+			}).
+			bad(locus.ErrArgument, "an RNN's option", func(d locus.Device) {
+				locus.LSTMSequence(d.Ones(5, 2, 3), d.Ones(2, 4), d.Ones(2, 4), locus.CellWeights{Input: d.Ones(16, 3), Hidden: d.Ones(16, 4)}, locus.SequenceOptions{Relu: true})
+			}),
+		network("GRUSequence", func(c *Call) *tensor {
+			return locus.GRUSequence(c.In[0], c.In[1], weights(c, 2), locus.SequenceOptions{Reverse: c.Bool("reverse")})
+		}).with(func(o *Op) { o.Optional = 4 }).
+			bad(locus.ErrShape, wrong, func(d locus.Device) {
+				_, h, w := ones(d, 3)
+				locus.GRUSequence(d.Ones(5, 2, 3), h, w, locus.SequenceOptions{})
 			}),
 	)
 }

@@ -92,6 +92,23 @@ func dyadic(name string, set dtype.Set, f func(t *tensor, y any) *tensor) *Op {
 		bad(locus.ErrArgument, "an operand that is no number", func(d locus.Device) { f(d.As(set.List()[0]).Ones(2), "1") })
 }
 
+// optional gives a number, or nil where the record has none.
+func (c *Call) optional(name string) any {
+	if !c.Has(name) {
+		return nil
+	}
+	return c.Float(name)
+}
+
+func clampOne(name, border string, f func(t *tensor, border any) *tensor) *Op {
+	return (&Op{Name: "Tensor." + name, DTypes: dtype.Numbers, Run: func(c *Call) []*tensor {
+		if len(c.In) == 2 {
+			return one(f(c.In[0], c.In[1]))
+		}
+		return one(f(c.In[0], c.Float(border)))
+	}}).bad(locus.ErrArgument, "no border", func(d locus.Device) { f(d.Ones(2), nil) })
+}
+
 func binaryOps() []*Op {
 	n, f, i := dtype.Numbers, dtype.Floats, dtype.Integral
 	ops := []*Op{
@@ -126,6 +143,9 @@ func binaryOps() []*Op {
 	choices := func(c *Call) (x, y any) {
 		rest := c.In[1:]
 		next := func(name string) any {
+			if len(c.In) == 1 { // two Go numbers, whose types count
+				return c.number(name)
+			}
 			if c.Has(name) {
 				return c.Float(name)
 			}
@@ -141,7 +161,8 @@ func binaryOps() []*Op {
 			d.As(locus.Bool).Ones(2).Where(d.Ones(2), d.As(locus.Int64).Ones(2))
 		}},
 		{locus.ErrShape, "shapes that do not broadcast", func(d locus.Device) { d.As(locus.Bool).Ones(2).Where(d.Ones(3), 0) }},
-		{locus.ErrArgument, "two Go numbers", func(d locus.Device) { d.As(locus.Bool).Ones(2).Where(1, 0) }},
+		{locus.ErrArgument, "what is no number", func(d locus.Device) { d.As(locus.Bool).Ones(2).Where("1", 0) }},
+		{locus.ErrDType, "a bool and a number", func(d locus.Device) { d.As(locus.Bool).Ones(2).Where(true, 0) }},
 	}
 	ops = append(ops,
 		&Op{Name: "Tensor.Where", DTypes: dtype.Any, Bad: whereBad, Run: func(c *Call) []*tensor { return one(c.In[0].Where(choices(c))) }},
@@ -150,11 +171,30 @@ func binaryOps() []*Op {
 			return one(locus.Where(c.In[0], x, y))
 		}},
 		&Op{Name: "Tensor.Clamp", DTypes: n, Run: func(c *Call) []*tensor {
-			if len(c.In) == 3 {
+			switch {
+			case len(c.In) == 3:
 				return one(c.In[0].Clamp(c.In[1], c.In[2]))
+			case c.Bool("low"):
+				return one(c.In[0].Clamp(c.In[1], nil))
+			case c.Bool("high"):
+				return one(c.In[0].Clamp(nil, c.In[1]))
 			}
-			return one(c.In[0].Clamp(c.Float("lo"), c.Float("hi")))
-		}},
+			return one(c.In[0].Clamp(c.optional("lo"), c.optional("hi")))
+		}, Bad: []Bad{{locus.ErrArgument, "no border", func(d locus.Device) { d.Ones(2).Clamp(nil, nil) }}}},
+		clampOne("ClampMin", "lo", (*tensor).ClampMin),
+		clampOne("ClampMax", "hi", (*tensor).ClampMax),
+		(&Op{Name: "Tensor.MaskedFill", DTypes: dtype.Any, Run: func(c *Call) []*tensor {
+			if len(c.In) == 3 {
+				return one(c.In[0].MaskedFill(c.In[1], c.In[2]))
+			}
+			return one(c.In[0].MaskedFill(c.In[1], c.Float("value")))
+		}}).
+			bad(locus.ErrDType, "a mask that is not bool", func(d locus.Device) { d.Ones(2).MaskedFill(d.Ones(2), 0) }).
+			bad(locus.ErrShape, "a mask that is larger", func(d locus.Device) { d.Ones(2).MaskedFill(d.As(locus.Bool).Ones(3, 2), 0) }),
+		(&Op{Name: "Tensor.IsClose", DTypes: dtype.Any, NoGrad: discrete, Run: func(c *Call) []*tensor {
+			return one(c.In[0].IsClose(other(c), c.Float("rtol"), c.Float("atol")))
+		}}).
+			bad(locus.ErrArgument, "a negative tolerance", func(d locus.Device) { d.Ones(2).IsClose(1, -1, 0) }),
 	)
 	return group("Two operands and choices", ops...)
 }

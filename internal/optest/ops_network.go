@@ -3,6 +3,7 @@ package optest
 import (
 	"github.com/locusml/locus"
 	"github.com/locusml/locus/dtype"
+	"github.com/locusml/locus/internal/op"
 )
 
 // Pair gives one size for height and width, or two; 0 where the record has none.
@@ -32,6 +33,14 @@ func network(name string, run func(c *Call) *tensor) *Op {
 	return &Op{Name: name, DTypes: dtype.Floats, HalfTolerance: 4, Run: func(c *Call) []*tensor { return one(run(c)) }}
 }
 
+// positions describes pooling that says where the largest elements are.
+func positions(name string, run func(c *Call) (y, at *tensor)) *Op {
+	return &Op{Name: name, DTypes: dtype.Numbers, Run: func(c *Call) []*tensor {
+		y, at := run(c)
+		return []*tensor{y, at}
+	}}
+}
+
 func activationOps() []*Op {
 	plain := func(name string, f func(*tensor) *tensor) *Op {
 		return network("Tensor."+name, func(c *Call) *tensor { return f(c.In[0]) })
@@ -51,6 +60,8 @@ func activationOps() []*Op {
 		plain("Selu", (*tensor).Selu),
 		network("Tensor.Celu", func(c *Call) *tensor { return c.In[0].Celu(c.Float("alpha")) }).
 			bad(locus.ErrArgument, "an alpha of 0", func(d locus.Device) { d.Ones(2).Celu(0) }),
+		network("Tensor.SoftplusWith", func(c *Call) *tensor { return c.In[0].SoftplusWith(c.Float("beta"), c.Float("threshold")) }).
+			bad(locus.ErrArgument, "a beta of 0", func(d locus.Device) { d.Ones(2).SoftplusWith(0, 20) }),
 		plain("Mish", (*tensor).Mish),
 		network("Tensor.HardTanh", func(c *Call) *tensor { return c.In[0].HardTanh(c.Float("lo"), c.Float("hi")) }).
 			bad(locus.ErrArgument, "an empty range", func(d locus.Device) { d.Ones(2).HardTanh(1, 1) }),
@@ -78,7 +89,7 @@ func (c *Call) activation() []locus.Activation {
 	if !c.Has("activation") {
 		return nil
 	}
-	for a := locus.NoActivation; a <= locus.TanhActivation; a++ {
+	for a := locus.NoActivation; int(a) <= len(op.Activations); a++ {
 		if a.String() == c.String("activation") {
 			return []locus.Activation{a}
 		}
@@ -167,6 +178,11 @@ func convOps() []*Op {
 			bad(locus.ErrShape, "a window larger than the image", func(d locus.Device) { locus.MaxPool2D(d.Ones(1, 1, 2, 2), 3, locus.PoolOptions{}) }),
 		network("MaxPool1D", func(c *Call) *tensor { return locus.MaxPool1D(c.In[0], c.Int("window"), pool(c)) }).with(func(o *Op) { o.DTypes = dtype.Numbers }).
 			bad(locus.ErrShape, rank, func(d locus.Device) { locus.MaxPool1D(d.Ones(4), 2, locus.PoolOptions{}) }),
+		positions("MaxPool2DWithPositions", func(c *Call) (y, at *tensor) { return locus.MaxPool2DWithPositions(c.In[0], c.Pair("window"), pool(c)) }).
+			bad(locus.ErrArgument, window, func(d locus.Device) { locus.MaxPool2DWithPositions(d.Ones(1, 1, 4, 4), 0, locus.PoolOptions{}) }).
+			bad(locus.ErrShape, "a window larger than the image", func(d locus.Device) { locus.MaxPool2DWithPositions(d.Ones(1, 1, 2, 2), 3, locus.PoolOptions{}) }),
+		positions("MaxPool1DWithPositions", func(c *Call) (y, at *tensor) { return locus.MaxPool1DWithPositions(c.In[0], c.Int("window"), pool(c)) }).
+			bad(locus.ErrShape, rank, func(d locus.Device) { locus.MaxPool1DWithPositions(d.Ones(4), 2, locus.PoolOptions{}) }),
 		network("AvgPool2D", func(c *Call) *tensor { return locus.AvgPool2D(c.In[0], c.Pair("window"), pool(c)) }).
 			bad(locus.ErrArgument, "dilation", func(d locus.Device) { locus.AvgPool2D(d.Ones(1, 1, 4, 4), 2, locus.PoolOptions{Dilation: 2}) }),
 		network("AvgPool1D", func(c *Call) *tensor { return locus.AvgPool1D(c.In[0], c.Int("window"), pool(c)) }).

@@ -74,6 +74,24 @@ func viewOps() []*Op {
 			bad(locus.ErrAxis, "an axis that is not there", func(d locus.Device) { d.Ones(4).Split(1, 1) }),
 		(&Op{Name: "Tensor.Chunk", DTypes: dtype.Any, Run: func(c *Call) []*tensor { return c.In[0].Chunk(c.Int("n"), c.Int("axis")) }}).
 			bad(locus.ErrArgument, "no parts", func(d locus.Device) { d.Ones(4).Chunk(0, 0) }),
+		(&Op{Name: "Tensor.SplitSizes", DTypes: dtype.Any, Run: func(c *Call) []*tensor { return c.In[0].SplitSizes(c.Ints("sizes"), c.Int("axis")) }}).
+			bad(locus.ErrShape, "sizes that do not add up", func(d locus.Device) { d.Ones(4).SplitSizes([]int{1, 2}, 0) }).
+			bad(locus.ErrShape, "a negative size", func(d locus.Device) { d.Ones(4).SplitSizes([]int{5, -1}, 0) }).
+			bad(locus.ErrAxis, "an axis that is not there", func(d locus.Device) { d.Ones(4).SplitSizes([]int{4}, 1) }),
+		(&Op{Name: "Tensor.Unbind", DTypes: dtype.Any, Run: func(c *Call) []*tensor { return c.In[0].Unbind(c.Int("axis")) }}).
+			bad(locus.ErrAxis, "a scalar", func(d locus.Device) { d.Ones().Unbind(0) }),
+		(&Op{Name: "Tensor.RepeatInterleave", DTypes: dtype.Any, Run: func(c *Call) []*tensor {
+			if c.Has("n") {
+				return one(c.In[0].RepeatInterleave(c.Int("n"), c.Int("axis")))
+			}
+			return one(c.In[0].RepeatInterleave(c.In[1], c.Int("axis")))
+		}, Waits: func(c *Call) bool { return !c.Has("n") }}).
+				bad(locus.ErrArgument, "a negative count", func(d locus.Device) { d.Ones(2).RepeatInterleave(-1, 0) }).
+				bad(locus.ErrArgument, "a count below 0 in a tensor", func(d locus.Device) { d.Ones(2).RepeatInterleave(d.From([]int64{1, -1}), 0) }).
+				bad(locus.ErrArgument, "what is no count", func(d locus.Device) { d.Ones(2).RepeatInterleave("2", 0) }).
+				bad(locus.ErrShape, "too few counts", func(d locus.Device) { d.Ones(2).RepeatInterleave(d.From([]int64{1}), 0) }).
+				bad(locus.ErrDType, "fractions as counts", func(d locus.Device) { d.Ones(2).RepeatInterleave(d.Ones(2), 0) }).
+				bad(locus.ErrShape, "more than there are addresses", func(d locus.Device) { d.Ones(2).RepeatInterleave(1<<62, 0) }),
 		view("Repeat", func(c *Call) *tensor { return c.In[0].Repeat(c.Ints("counts")...) }).
 			bad(locus.ErrArgument, "too few counts", func(d locus.Device) { d.Ones(2, 3).Repeat(2) }).
 			bad(locus.ErrArgument, "a negative count", func(d locus.Device) { d.Ones(2).Repeat(-1) }),

@@ -33,6 +33,9 @@ type Op struct {
 	Tolerance float64
 	// HalfTolerance does for float16 and bfloat16, whose compositions round at each step.
 	HalfTolerance float64
+	// Waits says that the result's shape depends on elements, for this call: it waits
+	// for them, and a compiled function refuses it. Nil means never.
+	Waits func(c *Call) bool
 	// Bad are calls that must fail.
 	Bad []Bad
 }
@@ -67,6 +70,15 @@ func (c *Call) attr(name string) any {
 		panic(fmt.Sprintf("the record has no attribute %q", name))
 	}
 	return v
+}
+
+// number gives a Go number: an int if it is whole.
+func (c *Call) number(name string) any {
+	f := c.Float(name)
+	if f == math.Trunc(f) && !math.IsInf(f, 0) {
+		return int(f)
+	}
+	return f
 }
 
 // Float gives a number.
@@ -161,6 +173,12 @@ func group(name string, ops ...*Op) []*Op {
 // with changes an op that a helper has made.
 func (o *Op) with(change func(*Op)) *Op {
 	change(o)
+	return o
+}
+
+// waits marks an op whose results' shapes always depend on elements.
+func (o *Op) waits() *Op {
+	o.Waits = func(*Call) bool { return true }
 	return o
 }
 

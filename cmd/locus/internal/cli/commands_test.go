@@ -98,10 +98,13 @@ func TestTrainPredictInspect(t *testing.T) {
 	if !regexp.MustCompile(`9\d\.\d % of the test set right`).MatchString(s) {
 		t.Errorf("did not learn:\n%s", s)
 	}
-	for _, f := range []string{"weights.safetensors", "report.html", "curves.png", "checkpoints/run.json"} {
+	for _, f := range []string{"weights.safetensors", "report.html", "curves.png", "curves.csv", "checkpoints/run.json"} {
 		if info, err := os.Stat(filepath.Join(out, f)); err != nil || info.Size() == 0 {
 			t.Errorf("%s: %v", f, err)
 		}
+	}
+	if page, err := os.ReadFile(filepath.Join(out, "report.html")); err != nil || !strings.Contains(string(page), "What was taken for what") || strings.Count(string(page), "<svg ") != 5 {
+		t.Errorf("the report has %d pictures: %v", strings.Count(string(page), "<svg "), err)
 	}
 	file := filepath.Join(out, "weights.safetensors")
 
@@ -165,6 +168,8 @@ func TestTrainVariants(t *testing.T) {
 		"--model resnet --epochs 1 --limit 64 --batch 32",
 		"--optimizer sgd --epochs 1 --limit 100 --clip 1 --patience 3",
 		"--precision bf16 --epochs 1 --limit 100",
+		"--precision fp16 --epochs 1 --limit 100",
+		"--compile=false --epochs 1 --limit 100",
 		"--precision bf16 --model resnet --epochs 1 --limit 64 --batch 32",
 		"--virtual-gpus 2:64MiB --gpus 2 --epochs 1 --limit 100",
 		"--device cpu --epochs 1 --limit 100 --board",
@@ -324,5 +329,22 @@ func TestBench(t *testing.T) {
 	parse(t, good(t, "bench", "1", "--quick", "--out", "none", "--json"), &results)
 	if len(results.Products.Rows) != 3 {
 		t.Errorf("%+v", results.Products)
+	}
+}
+
+// Compiled steps give the same weights, to the bit.
+func TestTrainCompiledOrNot(t *testing.T) {
+	var files [][]byte
+	for _, compile := range []string{"true", "false"} {
+		out := filepath.Join(t.TempDir(), "run")
+		good(t, "train", "--limit", "300", "--epochs", "2", "--out", out, "--compile="+compile)
+		b, err := os.ReadFile(filepath.Join(out, "weights.safetensors"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, b)
+	}
+	if !bytes.Equal(files[0], files[1]) {
+		t.Error("compiled steps give other weights")
 	}
 }

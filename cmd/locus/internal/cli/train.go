@@ -26,7 +26,7 @@ type trainFlags struct {
 	job.Config
 	device, precision, out, board string
 	gpus                          int
-	asJSON                        bool
+	asJSON, compile               bool
 	accept                        []string
 }
 
@@ -44,18 +44,21 @@ Data: digits (part of the program), fashion-mnist and mnist (files: from the
 system, from --data-dir, or fetched with --download), or a folder of your PNG
 and JPEG images in which each class has a folder of its own. If it has folders
 train and test, with the classes in them, those are used; else a fifth of all
-images is kept to test with. Or a CSV file with a heading: its classes are in
-the column --target, numbers are normalised, words become categories.
+images is kept to test with. Or a CSV file with a heading: the column --target
+is learned, as classes or as numbers; of the others numbers are normalised, and
+words become categories.
 
 The folder --out gets the weights with their hyperparameters, a report with the
-curves, and the checkpoints. Ctrl-C ends training after the step at hand, keeps
-a checkpoint and exits with code 130; --resume goes on from there. A request to
-end (SIGTERM) and a terminal that closes (SIGHUP) do the same, with 143 and 129.`,
+curves, their points (curves.csv), and the checkpoints. Ctrl-C ends training
+after the step at hand, keeps a checkpoint and exits with code 130; --resume
+goes on from there. A request to end (SIGTERM) and a terminal that closes
+(SIGHUP) do the same, with 143 and 129.`,
 		Example: `  locus train
   locus train --model lenet --epochs 20 --board
   locus train --data fashion-mnist --download --model lenet --device gpu:0
   locus train --data pictures --model lenet --size 48
   locus train --data flowers.csv --target species
+  locus train --data houses.csv --target price --patience 20 --epochs 200
   locus train --virtual-gpus 2 --gpus 2
   locus train --resume`,
 		Args: cobra.NoArgs,
@@ -65,6 +68,7 @@ end (SIGTERM) and a terminal that closes (SIGHUP) do the same, with 143 and 129.
 	fl.SortFlags = false
 	fl.StringVar(&f.Data, "data", "digits", "what to learn: "+strings.Join(model.DataNames, ", ")+", a folder of images, or a CSV file")
 	fl.StringVar(&f.Target, "target", "", "the column of a CSV file to learn (the last)")
+	fl.StringVar(&f.Task, "task", model.Auto, "what that column is learned as: classes, numbers, or what suits it")
 	fl.IntVar(&f.Size, "size", model.DefaultSize, "bring the images of a folder to so many pixels a side")
 	fl.StringVar(&f.Source.Folder, "data-dir", "", "folder with the data's files")
 	fl.BoolVar(&f.Source.Download, "download", false, "fetch the data's files if they are missing")
@@ -77,8 +81,9 @@ end (SIGTERM) and a terminal that closes (SIGHUP) do the same, with 143 and 129.
 	fl.Float64Var(&f.LR, "lr", 0, "learning rate (0 takes one that suits the model)")
 	fl.StringVar(&f.Optimizer, "optimizer", "adam", "adam, or sgd with momentum")
 	fl.Float64Var(&f.Clip, "clip", 0, "scale gradients down to at most this norm")
-	fl.IntVar(&f.Patience, "patience", 0, "end when the test accuracy has not improved for so many epochs, and keep the best")
-	fl.StringVar(&f.precision, "precision", "float32", "of the network's arithmetic: float32 or bf16")
+	fl.IntVar(&f.Patience, "patience", 0, "end when the test accuracy (or RMSE) has not improved for so many epochs")
+	fl.StringVar(&f.precision, "precision", "float32", "of the network's arithmetic: float32, bf16 or fp16")
+	fl.BoolVar(&f.compile, "compile", true, "run steps as compiled programs; the results are the same")
 	fl.Uint64Var(&f.Seed, "seed", 0, "where all that is random comes from")
 	fl.StringVar(&f.out, "out", "", `folder for weights, report and checkpoints (runs/DATA-MODEL, with a number if there is one; "none" keeps nothing)`)
 	fl.StringVar(&f.Checkpoints, "checkpoints", "", `folder for checkpoints (OUT/checkpoints; "none" writes none)`)
@@ -88,10 +93,11 @@ end (SIGTERM) and a terminal that closes (SIGHUP) do the same, with 143 and 129.
 	fl.Lookup("board").NoOptDefVal = boardHere
 	jsonFlag(c, &f.asJSON)
 	complete(c, "data", completeWords(model.DataNames...))
+	complete(c, "task", completeWords(model.Tasks...))
 	complete(c, "model", completeWords(model.Names...))
 	complete(c, "device", completeDevices)
 	complete(c, "optimizer", completeWords(job.Optimizers...))
-	complete(c, "precision", completeWords("float32", "bf16"))
+	complete(c, "precision", completeWords("float32", "bf16", "fp16"))
 	return c
 }
 
@@ -111,7 +117,7 @@ func (f *trainFlags) check() error {
 		}
 		return nil
 	}
-	if err := errors.Join(f.checkData(oneOf), oneOf("model", f.Model, model.Names), oneOf("optimizer", f.Optimizer, job.Optimizers)); err != nil {
+	if err := errors.Join(f.checkData(oneOf), oneOf("task", f.Task, model.Tasks), oneOf("model", f.Model, model.Names), oneOf("optimizer", f.Optimizer, job.Optimizers)); err != nil {
 		return err
 	}
 	if f.Batch == 0 {
@@ -148,8 +154,10 @@ func (f *trainFlags) check() error {
 	case "float32", "f32", "fp32":
 	case "bf16", "bfloat16":
 		f.Precision = locus.BFloat16
+	case "fp16", "f16", "float16":
+		f.Precision = locus.Float16
 	default:
-		return usagef("--precision %s: float32 or bf16", f.precision)
+		return usagef("--precision %s: float32, bf16 or fp16%s", f.precision, meant(f.precision, []string{"float32", "bfloat16", "float16"}))
 	}
 	return errors.Join(f.folders(), f.places())
 }
@@ -160,6 +168,8 @@ func (f *trainFlags) checkData(oneOf func(flag, v string, all []string) error) (
 	switch {
 	case f.Target != "" && !model.IsTable(f.Data):
 		return usagef("--target %s: a column of a CSV file; --data %s is none", f.Target, f.Data)
+	case f.Task != model.Auto && !model.IsTable(f.Data):
+		return usagef("--task %s: for the column of a CSV file; --data %s is none", f.Task, f.Data)
 	case model.IsTable(f.Data):
 		f.Data, err = filepath.Abs(f.Data)
 		return err
@@ -215,6 +225,7 @@ func (a *app) runTrain(c *cobra.Command, f *trainFlags) (err error) {
 	if err := f.check(); err != nil {
 		return err
 	}
+	f.Eager = !f.compile
 	f.Version = strings.TrimSpace(version())
 	f.Note = func(format string, args ...any) {
 		a.err.Println(a.err.Style(text.Dim, "note: "+fmt.Sprintf(format, args...)))
@@ -276,7 +287,7 @@ func (a *app) showRun(r *job.Result) {
 		for i, row := range t.Rows {
 			t.Rows[i] = []string{row[0], row[1], row[2], row[3], row[4], row[6], strings.Replace(row[7], "best so far", "*", 1)}
 		}
-		t.Head = []string{"epoch", "loss", "accuracy", "test loss", "test accuracy", "examples/s", ""}
+		t.Head = []string{head[0], head[1], head[2], head[3], head[4], head[6], ""}
 	}
 	o.Println()
 	o.Table(t, 0)

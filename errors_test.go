@@ -1,0 +1,59 @@
+package locus_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/locusml/locus"
+)
+
+// Errors name what the program called, not what that is made of, and say what a
+// person would. The tests of internal/optest and internal/gate check the name for
+// everything exported.
+func TestErrorsNameWhatWasCalled(t *testing.T) {
+	x := locus.Ones(2, 3)
+	whole := x.Cast(locus.Int64)
+	classes := locus.From([]int64{1, -100})
+	for _, c := range []struct {
+		op, says string
+		f        func()
+	}{
+		{"Zeros", "negative size -1", func() { locus.Zeros(-1) }},
+		{"Ones", "gpu:77 does not exist", func() { locus.GPU(77).Ones(2) }},
+		{"Sort", "axis 5", func() { x.Sort(5, false) }},
+		{"TopK", "k is 9", func() { x.TopK(9, 0) }},
+		{"Std", "axis 4", func() { x.Std(4) }},
+		{"Index", "position 9", func() { x.Index(9) }},
+		{"CrossEntropy", "IgnoreIndex: new(-100)", func() { locus.CrossEntropy(x, classes, locus.CrossEntropyOptions{}) }},
+		{"NLLLoss", "IgnoreIndex", func() { locus.NLLLoss(x, classes, locus.NLLOptions{}) }},
+		{"LogSigmoid", "Softplus: operand 0 is int64", func() { whole.Neg().LogSigmoid() }},
+		{"MatMul", "transpose operand 1", func() { x.MatMul(x) }},
+		{"Where", "compare first", func() { x.Where(1, 0) }},
+		{"Item", "ToSlice", func() { x.Item() }},
+		{"Sum", "axis 9", func() { locus.Scoped(func(*locus.Scope) { x.Sum(9) }) }},
+		{"Sum", "axis 9", func() {
+			locus.ValueAndGrad(func(args ...*locus.Tensor) *locus.Tensor { return args[0].Sum(9) })(x)
+		}},
+		{"ValueAndGrad", "want one", func() {
+			locus.ValueAndGrad(func(args ...*locus.Tensor) *locus.Tensor { return args[0].Mul(2) })(x)
+		}},
+		{"Key.Split", "number of keys", func() { locus.NewKey(1).Split(-1) }},
+		{"mine", "is nil", func() { locus.Custom("mine", nil, nil) }},
+	} {
+		err := locus.Try(c.f)
+		var e *locus.Error
+		if !errors.As(err, &e) || e.Op != c.op || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s, %q: %v", c.op, c.says, err)
+		}
+	}
+}
+
+// A method value is the method.
+func TestErrorsOfMethodValues(t *testing.T) {
+	f := locus.Ones(2).Sum
+	var e *locus.Error
+	if err := locus.Try(func() { f(3) }); !errors.As(err, &e) || e.Op != "Sum" {
+		t.Error(err)
+	}
+}
