@@ -353,26 +353,8 @@ func TestCompiledEvaluation(t *testing.T) {
 	}
 }
 
-// kept is a metric that keeps something of each batch, which a program cannot.
-type kept struct{}
-
-func (kept) Names() []string      { return []string{"kept"} }
-func (kept) BytesPerExample() int { return 4 }
-
-func (kept) Update(output, target *locus.Tensor) []*locus.Tensor {
-	return []*locus.Tensor{output.ArgMax(1).Eq(target).Cast(locus.Float32).Sum().Reshape(1)}
-}
-
-func (kept) Values(stats [][]float64) []float64 {
-	sum := 0.0
-	for _, v := range stats[0] {
-		sum += v
-	}
-	return []float64{sum}
-}
-
 func twoClasses() train.Option {
-	return train.Measure(kept{}, metric.F1(2, metric.Macro), metric.ConfusionMatrix(2), metric.As("exact_", metric.Accuracy()))
+	return train.Measure(metric.ExactAUC(), metric.F1(2, metric.Macro), metric.ConfusionMatrix(2), metric.As("exact_", metric.Accuracy()))
 }
 
 func TestExplain(t *testing.T) {

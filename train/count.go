@@ -21,7 +21,7 @@ func newCounter(metrics []metric.Metric) *counter {
 		return nil
 	}
 	return &counter{metric.NewMeter(metrics...), slices.ContainsFunc(metrics, func(m metric.Metric) bool {
-		_, ok := m.(interface{ BytesPerExample() int }) // a metric.Collector
+		_, ok := m.(metric.Collector)
 		return ok
 	})}
 }
