@@ -426,6 +426,7 @@ func (r *run) validate() (metric.Result, error) {
 
 func (r *run) prepareBoard() {
 	r.curves = newCurves(r.set)
+	r.curves.restore(r.report.Epochs)
 	if r.set.progress != nil || r.set.board != nil {
 		r.progress = board.NewProgress(r.set.progress, board.Plan{Epochs: r.set.maxEpochs, Steps: int64(r.train.Len())})
 		r.why.tell = func(text string) { r.progress.Printf("train: not compiled: %s", text) }

@@ -213,6 +213,20 @@ func TestTrainResume(t *testing.T) {
 	if len(b.Epochs) != 4 || a.Epochs[3].Train["loss"] != b.Epochs[3].Train["loss"] {
 		t.Errorf("resumed: %+v, in one go: %+v", b, a)
 	}
+	// The curves are those of the whole run, each point once.
+	log, err := os.ReadFile(filepath.Join(out, "curves.csv"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, series := range []string{"loss/training", "accuracy/validation"} {
+		var xs []string
+		for _, m := range regexp.MustCompile(`(?m)^[^,]*,`+series+`,([^,]*),`).FindAllStringSubmatch(string(log), -1) {
+			xs = append(xs, m[1])
+		}
+		if strings.Join(xs, " ") != "1 2 3 4" {
+			t.Errorf("%s has points at %v", series, xs)
+		}
+	}
 	if r := call("80", append(args, "--epochs", "1")...); r.code != 0 || !strings.Contains(r.err, "--resume goes on") {
 		t.Errorf("%+v", r)
 	}

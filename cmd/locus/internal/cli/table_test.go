@@ -49,6 +49,7 @@ func TestTrainOnATable(t *testing.T) {
 	}
 	write("flowers.csv", b.String())
 	write("short.csv", "a,b\n1,x\n")
+	write("gap.csv", "a,y\n"+strings.Repeat("1,2.5\n", 30)+"3,\n"+numbered(40))
 	write("lacks.csv", "colour\nred\n")
 	for args, want := range map[string]string{
 		"train --out none --data flowers.csv --task classes":                  "--target names another column", // the notes are all different
@@ -58,11 +59,38 @@ func TestTrainOnATable(t *testing.T) {
 		"train --out none --data flowers.csv --target specis":                 "species",
 		"train --out none --data flowers.csv --target species --model lenet":  "softmax or mlp",
 		"train --out none --data short.csv":                                   "1 rows; want at least 5",
+		"train --out none --data gap.csv":                                     "no number in row 30",
+		"train --out none --data nothere.csv":                                 "no such file or folder",
+		"train --out none --data no/such/folder":                              "no such file or folder",
 		"train --out none --target x":                                         "a column of a CSV file",
 		"predict " + weights + " lacks.csv":                                   "petal",
 	} {
 		if r := call("80", strings.Fields(args)...); r.code == 0 || !strings.Contains(r.err, want) {
 			t.Errorf("%s: %+v", args, r)
+		}
+	}
+}
+
+// numbered is rows with different numbers.
+func numbered(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "%d,%d\n", i, 3*i)
+	}
+	return b.String()
+}
+
+// Tables that spreadsheets write with semicolons or tabs are read too.
+func TestOtherSeparators(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for name, comma := range map[string]string{"semicolons.csv": ";", "tabs.csv": "\t"} {
+		rows := strings.ReplaceAll("x,y\n"+numbered(60), ",", comma)
+		if err := os.WriteFile(name, []byte(rows), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		good(t, "train", "--data", name, "--target", "y", "--epochs", "2")
+		if s := good(t, "predict", filepath.Join("runs", strings.TrimSuffix(name, ".csv")+"-mlp", "weights.safetensors"), name); strings.Count(s, "row") != 60 {
+			t.Error(s)
 		}
 	}
 }

@@ -173,6 +173,8 @@ func (f *trainFlags) checkData(oneOf func(flag, v string, all []string) error) (
 	case model.IsTable(f.Data):
 		f.Data, err = filepath.Abs(f.Data)
 		return err
+	case !model.IsFolder(f.Data) && (strings.EqualFold(filepath.Ext(f.Data), ".csv") || strings.ContainsRune(f.Data, filepath.Separator)):
+		return usagef("--data %s: there is no such file or folder", f.Data)
 	case !model.IsFolder(f.Data):
 		return oneOf("data", f.Data, model.DataNames)
 	}

@@ -296,10 +296,12 @@ func (c *Config) log() error {
 		return nil
 	}
 	path := filepath.Join(c.Out, LogFile)
-	if !c.Resume {
-		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if c.Resume && c.Checkpoints != "" && hasCheckpoint(c.Checkpoints) {
+		if err := c.Board.Load(path, ""); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
+	} else if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
 	}
 	return c.Board.LogCSV(path)
 }

@@ -16,6 +16,23 @@ func IsTable(name string) bool {
 	return err == nil && !info.IsDir() && strings.EqualFold(filepath.Ext(name), ".csv")
 }
 
+// ReadTable reads a CSV file; where that gives a single column, it may be separated
+// by semicolons or tabs, as some programs write them.
+func ReadTable(path string) (*data.Table, error) {
+	t, err := data.ReadCSV(path, data.CSVOptions{})
+	if err != nil {
+		return nil, err
+	}
+	if names := t.Names(); len(names) == 1 {
+		for _, comma := range ";\t" {
+			if strings.ContainsRune(names[0], comma) {
+				return data.ReadCSV(path, data.CSVOptions{Comma: comma})
+			}
+		}
+	}
+	return t, nil
+}
+
 // What a table's column is learned as.
 const (
 	Auto    = "auto" // numbers if the column has many different ones, else classes
@@ -34,7 +51,7 @@ const manyNumbers = 20
 func openTable(path string, o Options) (s Set, err error) {
 	target, task := o.Target, o.Task
 	s.Name = path
-	t, err := data.ReadCSV(path, data.CSVOptions{})
+	t, err := ReadTable(path)
 	if err != nil {
 		return s, err
 	}
@@ -57,8 +74,10 @@ func openTable(path string, o Options) (s Set, err error) {
 	switch {
 	case n < 5:
 		return s, fmt.Errorf("%s: %d rows; want at least 5", path, n)
-	case task == Numbers && notNumbers != nil:
-		return s, notNumbers
+	case task == Numbers:
+		if _, err := t.Targets(target); err != nil { // of the whole table, so that rows are the file's
+			return s, fmt.Errorf("%s: %w", path, err)
+		}
 	case task == Classes && (len(classes) < 2 || len(classes) > n/2):
 		err := fmt.Errorf("%s: column %q has %d classes in %d rows; want at least 2, and at least two rows for each; --target names another column", path, target, len(classes), n)
 		if notNumbers == nil {

@@ -16,7 +16,7 @@ import (
 func Rows(net nn.Module, d locus.Device, card model.Card, files []string, top int) ([]Prediction, error) {
 	var list []Prediction
 	for _, file := range files {
-		t, err := data.ReadCSV(file, data.CSVOptions{})
+		t, err := model.ReadTable(file)
 		if err != nil {
 			return nil, err
 		}
