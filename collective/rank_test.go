@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 
 // play is what a rank does.
 func play(role string) error {
-	options := []collective.Option{collective.JoinWithin(30 * time.Second), collective.DeadAfter(time.Second), collective.Timeout(20 * time.Second)}
+	options := []collective.Option{collective.JoinWithin(30 * time.Second), collective.DeadAfter(2 * time.Second), collective.Timeout(20 * time.Second)}
 	if role == "conformance" {
 		options = []collective.Option{collective.JoinWithin(time.Minute)}
 	}

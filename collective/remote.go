@@ -71,7 +71,7 @@ func (e *remote) enter(ctx context.Context, j *job) error {
 
 func (e *remote) late(j *job, after time.Duration) {
 	if j.kind == send || j.kind == recv {
-		e.member.Fail(fmt.Sprintf("%s of %s with %s has not ended within %v", j.name, j.text, e.member.Peer(j.root), after))
+		e.member.LateWith(j.root, fmt.Sprintf("%s of %s has not ended within %v", j.name, j.text, after))
 		return
 	}
 	e.member.Late(j.seq, after)

@@ -364,6 +364,15 @@ func (h *hub) late(l *line, body []byte) {
 		h.end(&Fault{Failed, l.Rank, l.Host, err.Error()})
 		return
 	}
+	if e.wait { // a message with that rank
+		if e.seq >= uint64(h.size) {
+			h.end(&Fault{Failed, l.Rank, l.Host, fmt.Sprintf("%s waits for a rank %d", l.Peer, e.seq)})
+			return
+		}
+		other := h.lines[e.seq]
+		h.end(&Fault{Late, other.Rank, other.Host, fmt.Sprintf("%s on rank %d: %s does not take part", e.text, l.Rank, other.Peer)})
+		return
+	}
 	what := fmt.Sprintf("collective %d, %s, has not ended on rank %d within %s", e.seq, h.text(l.last), l.Rank, e.text)
 	var missing []*line
 	for _, other := range h.lines {

@@ -62,10 +62,10 @@ type library struct {
 	test           func(request *uintptr, flag *int32, status uintptr) int32
 }
 
-// names are what the families call themselves to the loader.
+// names are what the families call themselves to the loader, on Linux and macOS.
 var names = map[Family][]string{
-	OpenMPI: {"libmpi.so.40", "libmpi.so.80", "libmpi.so.20"},
-	MPICH:   {"libmpich.so.12", "libmpi.so.12", "libmpich.so"},
+	OpenMPI: {"libmpi.so.40", "libmpi.so.80", "libmpi.so.20", "libmpi.40.dylib"},
+	MPICH:   {"libmpich.so.12", "libmpi.so.12", "libmpich.so", "libmpi.12.dylib", "libmpich.12.dylib"},
 }
 
 // Launched returns the family whose mpirun has started this process, "" if none has.
