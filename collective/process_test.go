@@ -1,3 +1,5 @@
+//go:build unix
+
 package collective_test
 
 import (
@@ -7,7 +9,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -121,9 +122,6 @@ func kill(t *testing.T, ranks []*process, victim int, stop bool) {
 
 // A rank dies or stops at a random moment, again and again: LOCUS_TEST_KILLS times, else a few.
 func TestKill(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("not run: there is no SIGSTOP")
-	}
 	times := 4
 	if s := os.Getenv("LOCUS_TEST_KILLS"); s != "" {
 		var err error
