@@ -89,3 +89,30 @@ func TestCable(t *testing.T) {
 		t.Errorf("the ranks say %q", e)
 	}
 }
+
+// mpirun on two machines: MPI tells the ranks where they meet.
+func TestTwoMachinesMPI(t *testing.T) {
+	for _, c := range []struct{ command, args string }{
+		{"mpirun.openmpi", "--allow-run-as-root --mca plm_rsh_agent SSH --mca btl tcp,self --mca btl_tcp_if_include v0 --mca oob_tcp_if_include v0 -x LOCUS_TEST_ROLE -host A:1,B:1 -np 2"},
+		{"mpirun.mpich", "-launcher ssh -launcher-exec SSH -hosts A,B -genvlist LOCUS_TEST_ROLE -np 2"},
+	} {
+		t.Run(c.command, func(t *testing.T) {
+			path, err := exec.LookPath(c.command)
+			if err != nil {
+				t.Skipf("not run: %v (Debian: apt-get install openmpi-bin mpich)", err)
+			}
+			addrs, ssh := namespaces(t)
+			t.Setenv("LOCUS_TEST_ROLE", "sum")
+			args := strings.Fields(strings.NewReplacer("SSH", ssh[0], "A:", addrs[0]+":", "B:", addrs[1]+":", "A,B", addrs[0]+","+addrs[1]).Replace(c.args))
+			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+			defer cancel()
+			// The first machine is where mpirun itself runs.
+			cmd := exec.CommandContext(ctx, "ip", append(append([]string{"netns", "exec", fmt.Sprintf("lt%da", os.Getpid()), path}, args...), os.Args[0])...)
+			cmd.WaitDelay = time.Second
+			out, err := cmd.CombinedOutput()
+			if err != nil || strings.Count(string(out), "the sum is 3") != 2 {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
+	}
+}
