@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unsafe"
 
 	"github.com/locusml/locus"
 	"github.com/locusml/locus/internal/backend"
@@ -96,11 +97,24 @@ func (c *cards) cardOf(x *locus.Tensor) card {
 	if c == nil {
 		return nil
 	}
-	d, ok := lend.Backend(x).(card)
+	return asCard(lend.Backend(x))
+}
+
+// asCard returns the card that a device is, nil if it is none. Tests have others.
+var asCard = func(b backend.Device) card {
+	d, ok := b.(card)
 	if !ok || d.Card() == "" {
 		return nil
 	}
 	return d
+}
+
+// address is where a loan's memory is on its card.
+func address(l lend.Loan) uintptr {
+	if l.Block.Addr == 0 { // of a test's card
+		return uintptr(unsafe.Pointer(unsafe.SliceData(l.Bytes())))
+	}
+	return l.Block.Addr + uintptr(l.Offset)
 }
 
 // decide agrees with the other ranks on NCCL and starts it. All call it for the same
@@ -196,7 +210,7 @@ func (c *cards) run(j *job, d card) (*locus.Tensor, error) {
 	defer s.Close()
 	x := s.Use(j.x).Contiguous()
 	in := lend.Memory(j.name, x)
-	k := &nccl.Call{In: in.Block.Addr + uintptr(in.Offset), N: x.Len(), DType: x.DType(), Op: engine.Op(j.op), Root: j.root}
+	k := &nccl.Call{In: address(in), N: x.Len(), DType: x.DType(), Op: engine.Op(j.op), Root: j.root}
 	for _, r := range j.rows {
 		k.Parts = append(k.Parts, r*width(x))
 	}
@@ -206,7 +220,7 @@ func (c *cards) run(j *job, d card) (*locus.Tensor, error) {
 		out = lend.Make(j.name, x.Device(), false, x.DType(), shape).(*locus.Tensor)
 		to := lend.Memory(j.name, out)
 		defer to.Release()
-		block, k.Out = to.Block, to.Block.Addr+uintptr(to.Offset)
+		block, k.Out = to.Block, address(to)
 	}
 	if k.N == 0 && (len(k.Parts) == 0 || k.Parts[len(k.Parts)-1] == 0) {
 		in.Release()

@@ -24,7 +24,7 @@ type remote struct {
 }
 
 func (e *remote) name(d locus.Device) string {
-	if e.cards == nil || !d.IsGPU() || d.Details().Virtual {
+	if e.cards == nil || !d.IsGPU() || e.cards.cardOf(d.As(locus.Uint8).Zeros(1)) == nil {
 		return e.host.Name()
 	}
 	e.cards.mu.Lock()
