@@ -305,7 +305,11 @@ func (g *Group) work(q *queue) {
 			continue
 		}
 		guard.Go(func() error {
+			started := time.Now()
 			t, err := g.do(j)
+			if lend.Profiling() && !j.watched {
+				j.note(started)
+			}
 			if err != nil {
 				err = g.breakOff(j, err)
 			}

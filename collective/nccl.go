@@ -47,7 +47,7 @@ type cards struct {
 // flight is work on the card's stream that is not known to be done.
 type flight struct {
 	event backend.Event
-	seq   uint64
+	job   *job
 	since time.Time
 }
 
@@ -206,6 +206,7 @@ func cutLast(s string) (before, after string, ok bool) {
 
 // run queues a job on the card's stream. What uses the result is queued behind.
 func (c *cards) run(j *job, d card) (*locus.Tensor, error) {
+	started := time.Now()
 	s := locus.NewScope()
 	defer s.Close()
 	x := s.Use(j.x).Contiguous()
@@ -230,7 +231,8 @@ func (c *cards) run(j *job, d card) (*locus.Tensor, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.watch(flight{event, j.seq, time.Now()})
+	j.watched = true
+	c.watch(flight{event, j, started})
 	return out, nil
 }
 
@@ -267,6 +269,9 @@ func (c *cards) look() {
 	for n := 1; ; n++ {
 		c.mu.Lock()
 		for len(c.inFlight) > 0 && c.inFlight[0].event.Done() {
+			if lend.Profiling() {
+				c.inFlight[0].job.note(c.inFlight[0].since)
+			}
 			c.inFlight = c.inFlight[1:]
 		}
 		if len(c.inFlight) == 0 || c.member.Fault() != nil {
@@ -278,14 +283,18 @@ func (c *cards) look() {
 		c.mu.Unlock()
 		if time.Since(first.since) > c.timeout && !late {
 			late = true
-			c.member.Late(first.seq, c.timeout)
+			c.member.Late(first.job.seq, c.timeout)
 		}
 		if n%50 == 0 {
 			if err := comm.Err(); err != nil {
 				c.member.Fail(err.Error())
 			}
 		}
-		time.Sleep(time.Millisecond)
+		if lend.Profiling() { // when it ended is asked for
+			time.Sleep(20 * time.Microsecond)
+		} else {
+			time.Sleep(time.Millisecond)
+		}
 	}
 }
 

@@ -71,7 +71,7 @@ var imports = map[string]string{
 	"locus": "github.com/locusml/locus", "nn": "github.com/locusml/locus/nn", "optim": "github.com/locusml/locus/optim",
 	"data": "github.com/locusml/locus/data", "train": "github.com/locusml/locus/train", "weights": "github.com/locusml/locus/weights",
 	"collective": "github.com/locusml/locus/collective",
-	"board": "github.com/locusml/locus/board", "dtype": "github.com/locusml/locus/dtype",
+	"board":      "github.com/locusml/locus/board", "dtype": "github.com/locusml/locus/dtype",
 	"metric": "github.com/locusml/locus/train/metric",
 }
 
