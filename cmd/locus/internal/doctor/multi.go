@@ -72,11 +72,7 @@ func ranks(ctx context.Context, p collective.Place) []Check {
 		return []Check{problem("ranks", err)}
 	}
 	defer g.Close()
-	d := locus.TryGPU(0)
-	if n := locus.NumGPUs(); n > 0 {
-		d = locus.GPU(p.LocalRank % n)
-	}
-	checks := together(ctx, g, d)
+	checks := together(ctx, g, p.Device())
 	if g.Rank() != 0 {
 		return onlyProblems(checks)
 	}
