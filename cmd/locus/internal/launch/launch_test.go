@@ -336,3 +336,14 @@ func TestParseHosts(t *testing.T) {
 		}
 	}
 }
+
+// The host file in deploy is one.
+func TestDeployedHostFile(t *testing.T) {
+	text, err := os.ReadFile("../../../../deploy/hostfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := ParseHostFile(string(text)); err != nil || !slices.Equal(got, []Host{{"node1", 8}, {"node2", 8}}) {
+		t.Errorf("%v, %v", got, err)
+	}
+}
