@@ -121,6 +121,9 @@ func (e *remote) stage(ctx context.Context, j *job) (*locus.Tensor, error) {
 		to = lend.Memory(j.name, out)
 	}
 	if err = e.move(ctx, j, in.Bytes(), to.Bytes()); err != nil || out == nil {
+		if out != nil {
+			out.Free() // what was left behind holds it
+		}
 		return nil, err
 	}
 	if j.kind == broadcast && e.rank == j.root {

@@ -302,7 +302,9 @@ func (h *hub) enter(l *line, body []byte) {
 		r.waiting = append(r.waiting, l.Rank)
 	}
 	if r.came < h.size {
-		h.check()
+		if h.gone > 0 {
+			h.check()
+		}
 		return
 	}
 	for _, rank := range r.waiting {
