@@ -99,25 +99,14 @@ func join(ctx context.Context, p Place, s *settings) (*Group, error) {
 	if err := checkAddr(cfg.Addr, cfg.Token, p); err != nil {
 		return nil, err
 	}
-	m, err := control.Join(ctx, cfg)
-	if err == nil && host == nil {
-		if host, err = openRing(limit, m, p.Rank); err != nil {
-			m.Fail(err.Error())
-			err = m.Blame(err)
-			m.Close()
-		}
-	}
+	e, err := newRemote(limit, cfg, host, lib, s.timeout)
 	if err != nil {
-		if host != nil {
-			host.Close(true)
-		}
 		return nil, err
 	}
-	g := newGroup(p.Rank, p.Size, s.timeout)
-	e := &remote{member: m, host: host, rank: p.Rank, size: p.Size, whyNot: whyNot}
-	if lib != nil {
-		e.cards, e.whyNot = newCards(m, lib, p.Rank, s.timeout)
+	if lib == nil {
+		e.whyNot = whyNot
 	}
+	g := newGroup(p.Rank, p.Size, s.timeout)
 	g.eng = e
 	return g, nil
 }

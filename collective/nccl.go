@@ -44,6 +44,9 @@ type cards struct {
 	watched  bool
 }
 
+// ncclLibrary is NCCL.
+type ncclLibrary = nccl.Library
+
 // flight is work on the card's stream that is not known to be done.
 type flight struct {
 	event backend.Event

@@ -57,6 +57,14 @@ func play(role string) error {
 			fmt.Println("all is well")
 		}
 		return nil
+	case "split": // as rows and columns
+		if err := rowsAndColumns(g); err != nil {
+			return err
+		}
+		if g.Rank() == 0 {
+			fmt.Println("all is well")
+		}
+		return nil
 	case "cards": // all ranks on one GPU
 		d := locus.GPU(0)
 		if err := collectivetest.Run(context.Background(), g, collectivetest.Config{Devices: []locus.Device{d}, Short: true, Large: 30_001}); err != nil {
@@ -171,6 +179,12 @@ func TestMPI(t *testing.T) {
 				// mpirun counts it as a failure that a rank ends without finalising.
 				if out, _ := mpirun(t, path, "mismatch", 2); !strings.Contains(out, "DIFFERENCE SHOWN") || strings.Contains(out, "the error") {
 					t.Error(out)
+				}
+			})
+			t.Run("split", func(t *testing.T) {
+				out, err := mpirun(t, path, "split", 4)
+				if err != nil || !strings.Contains(out, "all is well") {
+					t.Errorf("%v\n%s", err, out)
 				}
 			})
 			t.Run("ring", func(t *testing.T) {

@@ -21,6 +21,9 @@ type remote struct {
 	rank, size int
 	cards      *cards // of GPUs by NCCL; nil if not all ranks have it
 	whyNot     string // why not
+
+	cfg control.Config // as the group was joined
+	lib *ncclLibrary   // nil if this rank has none
 }
 
 func (e *remote) name(d locus.Device) string {
