@@ -99,32 +99,21 @@ func join(ctx context.Context, p Place, s *settings) (*Group, error) {
 	if err := checkAddr(cfg.Addr, cfg.Token, p); err != nil {
 		return nil, err
 	}
-	m, err := control.Join(ctx, cfg)
-	if err == nil && host == nil {
-		if host, err = openRing(limit, m, p.Rank); err != nil {
-			m.Fail(err.Error())
-			err = m.Blame(err)
-			m.Close()
-		}
-	}
+	e, err := newRemote(limit, cfg, host, lib, s.timeout)
 	if err != nil {
-		if host != nil {
-			host.Close(true)
-		}
 		return nil, err
 	}
-	g := newGroup(p.Rank, p.Size, s.timeout)
-	e := &remote{member: m, host: host, rank: p.Rank, size: p.Size, whyNot: whyNot}
-	if lib != nil {
-		e.cards, e.whyNot = newCards(m, lib, p.Rank, s.timeout)
+	if lib == nil {
+		e.whyNot = whyNot
 	}
+	g := newGroup(p.Rank, p.Size, s.timeout)
 	g.eng = e
 	return g, nil
 }
 
 // loadNCCL returns NCCL if there is a GPU for it and the engine that was chosen leaves it
 // room, else why not.
-func loadNCCL(name string) (*nccl.Library, string) {
+var loadNCCL = func(name string) (*nccl.Library, string) { // tests have others
 	switch {
 	case name == "ring" || name == "mpi":
 		return nil, name + " was asked for"

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unsafe"
 
 	"github.com/locusml/locus"
 	"github.com/locusml/locus/internal/backend"
@@ -43,10 +44,13 @@ type cards struct {
 	watched  bool
 }
 
+// ncclLibrary is NCCL.
+type ncclLibrary = nccl.Library
+
 // flight is work on the card's stream that is not known to be done.
 type flight struct {
 	event backend.Event
-	seq   uint64
+	job   *job
 	since time.Time
 }
 
@@ -96,11 +100,24 @@ func (c *cards) cardOf(x *locus.Tensor) card {
 	if c == nil {
 		return nil
 	}
-	d, ok := lend.Backend(x).(card)
+	return asCard(lend.Backend(x))
+}
+
+// asCard returns the card that a device is, nil if it is none. Tests have others.
+var asCard = func(b backend.Device) card {
+	d, ok := b.(card)
 	if !ok || d.Card() == "" {
 		return nil
 	}
 	return d
+}
+
+// address is where a loan's memory is on its card.
+func address(l lend.Loan) uintptr {
+	if l.Block.Addr == 0 { // of a test's card
+		return uintptr(unsafe.Pointer(unsafe.SliceData(l.Bytes())))
+	}
+	return l.Block.Addr + uintptr(l.Offset)
 }
 
 // decide agrees with the other ranks on NCCL and starts it. All call it for the same
@@ -192,11 +209,12 @@ func cutLast(s string) (before, after string, ok bool) {
 
 // run queues a job on the card's stream. What uses the result is queued behind.
 func (c *cards) run(j *job, d card) (*locus.Tensor, error) {
+	started := time.Now()
 	s := locus.NewScope()
 	defer s.Close()
 	x := s.Use(j.x).Contiguous()
 	in := lend.Memory(j.name, x)
-	k := &nccl.Call{In: in.Block.Addr + uintptr(in.Offset), N: x.Len(), DType: x.DType(), Op: engine.Op(j.op), Root: j.root}
+	k := &nccl.Call{In: address(in), N: x.Len(), DType: x.DType(), Op: engine.Op(j.op), Root: j.root}
 	for _, r := range j.rows {
 		k.Parts = append(k.Parts, r*width(x))
 	}
@@ -206,7 +224,7 @@ func (c *cards) run(j *job, d card) (*locus.Tensor, error) {
 		out = lend.Make(j.name, x.Device(), false, x.DType(), shape).(*locus.Tensor)
 		to := lend.Memory(j.name, out)
 		defer to.Release()
-		block, k.Out = to.Block, to.Block.Addr+uintptr(to.Offset)
+		block, k.Out = to.Block, address(to)
 	}
 	if k.N == 0 && (len(k.Parts) == 0 || k.Parts[len(k.Parts)-1] == 0) {
 		in.Release()
@@ -216,7 +234,8 @@ func (c *cards) run(j *job, d card) (*locus.Tensor, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.watch(flight{event, j.seq, time.Now()})
+	j.watched = true
+	c.watch(flight{event, j, started})
 	return out, nil
 }
 
@@ -253,6 +272,9 @@ func (c *cards) look() {
 	for n := 1; ; n++ {
 		c.mu.Lock()
 		for len(c.inFlight) > 0 && c.inFlight[0].event.Done() {
+			if lend.Profiling() {
+				c.inFlight[0].job.note(c.inFlight[0].since)
+			}
 			c.inFlight = c.inFlight[1:]
 		}
 		if len(c.inFlight) == 0 || c.member.Fault() != nil {
@@ -264,14 +286,18 @@ func (c *cards) look() {
 		c.mu.Unlock()
 		if time.Since(first.since) > c.timeout && !late {
 			late = true
-			c.member.Late(first.seq, c.timeout)
+			c.member.Late(first.job.seq, c.timeout)
 		}
 		if n%50 == 0 {
 			if err := comm.Err(); err != nil {
 				c.member.Fail(err.Error())
 			}
 		}
-		time.Sleep(time.Millisecond)
+		if lend.Profiling() { // when it ended is asked for
+			time.Sleep(20 * time.Microsecond)
+		} else {
+			time.Sleep(time.Millisecond)
+		}
 	}
 }
 

@@ -89,3 +89,20 @@ func TestIsLoopback(t *testing.T) {
 		}
 	}
 }
+
+func TestPlaceDevice(t *testing.T) {
+	first := locus.NumGPUs()
+	if d := (Place{LocalRank: 1}).Device(); first == 0 && d != locus.CPU() {
+		t.Error(d)
+	}
+	locus.AddVirtualGPUs(2, 1<<20)
+	n := locus.NumGPUs()
+	for r := range 2 * n {
+		if d := (Place{LocalRank: r}).Device(); d != locus.GPU(r%n) {
+			t.Errorf("local rank %d: %s", r, d)
+		}
+	}
+	if d := (Place{LocalRank: -1}).Device(); d != locus.CPU() {
+		t.Error(d)
+	}
+}

@@ -21,10 +21,13 @@ type remote struct {
 	rank, size int
 	cards      *cards // of GPUs by NCCL; nil if not all ranks have it
 	whyNot     string // why not
+
+	cfg control.Config // as the group was joined
+	lib *ncclLibrary   // nil if this rank has none
 }
 
 func (e *remote) name(d locus.Device) string {
-	if e.cards == nil || !d.IsGPU() || d.Details().Virtual {
+	if e.cards == nil || !d.IsGPU() || e.cards.cardOf(d.As(locus.Uint8).Zeros(1)) == nil {
 		return e.host.Name()
 	}
 	e.cards.mu.Lock()
@@ -71,7 +74,7 @@ func (e *remote) enter(ctx context.Context, j *job) error {
 
 func (e *remote) late(j *job, after time.Duration) {
 	if j.kind == send || j.kind == recv {
-		e.member.Fail(fmt.Sprintf("%s of %s with %s has not ended within %v", j.name, j.text, e.member.Peer(j.root), after))
+		e.member.LateWith(j.root, fmt.Sprintf("%s of %s has not ended within %v", j.name, j.text, after))
 		return
 	}
 	e.member.Late(j.seq, after)
@@ -121,6 +124,9 @@ func (e *remote) stage(ctx context.Context, j *job) (*locus.Tensor, error) {
 		to = lend.Memory(j.name, out)
 	}
 	if err = e.move(ctx, j, in.Bytes(), to.Bytes()); err != nil || out == nil {
+		if out != nil {
+			out.Free() // what was left behind holds it
+		}
 		return nil, err
 	}
 	if j.kind == broadcast && e.rank == j.root {

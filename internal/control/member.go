@@ -369,6 +369,12 @@ func (m *Member) Late(seq uint64, d time.Duration) {
 	_ = m.send(frameLate, entry{seq: seq, text: d.String()}.encode()) // without a connection there is a fault anyway
 }
 
+// LateWith tells the hub that a message from or to another rank has taken too long, which
+// what says in words.
+func (m *Member) LateWith(rank int, what string) {
+	_ = m.send(frameLate, entry{seq: uint64(rank), wait: true, text: what}.encode()) // without a connection there is a fault anyway
+}
+
 // Tell passes a text to all ranks, this one too. A key is told once.
 func (m *Member) Tell(key string, text []byte) error {
 	return m.send(frameNote, encodeNote(key, text))

@@ -4,6 +4,7 @@
 package lend
 
 import (
+	"time"
 	"unsafe"
 
 	"github.com/locusml/locus/dtype"
@@ -47,6 +48,11 @@ var (
 	// to no scope. pinned asks for page-locked main memory where there is some; the device is
 	// the CPU then.
 	Make func(name string, device any, pinned bool, d dtype.DType, shape []int) any
+
+	// Profiling reports whether a timeline is being taken, for which Span notes what the host
+	// or a library did for a locus.Device from start on.
+	Profiling func() bool
+	Span      func(device any, name, detail string, bytes int, start time.Time)
 
 	// Own makes a *locus.Tensor, a view of memory that nobody else has a handle of, its
 	// owner, and returns it.

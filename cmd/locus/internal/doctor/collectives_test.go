@@ -3,6 +3,8 @@ package doctor
 import (
 	"strings"
 	"testing"
+
+	"github.com/locusml/locus"
 )
 
 func TestCollectives(t *testing.T) {
@@ -36,5 +38,27 @@ func TestTokenIsNotShown(t *testing.T) {
 		if strings.Contains(c.Found+strings.Join(c.More, " "), "hush") {
 			t.Errorf("%+v", c)
 		}
+	}
+}
+
+func TestMulti(t *testing.T) {
+	for _, name := range []string{"RANK", "WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "LOCUS_COLLECTIVE"} {
+		t.Setenv(name, "")
+	}
+	names := func(l []Check) (s string) {
+		for _, c := range l {
+			if c.Status != OK {
+				t.Errorf("%+v", c)
+			}
+			s += c.Name + "; "
+		}
+		return s
+	}
+	if got := names(Multi(t.Context())); got != "collectives; all-reduce; " {
+		t.Error(got)
+	}
+	locus.AddVirtualGPUs(2, 256<<20)
+	if got := names(Multi(t.Context())); got != "GPU to GPU; collectives; all-reduce; " {
+		t.Error(got)
 	}
 }

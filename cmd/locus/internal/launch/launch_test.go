@@ -47,6 +47,14 @@ func play() error {
 			os.Exit(7)
 		}
 	}
+	for i := 0; os.Getenv("LOCUS_TEST_ROLE") == "endless"; i++ {
+		if _, err := g.AllReduce(ctx, locus.Ones(1000), collective.Sum).Wait(); err != nil {
+			return err
+		}
+		if i == 20 {
+			fmt.Println("READY")
+		}
+	}
 	sum, err := g.AllReduce(ctx, locus.From([]float32{float32(g.Rank() + 1)}), collective.Sum).Wait()
 	if err != nil {
 		return err
@@ -326,5 +334,16 @@ func TestParseHosts(t *testing.T) {
 		if _, err := ParseHostFile(bad); err == nil {
 			t.Errorf("%q is no host file", bad)
 		}
+	}
+}
+
+// The host file in deploy is one.
+func TestDeployedHostFile(t *testing.T) {
+	text, err := os.ReadFile("../../../../deploy/hostfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := ParseHostFile(string(text)); err != nil || !slices.Equal(got, []Host{{"node1", 8}, {"node2", 8}}) {
+		t.Errorf("%v, %v", got, err)
 	}
 }
