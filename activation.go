@@ -27,10 +27,10 @@ func (t *Tensor) wantFloat(name string) {
 	}
 }
 
-// LeakyRelu gives x where it is positive, else slope·x.
+// LeakyRelu returns x where it is positive, else slope·x.
 func (t *Tensor) LeakyRelu(slope float64) *Tensor {
 	t.wantFloat("LeakyRelu")
-	return t.Gt(0).Where(t, t.Mul(slope))
+	return t.binary(op.LeakyRelu, slope)
 }
 
 // Elu gives x where it is positive, else alpha·(eˣ-1).
@@ -84,8 +84,8 @@ func (t *Tensor) SoftplusWith(beta, threshold float64) *Tensor {
 	return b.Gt(threshold).Where(t, b.Softplus().Mul(1/beta))
 }
 
-// Mish gives x·tanh(softplus(x)).
-func (t *Tensor) Mish() *Tensor { return t.Softplus().Tanh().Mul(t) }
+// Mish returns x·tanh(softplus(x)).
+func (t *Tensor) Mish() *Tensor { return apply(op.Mish, nil, t) }
 
 // HardTanh gives x moved into [lo, hi]. Unlike [Tensor.Clamp] no gradient flows
 // at the borders themselves.
@@ -170,7 +170,7 @@ func (t *Tensor) PRelu(weight *Tensor) *Tensor {
 	default:
 		failf("PRelu", ErrShape, in, "weight must have one element, or one for each channel (axis 1) of x")
 	}
-	return t.Gt(0).Where(t, t.Mul(weight))
+	return apply(op.LeakyRelu, nil, t, weight)
 }
 
 // perChannel makes a vector broadcast along axis 1 of a tensor of the given rank.

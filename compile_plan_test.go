@@ -86,6 +86,27 @@ func TestPlanFails(t *testing.T) {
 	}
 }
 
+// TestPlanLooksAtClasses: a loss that nobody uses still finds classes that do not exist.
+func TestPlanLooksAtClasses(t *testing.T) {
+	f := func(a ...*locus.Tensor) []*locus.Tensor {
+		locus.CrossEntropy(a[0], a[1], locus.CrossEntropyOptions{})
+		return []*locus.Tensor{a[0].Exp()}
+	}
+	c := locus.Compile(f)
+	x := locus.Ones(2, 3)
+	for range 3 {
+		c.Call(x, locus.From([]int64{0, 2}))
+	}
+	isCompiled(t, c)
+	bad := locus.From([]int64{0, 3})
+	if err := locus.Try(func() { f(x, bad) }); !errors.Is(err, locus.ErrIndex) {
+		t.Fatalf("eager: %v", err)
+	}
+	if err := locus.Try(func() { c.Call(x, bad) }); !errors.Is(err, locus.ErrIndex) {
+		t.Errorf("compiled: %v", err)
+	}
+}
+
 // TestPlanShared has variables that come to hold one tensor, an argument that is a
 // variable's value, and readers.
 func TestPlanShared(t *testing.T) {

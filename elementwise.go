@@ -130,7 +130,15 @@ func (t *Tensor) Minimum(y any) *Tensor { return t.binary(op.Minimum, y) }
 func (t *Tensor) FloorDiv(y any) *Tensor { return t.binary(op.FloorDiv, y) }
 
 // Mod gives the remainder of [Tensor.FloorDiv]: it has y's sign unless it is 0.
+// It is PyTorch's remainder; [Tensor.Fmod] is Go's math.Mod.
 func (t *Tensor) Mod(y any) *Tensor { return t.binary(op.Mod, y) }
+
+// Fmod returns what is left of t after the division by y, rounded towards 0: it
+// has t's sign. Whole numbers modulo zero give 0.
+func (t *Tensor) Fmod(y any) *Tensor { return t.binary(op.Fmod, y) }
+
+// LogAddExp returns log(eᵗ + eʸ), without overflow.
+func (t *Tensor) LogAddExp(y any) *Tensor { return t.binary(op.LogAddExp, y) }
 
 // Atan2 gives the angle of the point with ordinate t and abscissa y.
 func (t *Tensor) Atan2(y any) *Tensor { return t.binary(op.Atan2, y) }

@@ -99,3 +99,11 @@ func ExampleTensor_Slice() {
 	//  [ 7  5]
 	//  [11  9]] int64 (3, 2) on cpu
 }
+
+func ExampleWithDevice() {
+	gpu := locus.AddVirtualGPUs(1, 64<<20)[0]
+	var x *locus.Tensor
+	locus.WithDevice(gpu, func() { x = locus.Ones(2, 3) }) // code that names no device
+	fmt.Println(x.Device() == gpu, locus.DefaultDevice())
+	// Output: true cpu
+}

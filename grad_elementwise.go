@@ -86,7 +86,9 @@ func init() {
 		op.Relu6:       func(g, _, y *Tensor) *Tensor { return apply(op.Relu6Grad, nil, g, y.detach()) },
 		op.HardSigmoid: func(g, x, _ *Tensor) *Tensor { return apply(op.HardSigmoidGrad, nil, g, x.detach()) },
 		op.HardSwish:   func(g, x, _ *Tensor) *Tensor { return apply(op.HardSwishGrad, nil, g, x) },
+		op.Mish:        func(g, x, _ *Tensor) *Tensor { return apply(op.MishGrad, nil, g, x) },
 		op.Erf:         func(g, x, _ *Tensor) *Tensor { return g.Mul(x.Square().Neg().Exp()).Mul(2 / math.Sqrt(math.Pi)) },
+		op.Erfc:        func(g, x, _ *Tensor) *Tensor { return g.Mul(x.Square().Neg().Exp()).Mul(-2 / math.Sqrt(math.Pi)) },
 	} {
 		gradients[id] = unaryRule(f)
 	}
@@ -132,6 +134,16 @@ func init() {
 		func(g, _, _, _ *Tensor) *Tensor { return noSlope(g) },
 		func(g, _, _, _ *Tensor) *Tensor { return noSlope(g) })
 	gradients[op.Mod] = binaryRule(keep, func(g, a, b, _ *Tensor) *Tensor { return g.Mul(a.FloorDiv(b)).Neg() })
+	gradients[op.Fmod] = binaryRule(keep, func(g, a, b, _ *Tensor) *Tensor { return g.Mul(a.Div(b).Trunc()).Neg() })
+	// The parts that the operands have in the sum: eᵃ/(eᵃ+eᵇ). Two equal infinities
+	// have no difference, and half each.
+	part := func(g, x, other, y *Tensor) *Tensor {
+		same := apply(op.Equal, nil, x, other).And(y.IsInf())
+		return same.Where(0, apply(op.Sub, nil, x, other)).Sigmoid().Mul(g)
+	}
+	gradients[op.LogAddExp] = binaryRule(
+		func(g, a, b, y *Tensor) *Tensor { return part(g, a, b, y) },
+		func(g, a, b, y *Tensor) *Tensor { return part(g, b, a, y) })
 	squares := func(a, b *Tensor) *Tensor { // b may be a Go number, which has no ops of its own
 		var sum *Tensor
 		if b.constant {
@@ -158,6 +170,17 @@ func init() {
 	gradients[op.HardSwishGrad] = binaryRule(
 		func(g, _, b, _ *Tensor) *Tensor { return apply(op.HardSwishGrad, nil, g, b) },
 		func(g, a, b, _ *Tensor) *Tensor { return apply(op.HardSigmoidGrad, nil, g.Mul(a).Mul(2), b.detach()) })
+	gradients[op.MishGrad] = secondRule(op.MishGrad, func(x *Tensor) *Tensor {
+		s, t := x.Sigmoid(), x.Softplus().Tanh()
+		inner := s.Neg().Add(1).Sub(t.Mul(s).Mul(2)).Mul(x).Add(2)
+		return oneMinusSquare(t).Mul(s).Mul(inner)
+	})
+	gradients[op.LeakyRelu] = binaryRule(
+		func(g, a, b, _ *Tensor) *Tensor { return g.Mul(apply(op.LeakySlope, nil, a.detach(), b)) },
+		func(g, a, _, _ *Tensor) *Tensor { return g.Mul(a.Minimum(0)) })
+	gradients[op.LeakySlope] = binaryRule(
+		func(g, _, _, _ *Tensor) *Tensor { return noSlope(g) },
+		func(g, a, _, _ *Tensor) *Tensor { return a.detach().Gt(0).Where(0, g) })
 	gradients[op.SigmoidGrad] = binaryRule(
 		func(g, _, b, _ *Tensor) *Tensor { return apply(op.SigmoidGrad, nil, g, b) },
 		func(g, a, b, _ *Tensor) *Tensor { return g.Mul(a).Mul(b.Mul(-2).Add(1)) })

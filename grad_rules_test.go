@@ -14,7 +14,7 @@ func TestEveryDifferentiableOpHasARule(t *testing.T) {
 	without := map[op.ID]string{
 		op.And: "integers", op.Or: "integers", op.Xor: "integers", op.Not: "bools",
 		op.IsNaN: "bools", op.IsInf: "bools", op.IsFinite: "bools",
-		op.ArgMax: "positions", op.ArgMin: "positions", op.ArgSort: "positions", op.MaxPoolIndices: "positions",
+		op.ArgMax: "positions", op.ArgMin: "positions", op.CumMax: "positions", op.CumMin: "positions", op.ArgSort: "positions", op.MaxPoolIndices: "positions",
 		op.UpdateAll: "no gradient is asked for", op.ScaleAll: "its composition has it", op.CastAll: "its results have the history of casts",
 	}
 	for _, d := range op.All() {

@@ -63,6 +63,22 @@ func init() {
 		}
 		return grads
 	}
+	gradients[op.Scatter] = func(n *node, g *Tensor) []*Tensor {
+		a, index := n.attrs.(op.Axis), n.inputs[1]
+		grads := make([]*Tensor, 3)
+		if n.needs(0) {
+			grads[0] = g.Scatter(a.Axis, index, 0)
+		}
+		if n.needs(2) { // to those elements that stayed
+			along := ones(len(index.shape))
+			along[a.Axis] = index.shape[a.Axis]
+			own := g.arange(index.shape[a.Axis]).reshape(along).expand(index.shape)
+			last := apply(op.Scatter, a, own.zerosView(n.inputs[0].shape), index, own)
+			stayed := apply(op.Gather, a, last, index).Eq(own)
+			grads[2] = stayed.Where(apply(op.Gather, a, g, index), 0)
+		}
+		return grads
+	}
 	gradients[op.IndexAdd] = func(n *node, g *Tensor) []*Tensor {
 		grads := []*Tensor{g, nil, nil}
 		if n.needs(2) {

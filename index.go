@@ -33,6 +33,28 @@ func (t *Tensor) ScatterAdd(axis int, index, src *Tensor) *Tensor {
 	return t.addAt(op.ScatterAdd, t.axis("ScatterAdd", axis), index, src)
 }
 
+// Scatter returns t with src's elements, or a Go number, put where index says: for
+// axis 0 of a matrix, result[index[i][j]][j] = src[i][j]. If several elements go to
+// one place, the last along the axis stays and the gradient flows to it alone, where
+// PyTorch leaves both open.
+func (t *Tensor) Scatter(axis int, index *Tensor, src any) *Tensor {
+	t.check("Scatter")
+	index.check("Scatter")
+	a := t.axis("Scatter", axis)
+	s := operandOf("Scatter", t, src)
+	if s.constant {
+		s = t.filled(s, index.shape)
+	}
+	return t.addAt(op.Scatter, a, index, s)
+}
+
+// filled is a tensor on t's device of the given shape, all of whose elements are the
+// constant c; it takes the memory of one.
+func (t *Tensor) filled(c *Tensor, shape []int) *Tensor {
+	yes := t.beside(t.place.device.As(Bool).Ones())
+	return apply(op.Where, nil, yes, c, c).expand(shape)
+}
+
 // IndexAdd gives t with src's slices along an axis added at the positions that
 // index names.
 func (t *Tensor) IndexAdd(axis int, index, src *Tensor) *Tensor {

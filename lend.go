@@ -1,6 +1,9 @@
 package locus
 
 import (
+	"time"
+
+	"github.com/locusml/locus/internal/backend"
 	"github.com/locusml/locus/internal/lend"
 	"github.com/locusml/locus/internal/op"
 )
@@ -16,6 +19,7 @@ func init() {
 		t.hold(name)
 		return lend.Loan{Backend: t.place.backend, Block: t.block, Offset: t.offset * t.dtype.Size(), Size: t.Bytes(), Host: t.place.host}
 	}
+	lend.Backend = func(tensor any) backend.Device { return tensor.(*Tensor).place.root().backend }
 	lend.Make = func(name string, device any, pinned bool, d DType, shape []int) any {
 		spec := op.Spec{DType: d, Shape: shape}
 		if pinned {
@@ -24,6 +28,12 @@ func init() {
 			}
 		}
 		return allocate(device.(Device).open(name), name, spec, nil, nil)
+	}
+	lend.Profiling = func() bool { return profiling.Load() != nil }
+	lend.Span = func(device any, name, detail string, bytes int, start time.Time) {
+		if p := profiling.Load(); p != nil {
+			p.note(Span{Device: device.(Device), Name: name, Detail: detail, Bytes: int64(bytes), Host: true, Start: start.Sub(p.began), End: time.Since(p.began)})
+		}
 	}
 	lend.Own = func(tensor any) any { return tensor.(*Tensor).owned() }
 	lend.Readable = readable

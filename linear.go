@@ -6,7 +6,7 @@ import "github.com/locusml/locus/internal/op"
 type Activation uint8
 
 // The activations, in the order of op.Activations. The gradients of Gelu, GeluTanh,
-// Silu, HardSigmoid and HardSwish need the operand, those of the others only the result.
+// Silu, HardSigmoid, HardSwish and Mish need the operand, those of the others only the result.
 const (
 	NoActivation          Activation = iota
 	ReluActivation                   // [Tensor.Relu]
@@ -18,6 +18,7 @@ const (
 	Relu6Activation                  // [Tensor.Relu6]
 	HardSigmoidActivation            // [Tensor.HardSigmoid]
 	HardSwishActivation              // [Tensor.HardSwish]
+	MishActivation                   // [Tensor.Mish]
 )
 
 // known reports whether a is one of the constants.

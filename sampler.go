@@ -79,7 +79,8 @@ func Bernoulli(p *Tensor, key Key) *Tensor {
 // Multinomial draws n positions along the last axis of weights, floating point and
 // not negative, with probabilities in proportion: weights (…, C), result (…, n), int64.
 // Without replacement no position is drawn twice, and n must be at most the number
-// of weights that are not 0. The same key draws the same positions on every device.
+// of weights that are not 0. The same key draws the same positions on every device,
+// but for the rounding of sums and logarithms. No gradient flows.
 func Multinomial(weights *Tensor, n int, replacement bool, key Key) *Tensor {
 	const name = "Multinomial"
 	w := drawable(name, weights)
@@ -103,7 +104,7 @@ func Multinomial(weights *Tensor, n int, replacement bool, key Key) *Tensor {
 // Categorical draws a position along the last axis of logits, with the
 // probabilities softmax(logits): logits (…, C), result (…), int64. Divide logits by
 // a temperature to make the draws bolder or more careful. The same key draws the same
-// positions on every device.
+// positions on every device, but for the rounding of logarithms. No gradient flows.
 func Categorical(logits *Tensor, key Key) *Tensor {
 	l := drawable("Categorical", logits)
 	return l.Cast(Float64).Add(l.gumbel(key)).ArgMax(-1)

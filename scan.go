@@ -12,6 +12,22 @@ func (t *Tensor) CumSum(axis int) *Tensor {
 	return apply(op.CumSum, a, t)
 }
 
+// CumMax returns the largest elements so far along an axis, and the positions of
+// the last of them, as int64. A NaN counts as largest.
+func (t *Tensor) CumMax(axis int) (values, positions *Tensor) { return t.cumulate(op.CumMax, axis) }
+
+// CumMin returns the smallest elements so far along an axis, and the positions of
+// the last of them, as int64. A NaN counts as smallest.
+func (t *Tensor) CumMin(axis int) (values, positions *Tensor) { return t.cumulate(op.CumMin, axis) }
+
+// cumulate reads the elements where they were found.
+func (t *Tensor) cumulate(id op.ID, axis int) (values, positions *Tensor) {
+	t.check("CumMax")
+	a := op.Axis{Axis: t.axis("CumMax", axis)}
+	positions = apply(id, a, t.detach())
+	return apply(op.Gather, a, t, positions), positions
+}
+
 // CumProd gives running products along an axis.
 func (t *Tensor) CumProd(axis int) *Tensor {
 	t.check("CumProd")

@@ -17,14 +17,14 @@ import (
 )
 
 // Span is a stretch of time in which a device ran an op, or the program copied or
-// waited.
+// waited, or a collective was under way.
 type Span struct {
 	Device Device // that ran the op; for copies and waits the GPU
 	Name   string // the op, or the kind of transfer
 	Detail string // shapes and types of what went in
 	Site   string // file:line of the program
 	Bytes  int64  // of transfers
-	Host   bool   // the program's time in a copy or a wait; not a device's
+	Host   bool   // the program's time in a copy, a wait or a collective; not a device's
 
 	Start, End time.Duration // since the profile began
 }
@@ -145,9 +145,16 @@ func (p *profile) moved(kind TransferKind, from, to Device, bytes int, site call
 		gpu = from
 	}
 	at := start.Sub(p.began)
+	p.note(Span{Device: gpu, Name: kind.String(), Site: site.String(), Bytes: int64(bytes), Host: true, Start: at, End: at + spent})
+}
+
+// note adds a span that is not an op's: a copy, a wait, a collective. What began before the
+// profile is cut.
+func (p *profile) note(s Span) {
+	s.Start = max(s.Start, 0)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.copies = append(p.copies, Span{Device: gpu, Name: kind.String(), Site: site.String(), Bytes: int64(bytes), Host: true, Start: at, End: at + spent})
+	p.copies = append(p.copies, s)
 }
 
 // knownPlaces lists the places that were looked for so far.

@@ -101,6 +101,9 @@ func (t *Tensor) Silu() *Tensor { return apply(op.Silu, nil, t) }
 // Erf gives the error function.
 func (t *Tensor) Erf() *Tensor { return apply(op.Erf, nil, t) }
 
+// Erfc returns 1 - erf(x), with all its digits where erf(x) is near 1.
+func (t *Tensor) Erfc() *Tensor { return apply(op.Erfc, nil, t) }
+
 // Floor gives the largest integer not above x.
 func (t *Tensor) Floor() *Tensor { return apply(op.Floor, nil, t) }
 

@@ -143,6 +143,20 @@ func (b *Board) Panels() []string {
 	return names
 }
 
+// Series returns the names of the series that have points, in the order of their first appearance.
+func (b *Board) Series() []string {
+	gate.Receiver("board.Board.Series", b != nil, "use new(board.Board)")
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	names := []string{}
+	for _, s := range b.series {
+		if s.count > 0 {
+			names = append(names, s.name)
+		}
+	}
+	return names
+}
+
 // title is what stands above all panels: the main one's title, if that has no points and so is not shown. The caller
 // holds b.mu.
 func (b *Board) title() string {

@@ -72,3 +72,50 @@ func ExampleProgress() {
 		p.Set("loss", 1/float64(epoch))
 	}
 }
+
+func ExampleMatrix() {
+	dir, err := os.MkdirTemp("", "board")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer os.RemoveAll(dir)
+	confusion := board.Matrix{
+		Title:  "What was taken for what",
+		Values: [][]float64{{48, 2}, {3, 47}},
+		Rows:   []string{"cat", "dog"}, Columns: []string{"cat", "dog"},
+		YLabel: "shown", XLabel: "predicted",
+		ByRow: true, HideZeros: true,
+	}
+	fmt.Println(confusion.Save(filepath.Join(dir, "confusion.svg")))
+	// Output: <nil>
+}
+
+func ExampleBoard_Load() {
+	dir, err := os.MkdirTemp("", "board")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer os.RemoveAll(dir)
+	both := new(board.Board)
+	for _, run := range []string{"monday", "tuesday"} {
+		log := filepath.Join(dir, run+".csv")
+		var b board.Board
+		if err := b.LogCSV(log); err != nil {
+			fmt.Println(err)
+			return
+		}
+		b.Draw("loss/train", 1, 0.5, 1)
+		if err := b.Close(); err != nil {
+			fmt.Println(err)
+			return
+		}
+		if err := both.Load(log, run); err != nil { // the curves "monday train" and "tuesday train"
+			fmt.Println(err)
+			return
+		}
+	}
+	fmt.Println(both.Panels())
+	// Output: [loss]
+}

@@ -122,6 +122,9 @@ func TestTitleAndSinglePanels(t *testing.T) {
 	if got := fmt.Sprintf("%q %q", b.figure().title, b.Panels()); got != `"Digits" ["loss" "accuracy"]` {
 		t.Error(got)
 	}
+	if got := fmt.Sprintf("%q", b.Series()); got != `["loss/train" "accuracy/train"]` {
+		t.Error(got)
+	}
 	if text := string((&stream{board: &b}).next()); !strings.Contains(text, "event: title\ndata: \"Digits\"\n") {
 		t.Errorf("the page gets %s", text)
 	}

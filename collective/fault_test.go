@@ -165,6 +165,21 @@ func TestTimeout(t *testing.T) {
 	})
 }
 
+// A message that nobody sends, or nobody takes.
+func TestMessageTimeout(t *testing.T) {
+	inEach(t, func(t *testing.T, group func(int, ...collective.Option) []*collective.Group) {
+		groups := group(3, collective.Timeout(300*time.Millisecond))
+		_, err := groups[0].Recv(ctx, ones(5), 2).Wait()
+		if err := want(err, collective.ErrTimeout, "Recv of float32 (5,)", "rank 2"); err != nil {
+			t.Error(err)
+		}
+		var f *collective.Fault
+		if !errors.As(err, &f) || f.Rank != 2 {
+			t.Errorf("%+v", f)
+		}
+	})
+}
+
 // A context that ends on one rank ends the group, and the others are told.
 func TestCancel(t *testing.T) {
 	inEach(t, func(t *testing.T, group func(int, ...collective.Option) []*collective.Group) {
@@ -195,7 +210,10 @@ func TestClose(t *testing.T) {
 		each(t, 3, func(r int) error {
 			g := groups[r]
 			if _, err := g.AllReduce(ctx, ones(100_000), collective.Sum).Wait(); err != nil {
-				return err
+				if r == 1 {
+					return err
+				}
+				return want(err, collective.ErrRank, "rank 1", "left") // this rank is late
 			}
 			if r == 1 {
 				if err := g.Close(); err != nil {

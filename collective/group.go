@@ -25,6 +25,7 @@ type Group struct {
 	seq    uint64
 	broken error // why the group is over
 	closed bool
+	splits int            // calls of Split
 	queues map[int]*queue // of collectives, and of messages by peer and direction
 }
 
@@ -42,6 +43,9 @@ type groupEngine interface {
 	fail(why string)
 	// blame returns the cause of an error, as far as the engine knows better.
 	blame(err error) error
+	// split makes the engine of a smaller group, in which the rank has another number. All
+	// ranks call it, those of colour -1 for nothing.
+	split(ctx context.Context, at string, colour, rank, size int, timeout time.Duration) (groupEngine, error)
 	over() <-chan struct{} // closed when the group has ended with a fault
 	fault() error
 	close()
@@ -305,7 +309,11 @@ func (g *Group) work(q *queue) {
 			continue
 		}
 		guard.Go(func() error {
+			started := time.Now()
 			t, err := g.do(j)
+			if lend.Profiling() && !j.watched {
+				j.note(started)
+			}
 			if err != nil {
 				err = g.breakOff(j, err)
 			}

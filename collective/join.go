@@ -12,6 +12,7 @@ import (
 	"github.com/locusml/locus/internal/control"
 	"github.com/locusml/locus/internal/engine"
 	"github.com/locusml/locus/internal/gate"
+	"github.com/locusml/locus/internal/nccl"
 	"github.com/locusml/locus/internal/ring"
 )
 
@@ -90,26 +91,40 @@ func join(ctx context.Context, p Place, s *settings) (*Group, error) {
 			return nil, err
 		}
 	}
+	lib, whyNot := loadNCCL(name)
+	if lib == nil && name == "nccl" {
+		return nil, problem(locus.ErrUnsupported, "unset LOCUS_COLLECTIVE, which uses it where all ranks have it", "%s", whyNot)
+	}
+	cfg.Info = ncclInfo(lib)
 	if err := checkAddr(cfg.Addr, cfg.Token, p); err != nil {
 		return nil, err
 	}
-	m, err := control.Join(ctx, cfg)
-	if err == nil && host == nil {
-		if host, err = openRing(limit, m, p.Rank); err != nil {
-			m.Fail(err.Error())
-			err = m.Blame(err)
-			m.Close()
-		}
-	}
+	e, err := newRemote(limit, cfg, host, lib, s.timeout)
 	if err != nil {
-		if host != nil {
-			host.Close(true)
-		}
 		return nil, err
 	}
+	if lib == nil {
+		e.whyNot = whyNot
+	}
 	g := newGroup(p.Rank, p.Size, s.timeout)
-	g.eng = &remote{member: m, host: host, rank: p.Rank, size: p.Size}
+	g.eng = e
 	return g, nil
+}
+
+// loadNCCL returns NCCL if there is a GPU for it and the engine that was chosen leaves it
+// room, else why not.
+var loadNCCL = func(name string) (*nccl.Library, string) { // tests have others
+	switch {
+	case name == "ring" || name == "mpi":
+		return nil, name + " was asked for"
+	case locus.WhyNoGPU() != nil:
+		return nil, "there is no NVIDIA GPU"
+	}
+	l, err := nccl.Load()
+	if err != nil {
+		return nil, err.Error()
+	}
+	return l, ""
 }
 
 // openRing is ring.Open as an interface, without a nil pointer in it.

@@ -42,13 +42,17 @@ func Local(devices []locus.Device, options ...Option) ([]*Group, error) {
 }
 
 func local(size int, timeout time.Duration) []*Group {
-	h := &hall{size: size, rounds: map[uint64]*round{}, seats: make([]seat, size), boxes: map[[2]int]chan parcel{}, ended: make(chan struct{})}
+	h := newHall(size)
 	groups := make([]*Group, size)
 	for i := range groups {
 		groups[i] = newGroup(i, size, timeout)
 		groups[i].eng = &localEngine{hall: h, rank: i}
 	}
 	return groups
+}
+
+func newHall(size int) *hall {
+	return &hall{size: size, rounds: map[uint64]*round{}, seats: make([]seat, size), boxes: map[[2]int]chan parcel{}, ended: make(chan struct{})}
 }
 
 // hall is where the ranks of a program meet.
@@ -61,6 +65,9 @@ type hall struct {
 	boxes  map[[2]int]chan parcel // from rank, to rank
 	why    *control.Fault
 	ended  chan struct{} // closed when there is a fault
+
+	parts map[string]*hall // of groups that are being split off
+	taken int              // how many ranks have this one, while it is split off
 }
 
 // seat is what the hall knows of a rank.

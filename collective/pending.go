@@ -2,9 +2,11 @@ package collective
 
 import (
 	"context"
+	"time"
 
 	"github.com/locusml/locus"
 	"github.com/locusml/locus/internal/gate"
+	"github.com/locusml/locus/internal/lend"
 )
 
 // Pending is a collective that was started. Several may be under way; those of one group run
@@ -62,6 +64,18 @@ type job struct {
 	rows []int // the borders of the ranks' parts along the first axis, of AllGather and ReduceScatter
 	text string
 	seq  uint64
+
+	watched bool // it goes on on a card, whose engine notes its time
+}
+
+// note puts the job's time on the timeline that is being taken.
+func (j *job) note(started time.Time) {
+	var d locus.Device
+	bytes := 0
+	if j.x != nil {
+		d, bytes = j.x.Device(), j.x.Bytes()
+	}
+	lend.Span(d, j.name, j.text, bytes, started)
 }
 
 type kind uint8

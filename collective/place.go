@@ -31,6 +31,16 @@ func (p Place) String() string {
 	return s
 }
 
+// Device returns the GPU that is meant for the rank: ranks of one machine take its GPUs in
+// turn. Where there is none it is the CPU.
+func (p Place) Device() locus.Device {
+	n := locus.NumGPUs()
+	if n == 0 || p.LocalRank < 0 {
+		return locus.CPU()
+	}
+	return locus.GPU(p.LocalRank % n)
+}
+
 // The launchers.
 const (
 	byTorch = "RANK and WORLD_SIZE"

@@ -1,3 +1,5 @@
+//go:build unix
+
 package collective_test
 
 import (
@@ -8,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -30,7 +33,7 @@ func TestMain(m *testing.M) {
 
 // play is what a rank does.
 func play(role string) error {
-	options := []collective.Option{collective.JoinWithin(30 * time.Second), collective.DeadAfter(time.Second), collective.Timeout(20 * time.Second)}
+	options := []collective.Option{collective.JoinWithin(30 * time.Second), collective.DeadAfter(2 * time.Second), collective.Timeout(20 * time.Second)}
 	if role == "conformance" {
 		options = []collective.Option{collective.JoinWithin(time.Minute)}
 	}
@@ -54,10 +57,44 @@ func play(role string) error {
 			fmt.Println("all is well")
 		}
 		return nil
+	case "split": // as rows and columns
+		if err := rowsAndColumns(g); err != nil {
+			return err
+		}
+		if g.Rank() == 0 {
+			fmt.Println("all is well")
+		}
+		return nil
+	case "cards": // all ranks on one GPU
+		d := locus.GPU(0)
+		if err := collectivetest.Run(context.Background(), g, collectivetest.Config{Devices: []locus.Device{d}, Short: true, Large: 30_001}); err != nil {
+			return err
+		}
+		if e := g.Engine(d); e != "nccl" {
+			return fmt.Errorf("the engine is %s", e)
+		}
+		if err := speed(g, d, func(f string, a ...any) { fmt.Printf(f+"\n", a...) }); err != nil {
+			return err
+		}
+		if g.Rank() == 0 {
+			fmt.Println("all is well")
+		}
+		return nil
 	case "endless": // until somebody is killed
+		d := locus.CPU()
+		if name := os.Getenv("LOCUS_TEST_DEVICE"); name != "" {
+			if d, err = locus.ParseDevice(name); err != nil {
+				return err
+			}
+		}
 		for i := 0; ; i++ {
-			x := locus.CPU().Ones(1 + i%3*40_000)
+			x := d.Ones(1 + i%3*40_000)
 			y, err := g.AllReduce(ctx, x, collective.Sum).Wait()
+			if err == nil && d.IsGPU() {
+				if err := d.Synchronize(); err != nil {
+					return err
+				}
+			}
 			if err != nil {
 				var f *collective.Fault
 				if !errors.As(err, &f) {
@@ -69,7 +106,7 @@ func play(role string) error {
 			x.Free()
 			y.Free()
 			if i == 20 {
-				fmt.Println("READY")
+				fmt.Printf("READY rank=%d pid=%d\n", g.Rank(), os.Getpid())
 			}
 		}
 	case "mismatch":
@@ -144,6 +181,12 @@ func TestMPI(t *testing.T) {
 					t.Error(out)
 				}
 			})
+			t.Run("split", func(t *testing.T) {
+				out, err := mpirun(t, path, "split", 4)
+				if err != nil || !strings.Contains(out, "all is well") {
+					t.Errorf("%v\n%s", err, out)
+				}
+			})
 			t.Run("ring", func(t *testing.T) {
 				out, err := mpirun(t, path, "conformance", 2, "LOCUS_TEST_ENGINE=ring", "LOCUS_COLLECTIVE=ring")
 				if err != nil || !strings.Contains(out, "all is well") {
@@ -151,5 +194,59 @@ func TestMPI(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// A rank under mpirun dies or stops: mpirun ends, and nobody is left behind.
+func TestMPIKill(t *testing.T) {
+	for _, command := range both {
+		for _, stop := range []bool{false, true} {
+			t.Run(fmt.Sprint(command, ", stop ", stop), func(t *testing.T) {
+				path, err := exec.LookPath(command)
+				if err != nil {
+					t.Skipf("not run: %v (Debian: apt-get install openmpi-bin mpich)", err)
+				}
+				args := []string{"-np", "2", os.Args[0]}
+				if strings.Contains(command, "openmpi") {
+					args = append([]string{"--allow-run-as-root", "--oversubscribe"}, args...)
+				}
+				p := &process{cmd: exec.Command(path, args...), out: &output{}, done: make(chan error, 1)}
+				p.cmd.Env = append(os.Environ(), "LOCUS_TEST_ROLE=endless", "GOMAXPROCS=2")
+				p.cmd.Stdout, p.cmd.Stderr = p.out, p.out
+				p.cmd.WaitDelay = time.Second
+				if err := p.cmd.Start(); err != nil {
+					t.Fatal(err)
+				}
+				go func() { p.done <- p.cmd.Wait() }()
+				pids := make([]int, 2)
+				for r := range pids {
+					mark := fmt.Sprintf("READY rank=%d pid=", r)
+					if !p.says(mark, time.Minute) {
+						p.cmd.Process.Kill()
+						t.Fatalf("rank %d does not begin:\n%s", r, p.out)
+					}
+					_, rest, _ := strings.Cut(p.out.String(), mark)
+					fmt.Sscan(rest, &pids[r])
+				}
+				signal := syscall.SIGKILL
+				if stop {
+					signal = syscall.SIGSTOP
+				}
+				defer syscall.Kill(pids[1], syscall.SIGKILL)
+				if err := syscall.Kill(pids[1], signal); err != nil {
+					t.Fatal(err)
+				}
+				select {
+				case <-p.done:
+				case <-time.After(time.Minute):
+					p.cmd.Process.Kill()
+					t.Fatalf("it hangs:\n%s", p.out)
+				}
+				// mpirun may be faster than the rank that is left, unless it does not see anything.
+				if out := p.out.String(); stop && !strings.Contains(out, "FAULT rank=1 host=") {
+					t.Errorf("rank 0 does not name rank 1:\n%s", out)
+				}
+			})
+		}
 	}
 }

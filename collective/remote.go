@@ -19,14 +19,33 @@ type remote struct {
 	member     *control.Member
 	host       engine.Host
 	rank, size int
+	cards      *cards // of GPUs by NCCL; nil if not all ranks have it
+	whyNot     string // why not
+
+	cfg control.Config // as the group was joined
+	lib *ncclLibrary   // nil if this rank has none
 }
 
-func (e *remote) name(locus.Device) string { return e.host.Name() }
-func (e *remote) over() <-chan struct{}    { return e.member.Over() }
-func (e *remote) fault() error             { return e.member.Fault() }
-func (e *remote) fail(why string)          { e.member.Fail(why) }
+func (e *remote) name(d locus.Device) string {
+	if e.cards == nil || !d.IsGPU() || e.cards.cardOf(d.As(locus.Uint8).Zeros(1)) == nil {
+		return e.host.Name()
+	}
+	e.cards.mu.Lock()
+	defer e.cards.mu.Unlock()
+	if e.cards.decided && e.cards.comm == nil {
+		return e.host.Name()
+	}
+	return "nccl"
+}
+
+func (e *remote) over() <-chan struct{} { return e.member.Over() }
+func (e *remote) fault() error          { return e.member.Fault() }
+func (e *remote) fail(why string)       { e.member.Fail(why) }
 
 func (e *remote) close() {
+	if e.cards != nil {
+		e.cards.close()
+	}
 	broken := e.member.Fault() != nil
 	e.member.Close()
 	e.host.Close(broken)
@@ -47,25 +66,35 @@ func (e *remote) blame(err error) error {
 }
 
 func (e *remote) enter(ctx context.Context, j *job) error {
-	text := j.text
-	if j.kind != barrier {
-		if n := e.name(j.x.Device()); n != e.host.Name() {
-			text += " by " + n
-		}
+	if j.kind != barrier && e.cards.cardOf(j.x) != nil {
+		j.text += " on GPUs" // all must be, or none
 	}
-	return e.member.Enter(ctx, j.seq, text, j.kind == barrier)
+	return e.member.Enter(ctx, j.seq, j.text, j.kind == barrier)
 }
 
 func (e *remote) late(j *job, after time.Duration) {
 	if j.kind == send || j.kind == recv {
-		e.member.Fail(fmt.Sprintf("%s of %s with %s has not ended within %v", j.name, j.text, e.member.Peer(j.root), after))
+		e.member.LateWith(j.root, fmt.Sprintf("%s of %s has not ended within %v", j.name, j.text, after))
 		return
 	}
 	e.member.Late(j.seq, after)
 }
 
-// run stages the operand in main memory where it is not there, and the result back.
 func (e *remote) run(ctx context.Context, j *job) (*locus.Tensor, error) {
+	if d := e.cards.cardOf(j.x); d != nil && j.kind != send && j.kind != recv {
+		ok, err := e.cards.decide(ctx, d)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			return e.cards.run(j, d)
+		}
+	}
+	return e.stage(ctx, j)
+}
+
+// stage does a job in main memory. An operand on a GPU is copied there, and the result back.
+func (e *remote) stage(ctx context.Context, j *job) (*locus.Tensor, error) {
 	s := locus.NewScope()
 	defer s.Close()
 	d := j.x.Device()
@@ -95,6 +124,9 @@ func (e *remote) run(ctx context.Context, j *job) (*locus.Tensor, error) {
 		to = lend.Memory(j.name, out)
 	}
 	if err = e.move(ctx, j, in.Bytes(), to.Bytes()); err != nil || out == nil {
+		if out != nil {
+			out.Free() // what was left behind holds it
+		}
 		return nil, err
 	}
 	if j.kind == broadcast && e.rank == j.root {

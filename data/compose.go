@@ -233,6 +233,9 @@ func (m *mapped) Batch(at []int, key locus.Key) ([]*locus.Tensor, error) {
 				s.Adopt(t)
 			}
 			out = m.f(in, key.Fold(1))
+			if len(out) == 0 {
+				panic(&locus.Error{Kind: locus.ErrArgument, Op: "data.Map", Msg: "the transforms returned no fields", Fix: "return the batch, with inputs first and targets last"})
+			}
 			for _, t := range out {
 				s.Keep(t)
 			}

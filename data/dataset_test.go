@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/locusml/locus"
@@ -193,6 +194,18 @@ func TestMap(t *testing.T) {
 
 // What transforms compute on the way is freed at once, not when the collector
 // comes around.
+// A transform that loses the batch is an error that says so.
+func TestMapToNothing(t *testing.T) {
+	d, err := NewTensorDataset(locus.Ones(3, 2))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lost := Map(d, func([]*locus.Tensor, locus.Key) []*locus.Tensor { return nil })
+	if _, err := lost.Batch([]int{0}, locus.NewKey(0)); !errors.Is(err, locus.ErrArgument) || !strings.Contains(err.Error(), "no fields") {
+		t.Error(err)
+	}
+}
+
 func TestMapFreesWhatItComputes(t *testing.T) {
 	gpu := locus.AddVirtualGPUs(1, 64<<20)[0]
 	d := Map(mustTensors(t, gpu.Ones(16, 64<<10)), func(b []*locus.Tensor, _ locus.Key) []*locus.Tensor {

@@ -102,3 +102,30 @@ func ExampleNewRandomSequences() {
 	// [t h e   t]
 	// [h e   t i]
 }
+
+func ExampleNewScaler() {
+	set, err := data.NewTensorDataset(locus.Ones(4, 2), locus.From([]float32{180, 520, 290, 310}, 4, 1))
+	if err != nil {
+		panic(err)
+	}
+	prices, err := data.NewScaler(set, 1)
+	if err != nil {
+		panic(err)
+	}
+	scaled := prices.Scale(locus.From([]float32{325}, 1, 1))
+	fmt.Println(scaled.Item(), prices.Unscale(scaled).Item())
+	// Output: 0 325
+}
+
+func ExampleTable_Split() {
+	table, err := data.ParseCSV(strings.NewReader("a,y\n1,2\n3,4\n5,6\n7,8\n9,10\n"), data.CSVOptions{})
+	if err != nil {
+		panic(err)
+	}
+	parts, err := table.Split(locus.NewKey(0), -1, 1) // one row to test with, the rest to learn from
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(parts[0].Len(), parts[1].Len())
+	// Output: 4 1
+}

@@ -27,6 +27,10 @@ type Options struct {
 	// beside its other work. Those of a dataset that lives on a GPU stay there.
 	Device locus.Device
 
+	// Pin puts batches that stay on the CPU into page-locked memory ahead of time, for a
+	// loop that copies parts of them to several GPUs itself.
+	Pin bool
+
 	// Workers is the number of goroutines that make batches; 0 means one. Batches
 	// come in the same order and with the same content whatever the number.
 	Workers int
@@ -296,6 +300,9 @@ func (r *run) make(index int) (*Batch, error) {
 			return nil, fmt.Errorf("the dataset gave a nil tensor as field %d: %w", i, locus.ErrArgument)
 		}
 		if t.Device() == device || t.Device() != locus.CPU() && device == locus.CPU() {
+			if r.loader.opt.Pin && t.Device() == locus.CPU() {
+				fields[i] = pin(t)
+			}
 			continue
 		}
 		if t.Device() != locus.CPU() {
@@ -310,14 +317,21 @@ func (r *run) make(index int) (*Batch, error) {
 // memory: from there the device fetches it by itself, beside its other work.
 const pinFrom = 256 << 10
 
+// pin puts t, which is the loader's own, into page-locked memory if that is worth it.
+func pin(t *locus.Tensor) *locus.Tensor {
+	if t.Bytes() < pinFrom {
+		return t
+	}
+	p := t.Pin()
+	if p != t {
+		t.Free()
+	}
+	return p
+}
+
 // send puts t, which is the loader's own, on its way from the CPU to a device.
 func send(t *locus.Tensor, device locus.Device) *locus.Tensor {
-	if t.Bytes() >= pinFrom {
-		if p := t.Pin(); p != t {
-			t.Free()
-			t = p
-		}
-	}
+	t = pin(t)
 	x := t.To(device)
 	t.Free() // its memory stays until the copy is done
 	return x

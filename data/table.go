@@ -86,7 +86,7 @@ func ParseCSV(r io.Reader, opt CSVOptions) (*Table, error) {
 	t.at = make(map[string]int, len(t.names))
 	for i, name := range t.names {
 		if _, twice := t.at[name]; twice {
-			return nil, fmt.Errorf("data: %w", malformed("two columns are called %.100q; read it with NoHeader", name))
+			return nil, fmt.Errorf("data: %w", malformed("two columns are called %.100q; rename one, or read the file with CSVOptions.NoHeader", name))
 		}
 		t.at[name] = i
 	}

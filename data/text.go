@@ -1,6 +1,7 @@
 package data
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -141,6 +142,32 @@ func VocabOf(tokens []string) (*Vocab, error) {
 		return nil, fmt.Errorf("data: a vocabulary starts with %s and has each token once: %w", Unknown, locus.ErrArgument)
 	}
 	return v, nil
+}
+
+// MarshalJSON writes the tokens in the order of their numbers, to be kept with the
+// model. How often each came is not kept.
+func (v *Vocab) MarshalJSON() ([]byte, error) {
+	if v == nil || len(v.tokens) == 0 {
+		return nil, fmt.Errorf("data: a vocabulary that is nil or a zero value; make it with data.NewVocab: %w", locus.ErrArgument)
+	}
+	return json.Marshal(v.tokens)
+}
+
+// UnmarshalJSON reads what MarshalJSON wrote; see [VocabOf].
+func (v *Vocab) UnmarshalJSON(b []byte) error {
+	if v == nil {
+		return fmt.Errorf("data: the vocabulary to read into is nil: %w", locus.ErrArgument)
+	}
+	var tokens []string
+	if err := json.Unmarshal(b, &tokens); err != nil {
+		return fmt.Errorf("data: not a vocabulary: %w", err)
+	}
+	read, err := VocabOf(tokens)
+	if err != nil {
+		return err
+	}
+	*v = *read
+	return nil
 }
 
 // Number gives a token's number, 0 if it is not known.

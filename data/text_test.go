@@ -1,6 +1,7 @@
 package data
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -232,5 +233,27 @@ func TestTextToBatches(t *testing.T) {
 	}
 	if n == 0 {
 		t.Error("no batches")
+	}
+}
+
+// A vocabulary as JSON, in a struct as a model's card has it.
+func TestVocabAsJSON(t *testing.T) {
+	type card struct{ Words *Vocab }
+	v := NewVocab([]string{"b", "a", "b"}, 1, "<pad>")
+	text, err := json.Marshal(card{v})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var read card
+	if err := json.Unmarshal(text, &read); err != nil || !slices.Equal(read.Words.Tokens(), v.Tokens()) || read.Words.Number("a") != v.Number("a") {
+		t.Errorf("%s became %v: %v", text, read.Words, err)
+	}
+	for _, bad := range []string{`{}`, `[]`, `["a"]`, `["<unk>","a","a"]`} {
+		if err := json.Unmarshal([]byte(bad), v); err == nil || v.Len() != 4 {
+			t.Errorf("%s: %v, %d tokens", bad, err, v.Len())
+		}
+	}
+	if _, err := json.Marshal(new(Vocab)); err == nil {
+		t.Error("a zero value was written")
 	}
 }

@@ -70,7 +70,8 @@ var imports = map[string]string{
 	"fmt":        "fmt", "errors": "errors", "log": "log", "os": "os", "context": "context", "time": "time", "math": "math", "strings": "strings",
 	"locus": "github.com/locusml/locus", "nn": "github.com/locusml/locus/nn", "optim": "github.com/locusml/locus/optim",
 	"data": "github.com/locusml/locus/data", "train": "github.com/locusml/locus/train", "weights": "github.com/locusml/locus/weights",
-	"board": "github.com/locusml/locus/board", "dtype": "github.com/locusml/locus/dtype",
+	"collective": "github.com/locusml/locus/collective",
+	"board":      "github.com/locusml/locus/board", "dtype": "github.com/locusml/locus/dtype",
 	"metric": "github.com/locusml/locus/train/metric",
 }
 
@@ -212,7 +213,7 @@ func (p program) run(t *testing.T, folder, name string) {
 		t.Fatal(err)
 	}
 	binary := filepath.Join(dir, "program")
-	build := exec.Command("go", "build", "-o", binary, "-overlay", overlay, "./docs/"+name)
+	build := exec.Command("go", "build", "-ldflags=-s -w", "-o", binary, "-overlay", overlay, "./docs/"+name)
 	build.Dir = root
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if problems, err := build.CombinedOutput(); err != nil {
@@ -249,6 +250,45 @@ func TestLinks(t *testing.T) {
 			if _, err := os.Stat(filepath.Join(folder, filepath.FromSlash(m[1]))); err != nil {
 				t.Errorf("%s: %v", p.name, err)
 			}
+		}
+	}
+}
+
+// The commands of the page about the command work, in their order.
+func TestCommands(t *testing.T) {
+	if testing.Short() {
+		t.Skip("not run: -short leaves out building the command")
+	}
+	text, err := os.ReadFile("command.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := t.TempDir()
+	for _, name := range []string{"houses.csv", "new.csv"} {
+		table, err := os.ReadFile(filepath.Join("..", "examples", "regression", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(folder, name), table, 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	binary := filepath.Join(t.TempDir(), "locus")
+	build := exec.Command("go", "build", "-o", binary, "../cmd/locus")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	commands := regexp.MustCompile(`(?m)^\$ locus (.*)$`).FindAllStringSubmatch(string(text), -1)
+	if len(commands) < 5 {
+		t.Fatalf("%d commands", len(commands))
+	}
+	for _, m := range commands {
+		cmd := exec.Command(binary, strings.Fields(m[1])...)
+		cmd.Dir = folder
+		cmd.Env = append(os.Environ(), "LOCUS_VIRTUAL_GPUS=", "LOCUS_CUDA=off")
+		if out, err := cmd.CombinedOutput(); err != nil && !strings.HasPrefix(m[1], "doctor") { // which reports what the machine lacks
+			t.Errorf("locus %s: %v\n%s", m[1], err, out)
 		}
 	}
 }

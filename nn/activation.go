@@ -59,7 +59,7 @@ func SELU() Module { return named("SELU", (*locus.Tensor).Selu) }
 func ReLU6() Module { return activation("ReLU6", (*locus.Tensor).Relu6, locus.Relu6Activation) }
 
 // Mish is x·tanh(softplus(x)).
-func Mish() Module { return named("Mish", (*locus.Tensor).Mish) }
+func Mish() Module { return activation("Mish", (*locus.Tensor).Mish, locus.MishActivation) }
 
 // Softplus is log(1+eˣ).
 func Softplus() Module { return named("Softplus", (*locus.Tensor).Softplus) }

@@ -123,5 +123,6 @@ func (c *cloner) pointer(v reflect.Value) reflect.Value {
 // cloned copies a part of a layer that copies itself; what is reached twice is
 // copied once.
 func cloned[T any](c *cloner, part T) T {
-	return c.clone(reflect.ValueOf(&part).Elem()).Interface().(T)
+	out, _ := c.clone(reflect.ValueOf(&part).Elem()).Interface().(T) // nil of a nil interface
+	return out
 }

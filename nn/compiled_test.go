@@ -191,6 +191,7 @@ func TestCompiledErrors(t *testing.T) {
 		"zero":       func() { new(nn.CompiledLayer).Forward(locus.Ones(1)) },
 		"nil layer":  func() { (*nn.CompiledLayer)(nil).Forward(locus.Ones(1)) },
 		"nil tensor": func() { nn.Compiled(nn.ReLU()).Forward(nil) },
+		"copy":       func() { nn.CopyTo(new(nn.CompiledLayer), locus.CPU()) },
 		"explain":    func() { new(nn.CompiledLayer).Explain() },
 		"nil result": func() { nn.Compiled(nn.Func(func(*locus.Tensor) *locus.Tensor { return nil })).Forward(locus.Ones(1)) },
 	} {

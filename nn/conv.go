@@ -69,6 +69,7 @@ func (l *ConvLayer) Forward(x *locus.Tensor) *locus.Tensor { return l.then(x, lo
 // then applies the layer and an activation in one go.
 func (l *ConvLayer) then(x *locus.Tensor, a locus.Activation) *locus.Tensor {
 	made("nn.Conv2D", l != nil && l.Weight != nil)
+	defer blame(l)
 	rank := 4
 	if l.oneD {
 		rank = 3

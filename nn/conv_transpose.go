@@ -69,6 +69,7 @@ func (l *ConvTransposeLayer) make(d locus.Device, in int) {
 // Forward applies the layer.
 func (l *ConvTransposeLayer) Forward(x *locus.Tensor) *locus.Tensor {
 	made("nn.ConvTranspose2D", l != nil && l.Weight != nil)
+	defer blame(l)
 	if unmade(l.Weight, l.Bias) {
 		if x.Rank() != len(l.kernel)+2 {
 			panic(&locus.Error{Kind: locus.ErrShape, Op: "nn.ConvTranspose", Msg: "a lazy convolution's first input must have a batch, channels and positions"})

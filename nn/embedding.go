@@ -52,6 +52,7 @@ func (l *EmbeddingLayer) make() {
 // Forward looks up the rows that x, whole numbers of any shape, names.
 func (l *EmbeddingLayer) Forward(x *locus.Tensor) *locus.Tensor {
 	made("nn.Embedding", l != nil && l.Weight != nil)
+	defer blame(l)
 	return locus.Embedding(l.Weight.Value(), x, l.padding...)
 }
 

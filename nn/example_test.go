@@ -43,3 +43,16 @@ func ExampleLoad() {
 	// <nil>
 	// true
 }
+
+func ExampleCompiled() {
+	net := nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Dropout(0.5), nn.Linear(8, 3))
+	fast := nn.Compiled(net) // in the mode for use: no dropout
+	x := locus.Randn(2, 4)
+	for range 3 { // two calls are traced, the third runs the program
+		fast.Forward(x)
+	}
+	y := fast.Forward(x)
+	fmt.Println(y.Shape(), y.Sub(net.Forward(x)).Abs().Max().Item(), fast.Fallback() == "")
+	// Output:
+	// [2 3] 0 true
+}

@@ -39,6 +39,7 @@ func (l *LinearLayer) Forward(x *locus.Tensor) *locus.Tensor { return l.then(x, 
 // then applies the layer and an activation in one go.
 func (l *LinearLayer) then(x *locus.Tensor, a locus.Activation) *locus.Tensor {
 	made("nn.Linear", l != nil && l.Weight != nil)
+	defer blame(l)
 	if unmade(l.Weight, l.Bias) {
 		if x.Rank() == 0 {
 			panic(&locus.Error{Kind: locus.ErrShape, Op: "nn.Linear", Msg: "the input has no axes; want (…, in)"})

@@ -43,6 +43,7 @@ func (l *BatchNormLayer) make(d locus.Device, channels int) {
 // goroutines may do so at once: their updates happen one after the other.
 func (l *BatchNormLayer) Forward(x *locus.Tensor) *locus.Tensor {
 	made("nn.BatchNorm", l != nil && l.Weight != nil && l.Bias != nil && l.RunningMean != nil && l.RunningVar != nil)
+	defer blame(l)
 	if unmade(l.Weight, l.Bias) || l.RunningMean.peek() == nil || l.RunningVar.peek() == nil {
 		if x.Rank() < 2 {
 			panic(&locus.Error{Kind: locus.ErrShape, Op: "nn.BatchNorm", Msg: "the input must have a batch and channels"})
@@ -119,6 +120,7 @@ func layerNorm(dt locus.DType, shape ...int) *LayerNormLayer {
 // Forward normalises x.
 func (l *LayerNormLayer) Forward(x *locus.Tensor) *locus.Tensor {
 	made("nn.LayerNorm", l != nil && l.Weight != nil && l.Bias != nil)
+	defer blame(l)
 	return locus.LayerNorm(x, l.shape, l.Weight.Value(), l.Bias.Value(), l.Eps)
 }
 

@@ -172,7 +172,7 @@ func (l *RecurrentLayer) String() string {
 // Forward reads sequences x (N, L, in) from a state of zeros and gives the last
 // layer's states at all steps (N, L, directions·hidden).
 func (l *RecurrentLayer) Forward(x *locus.Tensor) *locus.Tensor {
-	y, _ := l.Run(x, RecurrentState{})
+	y, _, _ := l.run(x, RecurrentState{})
 	return y
 }
 
@@ -180,6 +180,17 @@ func (l *RecurrentLayer) Forward(x *locus.Tensor) *locus.Tensor {
 // nil for zeros, and gives the last layer's states at all steps (N, L,
 // directions·hidden) and the state at the end.
 func (l *RecurrentLayer) Run(x *locus.Tensor, s RecurrentState) (*locus.Tensor, RecurrentState) {
+	y, h, c := l.run(x, s)
+	end := RecurrentState{H: locus.Stack(0, h...)}
+	if c != nil {
+		end.C = locus.Stack(0, c...)
+	}
+	return y, end
+}
+
+// run is Run with the state at the end cell by cell; lastC is nil where there are no
+// such cells.
+func (l *RecurrentLayer) run(x *locus.Tensor, s RecurrentState) (y *locus.Tensor, lastH, lastC []*locus.Tensor) {
 	made("nn.RNN", l != nil && l.kind != nil && l.Dropout != nil && len(l.Cells) == l.o.Layers*l.directions())
 	name := "nn." + l.kind.name()
 	if x.Rank() != 3 || x.Dim(1) == 0 {
@@ -214,7 +225,6 @@ func (l *RecurrentLayer) Run(x *locus.Tensor, s RecurrentState) (*locus.Tensor, 
 	}
 	h0, c0 := first(s.H, "state"), first(s.C, "cell")
 
-	var lastH, lastC []*locus.Tensor
 	x = x.Transpose(0, 1).Contiguous() // steps first: each is one piece of memory
 	for layer := range l.o.Layers {
 		if layer > 0 {
@@ -242,9 +252,5 @@ func (l *RecurrentLayer) Run(x *locus.Tensor, s RecurrentState) (*locus.Tensor, 
 			x = locus.Concat(2, out...)
 		}
 	}
-	end := RecurrentState{H: locus.Stack(0, lastH...)}
-	if lastC != nil {
-		end.C = locus.Stack(0, lastC...)
-	}
-	return x.Transpose(0, 1), end
+	return x.Transpose(0, 1), lastH, lastC
 }

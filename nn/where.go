@@ -24,19 +24,36 @@ func (w *where) at(field string, index int, layer any) {
 // own moves on to what the container computes itself.
 func (w *where) own() { w.at("", -1, nil) }
 
-// blame adds the path of the layer to a *locus.Error that passes. Errors of ops
-// that had been queued earlier have another layer's, so they stay as they are.
+// blame adds the path of the layer to a *locus.Error that passes.
 func (w *where) blame() {
-	r := recover()
-	if r == nil {
-		return
+	if r := recover(); r != nil {
+		panic(located(r, w.path))
 	}
-	if e, ok := r.(*locus.Error); ok && e != nil && !e.Async {
-		located := *e // others may hold the error
-		located.Layer = w.path(e.Layer)
-		r = &located
+}
+
+// blame is where.blame for a layer that is no container: in a network that is a
+// struct of its own nobody else says which layer failed.
+func blame(layer any) {
+	if r := recover(); r != nil {
+		panic(located(r, func(below string) string {
+			if below == "" {
+				return about(layer)
+			}
+			return below
+		}))
 	}
-	panic(r)
+}
+
+// located gives the error of a panic its place, which path makes of the place
+// below. Errors of ops that had been queued earlier are another layer's.
+func located(r any, path func(below string) string) any {
+	e, ok := r.(*locus.Error)
+	if !ok || e == nil || e.Async {
+		return r
+	}
+	l := *e // others may hold the error
+	l.Layer = path(e.Layer)
+	return &l
 }
 
 // path puts this place in front of a path below it.
@@ -51,7 +68,7 @@ func (w *where) path(below string) string {
 	switch {
 	case w.layer == nil:
 		return p
-	case below == "", below == layerKind(w.layer): // the layer itself, or its own arithmetic
+	case below == "", below == layerKind(w.layer), below == about(w.layer): // the layer itself, or its own arithmetic
 		return p + " (" + about(w.layer) + ")"
 	case isContainer(w.layer):
 		return p + strings.TrimPrefix(below, layerKind(w.layer))

@@ -39,7 +39,11 @@ func TestErrorsNameTheLayer(t *testing.T) {
 		"Sequential[1] (Residual)": {locus.ErrShape, func() {
 			nn.Sequential(nn.ReLU(), nn.Residual(nn.Linear(4, 3), nil)).Forward(locus.Ones(2, 4))
 		}},
-		"Residual": {locus.ErrShape, func() { nn.Residual(nn.Linear(4, 3), nil).Forward(locus.Ones(2, 4)) }},
+		"Linear 64→1": {locus.ErrShape, func() {
+			(&twoPaths{nn.Sequential(nn.ReLU()), nn.Sequential(nn.ReLU())}).Forward(nn.Linear(64, 1).Forward(locus.Ones(2, 32)))
+		}},
+		"LayerNorm": {locus.ErrShape, func() { nn.LayerNorm(4).Forward(locus.Ones(2, 3)) }},
+		"Residual":  {locus.ErrShape, func() { nn.Residual(nn.Linear(4, 3), nil).Forward(locus.Ones(2, 4)) }},
 		"Sequential[0].Shortcut (Conv1D 2→3, 1)": {locus.ErrShape, func() {
 			nn.Sequential(nn.Residual(nn.Flatten(), nn.Conv1D(2, 3, 1, locus.ConvOptions{}))).Forward(locus.Ones(1, 5, 4))
 		}},

@@ -79,9 +79,18 @@ for keep in False, True:
         op("Tensor.Quantile" + suffix, along(lambda x, q: (torch.quantile(x.float() if x.dtype in (torch.float16, torch.bfloat16) else x, q, -1)).to(x.dtype), keep), FLOATS,
            S(X(2, 3, distinct=True), q=q), S(X(2, 4, distinct=True), q=q, axes=[1]), S(X(3, 2, 4, distinct=True), q=q, axes=[0, -1]), S(X(), q=q), S(L([[1.0, math.nan, 2.0], [3.0, 1.0, -1.0]]), q=q, axes=[1], grad=False))
 
+# ---- element by element -------------------------------------------------
+
+unary("Tensor.Erfc", torch.erfc)
+op("Tensor.Erfc", torch.erfc, BOTH, S(L([3.0, 5.0, 8.0, 9.5, -5.0]), smooth=False))
+
 # ---- two operands and choices -------------------------------------------
 
 
+EVEN = dict(choice=[-2.5, -1.5, -1.0, -0.75, 0.5, 0.75, 1.25, 1.5, 2.0, 2.5], away=0.4)
+binary("Tensor.Fmod", lambda x, y: torch.fmod(x, y), NUMBERS, special=[(p, q) for p in SPECIAL for q in SPECIAL], b=EVEN)
+binary("Tensor.LogAddExp", lambda x, y: torch.logaddexp(x, torch.as_tensor(y, dtype=x.dtype)), FLOATS, special=[(p, q) for p in SPECIAL + [80.0, -80.0, 1000.0] for q in SPECIAL + [80.0, -80.0, 1000.0]])
+op("Tensor.LogAddExp", torch.logaddexp, BOTH, S(L([0.0, -INF, 1.0, 1000.0, -1000.0]), L([0.0, 1.0, -INF, 0.0, -1001.0]), smooth=False))
 op("Tensor.Where", lambda c, x, y: torch.where(c, x, y).to(torch.int64), ["int64"], S(mask(2, 3), x=1, y=0), S(mask(), x=-2, y=7), S(mask(0, 2), x=1, y=0), grad=False)
 op("Tensor.MaskedFill", lambda x, m, *v, value=None: x.masked_fill(m, v[0] if v else value), ANY, S(X(2, 3), mask(2, 3), value=1), S(X(2, 3), mask(3), value=0), S(X(), mask(), value=1), S(X(0, 3), mask(1, 3), value=0))
 op("Tensor.MaskedFill", lambda x, m, v: x.masked_fill(m, v), BOTH, S(X(2, 3), mask(2, 1), X()), S(L(SPECIAL), Fixed("bool", lambda rng: np.arange(len(SPECIAL)) % 2 == 0), X(), grad=False))
@@ -145,3 +154,22 @@ with_positions = pooling(lambda *a: F.max_pool2d(*a, return_indices=True))
 op("MaxPool2DWithPositions", with_positions, ["float32", "float64", "bfloat16"], S(X(2, 2, 4, 4, **D), window=2), S(X(1, 2, 5, 6, **D), window=3, stride=2, padding=1), S(X(2, 5, 4, **D), window=[2, 3], stride=1), S(X(1, 1, 7, 6, **D), window=2, dilation=2),
    S(X(1, 1, 5, 5, **D), window=2, ceil=True))
 op("MaxPool1DWithPositions", pooling(lambda *a: F.max_pool1d(*a, return_indices=True)), ["float32", "float64", "bfloat16"], S(X(2, 2, 7, **D), window=2), S(X(2, 6, **D), window=3, stride=2, padding=1))
+
+# ---- putting and cumulating ---------------------------------------------
+
+op("Tensor.Scatter", lambda x, i, *s, axis, value=None: torch.scatter(x, axis, i.long(), s[0] if s else value), ANY,
+   S(X(3, 4), given("int64", [[2, 0, 1, 1], [0, 2, 0, 2]]), X(2, 4), axis=0), S(X(3, 4), given("int64", [[1, 3], [0, 1], [2, 0]]), X(3, 2), axis=1), S(X(5), index(4, below=5, dtype="int32", distinct=True), X(4), axis=-1),
+   S(X(3, 4), index(0, 4, below=3), X(0, 4), axis=0), S(X(3, 4), index(2, 4, below=3), axis=0, value=1), S(X(7), index(5, below=7), axis=0, value=0))
+
+
+def last(x, i, s, axis):
+    """Several for one place: the last stays. One after the other, since PyTorch leaves it open."""
+    for k in range(i.shape[axis]):
+        x = torch.scatter(x, axis, i.narrow(axis, k, 1), s.narrow(axis, k, 1))
+    return x
+
+
+op("Tensor.Scatter", last, SOME, S(X(3), given("int64", [1, 1, 0, 1, 2, 0]), X(6), axis=0), S(X(2, 3), given("int64", [[0, 0, 2, 0], [1, 1, 1, 1]]), X(2, 4), axis=1))
+for n, f in ("CumMax", torch.cummax), ("CumMin", torch.cummin):
+    op("Tensor." + n, lambda x, axis, f=f: tuple(f(x, axis)), NUMBERS, S(X(5, distinct=True), axis=0), S(X(2, 3, distinct=True), axis=1), S(X(3, 2, 2, distinct=True), axis=0), S(X(2, 4, distinct=True), axis=-2), S(X(0, 3), axis=0), S(X(3, 0), axis=0),
+       S(L([1.0, 2.0, 2.0, 1.0, 2.0, 0.0, 0.0]), axis=0, smooth=False), S(L([1.0, math.nan, 2.0, math.nan, INF]), axis=0, grad=False, only=FLOATS), S(L([-INF, INF, -INF]), axis=0, grad=False, only=FLOATS))

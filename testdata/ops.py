@@ -384,7 +384,7 @@ op("Tensor.PRelu", F.prelu, FLOATS, S(X(2, 3), X(1)), S(X(2, 3), X(3)), S(X(2, 3
 # ---- linear maps, convolution, pooling ----------------------------------
 
 ACTIVATIONS = {"none": lambda x: x, "relu": F.relu, "gelu": F.gelu, "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"), "silu": F.silu, "sigmoid": torch.sigmoid, "tanh": torch.tanh,
-               "relu6": F.relu6, "hard_sigmoid": lambda x: F.relu6(x + 3) / 6, "hard_swish": F.hardswish}
+               "relu6": F.relu6, "hard_sigmoid": lambda x: F.relu6(x + 3) / 6, "hard_swish": F.hardswish, "mish": F.mish}
 
 
 def linear(x, w, b=None, activation="none"):

@@ -354,7 +354,7 @@ func TestCompiledEvaluation(t *testing.T) {
 }
 
 func twoClasses() train.Option {
-	return train.Measure(metric.F1(2, metric.Macro), metric.ConfusionMatrix(2), metric.As("exact_", metric.Accuracy()))
+	return train.Measure(metric.ExactAUC(), metric.F1(2, metric.Macro), metric.ConfusionMatrix(2), metric.As("exact_", metric.Accuracy()))
 }
 
 func TestExplain(t *testing.T) {

@@ -39,11 +39,32 @@ func (c *curves) draw(panel, label, unit string, x, y float64) {
 	}
 	panel = strings.ReplaceAll(panel, "/", " ") // a slash ends the name of a panel
 	c.prepare(panel, unit)
+	c.board.Draw(c.series(panel, label), x, y, 1)
+}
+
+// series is the name of a curve on the board.
+func (c *curves) series(panel, label string) string {
 	if c.run != "" {
 		label = c.run + " " + label
 	}
-	c.board.Draw(panel+"/"+label, x, y, 1)
+	return panel + "/" + label
 }
+
+// restore draws the epochs that a resumed run has behind it, unless the board has
+// them already.
+func (c *curves) restore(epochs []Epoch) {
+	if c == nil || len(epochs) == 0 || slices.Contains(c.board.Series(), c.series("loss", "training")) {
+		return
+	}
+	for _, e := range epochs {
+		x := float64(e.Number + 1)
+		c.metrics(x, "training", e.Train)
+		c.metrics(x, "validation", e.Validation)
+		c.draw("throughput", "training", throughputUnit, x, float64(e.Examples)/e.Time.Seconds())
+	}
+}
+
+const throughputUnit = "examples/s"
 
 // prepare sets a panel's axes, once, where the program has not.
 func (c *curves) prepare(panel, unit string) {
@@ -97,7 +118,7 @@ func (c *curves) costs(x float64, r *run) {
 	}
 	now, examples := time.Now(), r.epoch.Examples
 	if examples > c.counted {
-		c.draw("throughput", "training", "examples/s", x, float64(examples-c.counted)/now.Sub(c.since).Seconds())
+		c.draw("throughput", "training", throughputUnit, x, float64(examples-c.counted)/now.Sub(c.since).Seconds())
 	}
 	c.since, c.counted = now, examples
 	seen := map[locus.Device]bool{}

@@ -3,6 +3,7 @@ package train_test
 import (
 	"bytes"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -111,5 +112,38 @@ func TestCurvesOfSeveralRuns(t *testing.T) {
 	}
 	if n := len(b.Panels()); n != 4 {
 		t.Errorf("%d panels", n)
+	}
+}
+
+// A run that goes on from a checkpoint draws the epochs before it too, on a board
+// that does not have them.
+func TestCurvesOfAResumedRun(t *testing.T) {
+	folder := t.TempDir()
+	var first board.Board
+	fitOnBoard(t, &first, train.Board(&first), train.MaxEpochs(2), train.Checkpoints(folder, 1))
+	for name, b := range map[string]*board.Board{"another board": {}, "the same board": &first} {
+		points := fitOnBoard(t, b, train.Board(b), train.MaxEpochs(4), train.Checkpoints(t.TempDir(), 1))
+		if len(points["loss/training"]) != 4 {
+			t.Errorf("%s, from the beginning: %v", name, points["loss/training"])
+		}
+	}
+	for name, c := range map[string]struct {
+		b    *board.Board
+		want string
+	}{"another board": {new(board.Board), "[1 2 3]"}, "the same board": {&first, "[3]"}} {
+		at := t.TempDir()
+		if err := os.CopyFS(at, os.DirFS(folder)); err != nil {
+			t.Fatal(err)
+		}
+		points := fitOnBoard(t, c.b, train.Board(c.b), train.MaxEpochs(3), train.Checkpoints(at, 1), train.Resume())
+		for _, series := range []string{"loss/training", "accuracy/validation", "throughput/training"} {
+			var xs []float64
+			for _, p := range points[series] {
+				xs = append(xs, p.X)
+			}
+			if fmt.Sprint(xs) != c.want {
+				t.Errorf("%s: %s at %v, want %s", name, series, xs, c.want)
+			}
+		}
 	}
 }

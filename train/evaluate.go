@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 	"maps"
+	"slices"
 	"strings"
 
 	"github.com/locusml/locus"
@@ -145,6 +146,8 @@ func (d Data) inOrder(set data.Dataset, seed uint64, devices []locus.Device) (*d
 	o := data.Options{BatchSize: min(d.BatchSize, max(1, set.Len())), Workers: d.Workers, Key: locus.NewKey(seed)}
 	if len(devices) == 1 {
 		o.Device = devices[0]
+	} else {
+		o.Pin = slices.ContainsFunc(devices, locus.Device.IsGPU)
 	}
 	return data.NewLoader(set, o)
 }
@@ -186,7 +189,7 @@ type evaluation struct {
 	devices []locus.Device
 	models  []Model
 	meters  []*meter
-	counts  []*metric.Meter
+	counts  []*counter
 	sizes   []int // of the parts of the batch that is measured
 	steps   []*compiled
 }
@@ -194,14 +197,16 @@ type evaluation struct {
 func newEvaluation(set *settings, why *reason, stage Stage, devices []locus.Device, models []Model) *evaluation {
 	e := &evaluation{set: set, stage: stage, devices: devices, models: models, sizes: make([]int, len(models))}
 	for i, m := range models {
-		e.meters, e.counts = append(e.meters, newMeter()), append(e.counts, newCount(set.measures))
-		e.steps = append(e.steps, set.compile(why, m, func(args ...*locus.Tensor) []*locus.Tensor {
+		e.meters, e.counts = append(e.meters, newMeter()), append(e.counts, newCounter(set.measures))
+		e.steps = append(e.steps, set.compile(why, m, func(args ...*locus.Tensor) (out []*locus.Tensor) {
 			trace.Watch(&e.sizes[i], "the number of examples of a batch", func() any { return e.sizes[i] })
-			scoped(args, func(_ *locus.Scope, fields []*locus.Tensor) {
+			scoped(args, func(sc *locus.Scope, fields []*locus.Tensor) {
 				defer watch(m)()
-				e.meters[i].addAll(validationStep(m, fields, e.counts[i]), e.sizes[i])
+				metrics, seen := validationStep(m, fields, e.counts[i].meter())
+				e.meters[i].addAll(metrics, e.sizes[i])
+				out = e.counts[i].inside(sc, seen)
 			})
-			return nil
+			return out
 		}))
 	}
 	return e
@@ -237,7 +242,7 @@ func (e *evaluation) measure(ctx context.Context, loader *data.Loader) (metric.R
 		if err == nil {
 			err = eachPart(e.set, e.stage, batch, e.devices, func(i int, fields []*locus.Tensor, size int) {
 				e.sizes[i] = size
-				e.steps[i].call(fields...)
+				e.counts[i].after(e.steps[i].call(fields...))
 			})
 		}
 		batch.Free()
@@ -248,7 +253,7 @@ func (e *evaluation) measure(ctx context.Context, loader *data.Loader) (metric.R
 	var scores metric.Result
 	err := guard.Call(func() error {
 		if len(e.set.measures) > 0 {
-			scores = metric.Read(e.counts...)
+			scores = metric.Read(metersOf(e.counts)...)
 		} else {
 			scores.Values = map[string]float64{}
 		}

@@ -123,6 +123,8 @@ func (r *run) prepareData() error {
 		Key: locus.NewKey(r.set.seed)}
 	if len(r.devices) == 1 {
 		o.Device = r.devices[0]
+	} else {
+		o.Pin = slices.ContainsFunc(r.devices, locus.Device.IsGPU)
 	}
 	var err error
 	if r.train, err = data.NewLoader(r.data.Train, o); err != nil {
@@ -365,7 +367,7 @@ func (r *run) tellStep(callbacks []func(*Step) error, index int) error {
 // metrics reads those of the epoch so far from all devices. A mean that is not
 // finite is an error; what [Measure] computes may not be defined yet.
 func (r *run) metrics() (map[string]float64, error) {
-	meters, counts := make([]*meter, len(r.replicas)), make([]*metric.Meter, len(r.replicas))
+	meters, counts := make([]*meter, len(r.replicas)), make([]*counter, len(r.replicas))
 	for i, p := range r.replicas {
 		meters[i], counts[i] = p.meter, p.count
 	}
@@ -374,7 +376,7 @@ func (r *run) metrics() (map[string]float64, error) {
 		return nil, r.notFinite(name, means[name])
 	}
 	if len(r.set.measures) > 0 {
-		maps.Copy(means, metric.Read(counts...).Values)
+		maps.Copy(means, metric.Read(metersOf(counts)...).Values)
 	}
 	return means, nil
 }
@@ -424,6 +426,7 @@ func (r *run) validate() (metric.Result, error) {
 
 func (r *run) prepareBoard() {
 	r.curves = newCurves(r.set)
+	r.curves.restore(r.report.Epochs)
 	if r.set.progress != nil || r.set.board != nil {
 		r.progress = board.NewProgress(r.set.progress, board.Plan{Epochs: r.set.maxEpochs, Steps: int64(r.train.Len())})
 		r.why.tell = func(text string) { r.progress.Printf("train: not compiled: %s", text) }

@@ -78,6 +78,8 @@ type randomRun struct {
 	StopAt         int64 // a callback asks to stop after so many steps; 0: never
 	Devices        []locus.Device
 	Eager          bool // the second run is compiled, not the first
+	Average        float64
+	Prepare        bool // PrepareBatch computes and draws
 	numberOfInputs int
 }
 
@@ -136,6 +138,7 @@ func newRandomRun(bytes []byte) *randomRun {
 		r.Monitor = ""
 	}
 	r.Eager = c.yes()
+	r.Average, r.Prepare = pick(&c, 0, 0, 0.9), c.of(3) == 1
 	return r
 }
 
@@ -282,6 +285,16 @@ func (r *randomRun) options(more ...train.Option) []train.Option {
 	}
 	if r.Resume && !r.Checkpoints {
 		opts = append(opts, train.Resume())
+	}
+	if r.Average > 0 {
+		opts = append(opts, train.AverageWeights(r.Average))
+	}
+	if r.Prepare {
+		opts = append(opts, train.PrepareBatch(func(b *train.Batch) error {
+			x := b.Fields[0]
+			b.Fields[0] = x.Mul(0.5).Add(x.Device().Key(b.Key).Randn(x.Shape()...).Mul(0.01))
+			return nil
+		}))
 	}
 	return append(opts, more...)
 }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/locusml/locus"
 	"github.com/locusml/locus/internal/trace"
-	"github.com/locusml/locus/train/metric"
 )
 
 // meter adds metrics up on a device, weighted by the number of examples, and is
@@ -126,14 +125,6 @@ func merge(meters []*meter) map[string]float64 {
 		sum[k] /= weight[k]
 	}
 	return sum
-}
-
-// newCount makes a meter of metrics, nil of none.
-func newCount(metrics []metric.Metric) *metric.Meter {
-	if len(metrics) == 0 {
-		return nil
-	}
-	return metric.NewMeter(metrics...)
 }
 
 // finite reports the first metric that is not a finite number.

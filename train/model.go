@@ -112,16 +112,18 @@ func (m *Supervised) ConfigureOptimizer(params []nn.Entry) *optim.Optimizer {
 	return m.Optimizer(params)
 }
 
-// trainingStep computes the loss of a batch, and metrics where they come for free.
-func trainingStep(m Model, fields []*locus.Tensor, count *metric.Meter) (loss *locus.Tensor, metrics map[string]*locus.Tensor) {
+// trainingStep computes the loss of a batch, and metrics where they come for free. seen
+// is what metrics of [Measure] look at, output and target; nil of models that keep it to
+// themselves.
+func trainingStep(m Model, fields []*locus.Tensor, count *metric.Meter) (loss *locus.Tensor, metrics map[string]*locus.Tensor, seen []*locus.Tensor) {
 	if s, ok := m.(TrainingStepper); ok {
-		return s.TrainingStep(fields), nil
+		return s.TrainingStep(fields), nil, nil
 	}
 	y := output(m, fields)
 	target := full(fields[len(fields)-1])
 	loss = m.Loss(y, target)
 	locus.NoGrad(func() { metrics = measure(m, y.Detach(), target, count) })
-	return loss, metrics
+	return loss, metrics, []*locus.Tensor{y.Detach(), target}
 }
 
 // output applies the model to a batch.
@@ -133,12 +135,9 @@ func output(m Model, fields []*locus.Tensor) *locus.Tensor {
 	return full(y)
 }
 
-// measure returns the model's own metrics, and counts the batch for those of
-// [Measure], unless count is nil. The loss is the trainer's.
+// measure returns the model's own metrics, which must have other names than those of
+// [Measure], if there are any. The loss is the trainer's.
 func measure(m Model, y, target *locus.Tensor, count *metric.Meter) map[string]*locus.Tensor {
-	if count != nil {
-		count.Add(y, target)
-	}
 	s, ok := m.(Metrics)
 	if !ok {
 		return nil
@@ -158,15 +157,15 @@ func measure(m Model, y, target *locus.Tensor, count *metric.Meter) map[string]*
 	return metrics
 }
 
-// validationStep measures a batch.
-func validationStep(m Model, fields []*locus.Tensor, count *metric.Meter) map[string]*locus.Tensor {
+// validationStep measures a batch; seen is as in trainingStep.
+func validationStep(m Model, fields []*locus.Tensor, count *metric.Meter) (metrics map[string]*locus.Tensor, seen []*locus.Tensor) {
 	if s, ok := m.(ValidationStepper); ok {
-		return s.ValidationStep(fields)
+		return s.ValidationStep(fields), nil
 	}
 	y, target := output(m, fields), full(fields[len(fields)-1])
-	out := map[string]*locus.Tensor{"loss": m.Loss(y, target)}
-	maps.Copy(out, measure(m, y, target, count))
-	return out
+	metrics = map[string]*locus.Tensor{"loss": m.Loss(y, target)}
+	maps.Copy(metrics, measure(m, y, target, count))
+	return metrics, []*locus.Tensor{y, target}
 }
 
 // full returns an output or a target in at least float32, in which losses are

@@ -108,9 +108,13 @@ func (r *run) checkMonitor() error {
 	nn.Eval(r.model)
 	defer nn.Train(r.model)
 	err := r.tryOne(r.data.Validation, Validating, func(fields []*locus.Tensor) {
-		count := newCount(r.set.measures)
-		for name := range validationStep(r.model, fields, count) {
+		count := newCounter(r.set.measures)
+		metrics, seen := validationStep(r.model, fields, count.meter())
+		for name := range metrics {
 			measured[name] = 0
+		}
+		if count != nil && seen != nil {
+			count.Add(seen[0], seen[1]) // what does not fit is an error
 		}
 		if count != nil {
 			for _, name := range count.Names() {

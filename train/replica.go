@@ -5,7 +5,6 @@ import (
 	"github.com/locusml/locus/internal/trace"
 	"github.com/locusml/locus/nn"
 	"github.com/locusml/locus/optim"
-	"github.com/locusml/locus/train/metric"
 )
 
 // replica is one device's part in training: a network of the model's structure
@@ -15,7 +14,7 @@ type replica struct {
 	model  Model
 	params []nn.Entry // what the optimizer updates
 	meter  *meter
-	count  *metric.Meter // of Measure; nil without
+	count  *counter // of Measure; nil without
 
 	size, batch int // of the part of a batch that is computed, and of the whole
 
@@ -32,7 +31,7 @@ type replica struct {
 }
 
 func newReplica(s *settings, m Model, d locus.Device) *replica {
-	r := &replica{device: d, model: m, meter: newMeter(), count: newCount(s.measures), precision: s.precision, lowered: s.lowered, state: nn.State(m)}
+	r := &replica{device: d, model: m, meter: newMeter(), count: newCounter(s.measures), precision: s.precision, lowered: s.lowered, state: nn.State(m)}
 	r.from, r.own = make([]*locus.Tensor, len(r.state)), make([]*locus.Tensor, len(r.state))
 	return r
 }
@@ -105,8 +104,8 @@ func (r *replica) copyFrom(first *replica) {
 // backward computes the gradients of a part of a batch, which is on its device, in
 // scope sc, of the parameters that are trained, weighted by its share of the batch and
 // times the scale: the given one, or the scaler's unless that is nil. It counts the
-// part's metrics.
-func (r *replica) backward(sc *locus.Scope, fields []*locus.Tensor, trained []int, scaler *optim.Scaler, scale *locus.Tensor) []*locus.Tensor {
+// part's metrics, but for what is seen, which is to be counted behind the step.
+func (r *replica) backward(sc *locus.Scope, fields []*locus.Tensor, trained []int, scaler *optim.Scaler, scale *locus.Tensor) (grads, seen []*locus.Tensor) {
 	trace.Watch(sizeKey{r}, "the number of examples of a batch", func() any { return [2]int{r.size, r.batch} })
 	used := make([]*locus.Tensor, len(fields))
 	for i, f := range fields {
@@ -117,14 +116,17 @@ func (r *replica) backward(sc *locus.Scope, fields []*locus.Tensor, trained []in
 	for k, i := range trained {
 		leaves[k] = r.params[i].Value()
 	}
-	loss, metrics := func() (*locus.Tensor, map[string]*locus.Tensor) {
+	var loss *locus.Tensor
+	var metrics map[string]*locus.Tensor
+	func() {
 		defer watch(r.model)()
-		return trainingStep(model, used, r.count)
+		loss, metrics, seen = trainingStep(model, used, r.count.meter())
 	}()
+	seen = r.count.inside(sc, seen)
 	r.meter.add("loss", loss, r.size)
 	r.meter.addAll(metrics, r.size)
 	if len(trained) == 0 {
-		return nil
+		return nil, seen
 	}
 	switch {
 	case scale != nil:
@@ -132,13 +134,13 @@ func (r *replica) backward(sc *locus.Scope, fields []*locus.Tensor, trained []in
 	case scaler != nil:
 		loss = scaler.Scale(loss)
 	}
-	grads := locus.Grad([]*locus.Tensor{loss}, leaves, locus.FreeGraph)
+	grads = locus.Grad([]*locus.Tensor{loss}, leaves, locus.FreeGraph)
 	if r.size != r.batch {
 		for k, g := range grads {
 			grads[k] = g.Mul(float64(r.size) / float64(r.batch))
 		}
 	}
-	return grads
+	return grads, seen
 }
 
 // sizeKey is the key under which the size of a replica's part is watched.

@@ -19,7 +19,7 @@ import (
 //
 // What is compiled: with one device and one batch per step, all of it; else the
 // gradients of a part on its device, added to those that wait if there is one device,
-// and the update. Copies between devices are made in between.
+// and the update. Metrics that keep all examples are counted behind it. Copies between devices are made in between.
 
 // step trains on one batch, which it frees.
 func (r *run) step(b *data.Batch, lr float64) error {
@@ -44,14 +44,17 @@ func (r *run) step(b *data.Batch, lr float64) error {
 		if err != nil {
 			return err
 		}
+		var out []*locus.Tensor
 		switch {
 		case waiting != nil:
-			grads[i] = p.more.call(slices.Concat(args, waiting)...)
+			out = p.more.call(slices.Concat(args, waiting)...)
 		case r.scaler != nil && len(parts) > 1: // a program has no copies between devices
-			grads[i] = p.first.call(slices.Concat(args, []*locus.Tensor{s.Use(r.scaler.State()["scale"]).To(p.device)})...)
+			out = p.first.call(slices.Concat(args, []*locus.Tensor{s.Use(r.scaler.State()["scale"]).To(p.device)})...)
 		default:
-			grads[i] = p.first.call(args...)
+			out = p.first.call(args...)
 		}
+		grads[i] = out[:len(trained):len(trained)]
+		p.count.after(out[len(trained):])
 		return nil
 	})
 	if err != nil {
@@ -84,7 +87,7 @@ func (r *run) atOnce(b *data.Batch, lr float64) error {
 		}
 	}
 	r.opt.SetLR(lr)
-	p.whole.call(args...)
+	p.count.after(p.whole.call(args...))
 	r.report.Steps = r.opt.Steps()
 	return nil
 }
@@ -93,26 +96,29 @@ func (r *run) atOnce(b *data.Batch, lr float64) error {
 func (r *run) compile() {
 	for i, p := range r.replicas {
 		if i == 0 {
-			p.whole = r.set.compile(&r.why, p.model, func(args ...*locus.Tensor) []*locus.Tensor {
+			p.whole = r.set.compile(&r.why, p.model, func(args ...*locus.Tensor) (seen []*locus.Tensor) {
 				locus.Scoped(func(sc *locus.Scope) {
 					trained := p.trained()
-					r.advance(trained, p.backward(sc, args, trained, r.scaler, nil))
+					var grads []*locus.Tensor
+					grads, seen = p.backward(sc, args, trained, r.scaler, nil)
+					r.advance(trained, grads)
 				})
-				return nil
+				return seen
 			})
 			// The gradients that wait are the last arguments.
-			p.more = r.set.compile(&r.why, p.model, func(args ...*locus.Tensor) (sums []*locus.Tensor) {
+			p.more = r.set.compile(&r.why, p.model, func(args ...*locus.Tensor) (out []*locus.Tensor) {
 				locus.Scoped(func(sc *locus.Scope) {
 					trained := p.trained()
 					old := args[len(args)-len(trained):]
-					sums = p.backward(sc, args[:len(args)-len(trained)], trained, r.scaler, nil)
+					sums, seen := p.backward(sc, args[:len(args)-len(trained)], trained, r.scaler, nil)
 					for k, g := range sums {
 						sums[k] = sc.Use(old[k]).Add(g)
 						old[k].Free()
 					}
 					own(sc, sums)
+					out = append(sums, seen...)
 				})
-				return sums
+				return out
 			})
 			r.apply = r.set.compile(&r.why, p.model, func(args ...*locus.Tensor) []*locus.Tensor {
 				trace.Watch(applied{r}, "the number of batches of a step, or which parameters are trained", func() any { return r.waits })
@@ -130,17 +136,18 @@ func (r *run) compile() {
 			})
 		}
 		// With several devices and a scaler, the scale is the last argument.
-		p.first = r.set.compile(&r.why, p.model, func(args ...*locus.Tensor) (grads []*locus.Tensor) {
+		p.first = r.set.compile(&r.why, p.model, func(args ...*locus.Tensor) (out []*locus.Tensor) {
 			locus.Scoped(func(sc *locus.Scope) {
 				trained := p.trained()
 				var scale *locus.Tensor
 				if r.scaler != nil && len(r.replicas) > 1 {
 					args, scale = args[:len(args)-1], args[len(args)-1]
 				}
-				grads = p.backward(sc, args, trained, r.scaler, scale)
+				grads, seen := p.backward(sc, args, trained, r.scaler, scale)
 				own(sc, grads)
+				out = append(grads, seen...)
 			})
-			return grads
+			return out
 		})
 	}
 }

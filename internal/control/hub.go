@@ -302,7 +302,9 @@ func (h *hub) enter(l *line, body []byte) {
 		r.waiting = append(r.waiting, l.Rank)
 	}
 	if r.came < h.size {
-		h.check()
+		if h.gone > 0 {
+			h.check()
+		}
 		return
 	}
 	for _, rank := range r.waiting {
@@ -362,6 +364,15 @@ func (h *hub) late(l *line, body []byte) {
 	e, err := decodeEntry(body)
 	if err != nil {
 		h.end(&Fault{Failed, l.Rank, l.Host, err.Error()})
+		return
+	}
+	if e.wait { // a message with that rank
+		if e.seq >= uint64(h.size) {
+			h.end(&Fault{Failed, l.Rank, l.Host, fmt.Sprintf("%s waits for a rank %d", l.Peer, e.seq)})
+			return
+		}
+		other := h.lines[e.seq]
+		h.end(&Fault{Late, other.Rank, other.Host, fmt.Sprintf("%s on rank %d: %s does not take part", e.text, l.Rank, other.Peer)})
 		return
 	}
 	what := fmt.Sprintf("collective %d, %s, has not ended on rank %d within %s", e.seq, h.text(l.last), l.Rank, e.text)

@@ -13,6 +13,9 @@ import (
 	"time"
 )
 
+// Reroute returns the address at which a rank reaches another. Tests put a proxy there.
+var Reroute = func(from, to int, addr string) string { return addr }
+
 // Config says how a rank joins its group.
 type Config struct {
 	Rank, Size int
@@ -143,7 +146,7 @@ func (m *Member) callOnce(ctx context.Context, me *hello) error {
 	var dialer net.Dialer
 	once, cancel := context.WithTimeout(ctx, handshakeTime)
 	defer cancel()
-	c, err := dialer.DialContext(once, "tcp", m.cfg.Addr)
+	c, err := dialer.DialContext(once, "tcp", Reroute(m.cfg.Rank, 0, m.cfg.Addr))
 	if err != nil {
 		return err
 	}
@@ -366,6 +369,12 @@ func (m *Member) Late(seq uint64, d time.Duration) {
 	_ = m.send(frameLate, entry{seq: seq, text: d.String()}.encode()) // without a connection there is a fault anyway
 }
 
+// LateWith tells the hub that a message from or to another rank has taken too long, which
+// what says in words.
+func (m *Member) LateWith(rank int, what string) {
+	_ = m.send(frameLate, entry{seq: uint64(rank), wait: true, text: what}.encode()) // without a connection there is a fault anyway
+}
+
 // Tell passes a text to all ranks, this one too. A key is told once.
 func (m *Member) Tell(key string, text []byte) error {
 	return m.send(frameNote, encodeNote(key, text))
@@ -413,7 +422,7 @@ func (m *Member) Dial(ctx context.Context, rank int, purpose string) (net.Conn, 
 	if rank == 0 { // as it was reached from here
 		addr = m.cfg.Addr
 	}
-	c, err := dial(ctx, addr, m.cfg.Token, h)
+	c, err := dial(ctx, Reroute(m.cfg.Rank, rank, addr), m.cfg.Token, h)
 	if err != nil {
 		return nil, &Fault{Unreachable, rank, m.peers[rank].Host, fmt.Sprintf("rank %d cannot connect to %s at %s: %v", m.cfg.Rank, m.peers[rank], addr, err)}
 	}

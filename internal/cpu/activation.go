@@ -114,10 +114,11 @@ func relu6Grad32(dst, a, x, s, _, _ []float32) {
 // hardSigmoidGrad32 is a/6 where -3 < x < 3.
 func hardSigmoidGrad32(dst, a, x, s, t, _ []float32) {
 	vec.MulSF32(s, a, 1./6)
-	within3(dst, s, x, t)
+	within3(s, s, x, t)
+	copy(dst, s)
 }
 
-// within3 is a where -3 < x < 3; s is a buffer.
+// within3 is a where -3 < x < 3; s is a buffer, and dst is not x.
 func within3(dst, a, x, s []float32) {
 	vec.AbsF32(s, x)
 	vec.RSubSF32(s, s, 3)
@@ -168,5 +169,70 @@ func choose64(slope func(float64) float64) loop2[float64, float64] {
 				dst[i] = g * s
 			}
 		}
+	}
+}
+
+// mishGrad32 is n/(n+2) + 4x·e(1+e)/(n+2)², with e = eˣ and n = e(e+2): the slope is 1
+// to the last bit long before these overflow.
+func mishGrad32(dst, a, x, s, t, u []float32) {
+	vec.ClampF32(t, x, -far, mishFar)
+	vec.ExpF32(s, t)
+	for i, e := range s {
+		n := e * (e + 2)
+		u[i] = (n + 4*t[i]*e*(1+e)/(n+2)) / (n + 2)
+	}
+	tail(u, x, -80, mishGrad)
+	vec.MulF32(dst, a, u)
+}
+
+// mishFar is where mish is x to the last bit.
+const mishFar = 20
+
+func mishGrad(x float64) float64 {
+	if x > 2*mishFar {
+		return 1
+	}
+	e := math.Exp(x)
+	if e == 0 {
+		return 0
+	}
+	n := e * (e + 2)
+	return (n + 4*x*e*(1+e)/(n+2)) / (n + 2)
+}
+
+// leakyRelu32 is max(a, 0) + b·min(a, 0).
+func leakyRelu32(dst, a, b, s, t, _ []float32) {
+	vec.MinSF32(t, a, 0)
+	vec.ReluF32(s, a)
+	vec.FmaF32(dst, b, t, s)
+}
+
+// leakySlope32 is 1 where a > 0, else b.
+func leakySlope32(dst, a, b, s, t, u []float32) {
+	for i := range u {
+		u[i] = 1
+	}
+	vec.ReluGradF32(u, u, a)
+	vec.ReluGradF32(s, b, a)
+	vec.SubF32(s, b, s)
+	vec.AddF32(dst, s, u)
+}
+
+func leakyRelu64(dst, a, b []float64) {
+	for i, x := range a[:len(dst)] {
+		if !(x > 0) {
+			x *= b[i]
+		}
+		dst[i] = x
+	}
+}
+
+func leakySlope64(dst, a, b []float64) {
+	for i, x := range a[:len(dst)] {
+		s := b[i]
+		if x > 0 {
+			s = 1
+		}
+		dst[i] = s
 	}
 }

@@ -28,6 +28,15 @@ func init() {
 	registerBinaryInts(op.Mod, modInt, modInt, modInt)
 	registerBinary(op.Atan2, grainDear, atan2, atan2)
 
+	for _, def := range op.All() { // by their description
+		if f := def.Float2; f != nil {
+			registerBinary(def.ID, grainDear, mapFloats2[float32](f), mapFloats2[float64](f))
+		}
+		if f := def.Int2; f != nil {
+			registerBinaryInts(def.ID, mapInts2[uint8](f), mapInts2[int32](f), mapInts2[int64](f))
+		}
+	}
+
 	registerBinaryInts(op.And, and, and, and)
 	registerBinaryInts(op.Or, or, or, or)
 	registerBinaryInts(op.Xor, xor, xor, xor)
@@ -46,6 +55,9 @@ func init() {
 	registerBinary(op.Relu6Grad, grainCheap, composed(relu6Grad32), choose64(relu6Slope))
 	registerBinary(op.HardSigmoidGrad, grainCheap, composed(hardSigmoidGrad32), choose64(hardSigmoidSlope))
 	registerBinary(op.HardSwishGrad, grainCheap, composed(hardSwishGrad32), choose64(hardSwishSlope))
+	registerBinary(op.MishGrad, grainDear, composed(mishGrad32), timesFunc[float64](mishGrad))
+	registerBinary(op.LeakyRelu, grainCheap, composed(leakyRelu32), leakyRelu64)
+	registerBinary(op.LeakySlope, grainCheap, composed(leakySlope32), leakySlope64)
 
 	registerCompare(op.Equal, vec.EqF32, vec.EqF64, equal, equal, equal)
 	registerCompare(op.NotEqual, vec.NeF32, vec.NeF64, notEqual, notEqual, notEqual)
@@ -289,6 +301,26 @@ func timesFunc[T float](f func(float64) float64) loop2[T, T] {
 		a, b = a[:len(dst)], b[:len(dst)]
 		for i := range dst {
 			dst[i] = T(float64(a[i]) * f(float64(b[i])))
+		}
+	}
+}
+
+// mapFloats2 makes a loop of a function of two float64.
+func mapFloats2[T float](f func(a, b float64) float64) loop2[T, T] {
+	return func(dst, a, b []T) {
+		a, b = a[:len(dst)], b[:len(dst)]
+		for i := range dst {
+			dst[i] = T(f(float64(a[i]), float64(b[i])))
+		}
+	}
+}
+
+// mapInts2 makes a loop of a function of two int64.
+func mapInts2[T integer](f func(a, b int64) int64) loop2[T, T] {
+	return func(dst, a, b []T) {
+		a, b = a[:len(dst)], b[:len(dst)]
+		for i := range dst {
+			dst[i] = T(f(int64(a[i]), int64(b[i])))
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 func init() {
 	registerWidths(op.Gather, indexed(gather[uint8]), indexed(gather[uint16]), indexed(gather[uint32]), indexed(gather[uint64]))
 	registerWidths(op.Take, indexed(take[uint8]), indexed(take[uint16]), indexed(take[uint32]), indexed(take[uint64]))
+	registerWidths(op.Scatter, indexed(scatterSet[uint8]), indexed(scatterSet[uint16]), indexed(scatterSet[uint32]), indexed(scatterSet[uint64]))
 	registerScatter(op.ScatterAdd, scatterAdd[uint8], scatterAdd[int32], scatterAdd[int64], scatterAdd[float32], scatterAdd[float64])
 }
 
@@ -203,6 +204,33 @@ func widened[H half](v *backend.View, up func([]float32, []H)) ([]float32, *scra
 const lines = 64
 
 func scatterAdd[T number](dst, src []T, idx []int64, c *backend.Call) {
+	overPlaces(c, func(at, along int, place []int) {
+		for j, k := range idx[at:][:len(place)] {
+			dst[place[j]+int(k)*along] += src[at+j]
+		}
+	})
+}
+
+// scatterSet puts src's elements where index says; the last along the axis stays.
+func scatterSet[W word](c *backend.Call, _ int, idx []int64) {
+	dst := elements[W](&c.Out, c.Out.Elements())
+	copyView(dst, &c.In[0])
+	if c.In[2].Elements() == 0 {
+		return
+	}
+	src, t := dense[W](&c.In[2])
+	overPlaces(c, func(at, along int, place []int) {
+		for j, k := range idx[at:][:len(place)] {
+			dst[place[j]+int(k)*along] = src[at+j]
+		}
+	})
+	release(t)
+}
+
+// overPlaces visits the elements of a scatter's source in order along the axis, some
+// neighbours at a time: those from number at on go to place, plus along times
+// their index.
+func overPlaces(c *backend.Call, visit func(at, along int, place []int)) {
 	axis := c.Attrs.(op.Axis).Axis
 	shape := c.In[1].Shape
 	strides := op.Strides(c.Out.Shape)
@@ -230,10 +258,7 @@ func scatterAdd[T number](dst, src []T, idx []int64, c *backend.Call) {
 				behind.step(&index, 0)
 			}
 			for i := range n {
-				at := (o*n+i)*inner + b
-				for j, k := range idx[at : at+w] {
-					dst[place[j]+int(k)*along] += src[at+j]
-				}
+				visit((o*n+i)*inner+b, along, place[:w])
 			}
 		}
 	})

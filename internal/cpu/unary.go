@@ -41,16 +41,18 @@ func init() {
 	registerUnary(op.Relu6, grainCheap, vec.Relu6F32, vec.Relu6F64)
 	registerUnary(op.HardSigmoid, grainCheap, vec.HardSigmoidF32, vec.HardSigmoidF64)
 	registerUnary(op.HardSwish, grainCheap, vec.HardSwishF32, vec.HardSwishF64)
+	registerUnary(op.Mish, grainDear, vec.MishF32, vec.MishF64)
 	registerUnary(op.Softplus, grainDear, softplus32, mapFloats[float64](softplus))
 	registerUnaryStream(op.Erf, grainDear, vec.ErfF32, vec.ErfStreamF32, vec.ErfF64)
 
-	// Through float64, whose error vanishes in the rounding to float32.
-	for id, f := range map[op.ID]func(float64) float64{
-		op.Exp2: math.Exp2, op.Log2: log2, op.Log10: log10,
-		op.Tan: math.Tan, op.Asin: math.Asin, op.Acos: math.Acos, op.Atan: math.Atan,
-		op.Sinh: math.Sinh, op.Cosh: math.Cosh, op.Asinh: math.Asinh, op.Acosh: math.Acosh, op.Atanh: math.Atanh,
-	} {
-		registerUnary(id, grainDear, mapFloats[float32](f), mapFloats[float64](f))
+	registerUnary(op.Log2, grainDear, mapFloats[float32](log2), mapFloats[float64](log2))
+	registerUnary(op.Log10, grainDear, mapFloats[float32](log10), mapFloats[float64](log10))
+	// The others through float64, whose error vanishes in the rounding to float32, by
+	// their description.
+	for _, def := range op.All() {
+		if f := def.Float; f != nil && def.ID != op.Copy && table[def.ID][dtype.Float32] == nil {
+			registerUnary(def.ID, grainDear, mapFloats[float32](f), mapFloats[float64](f))
+		}
 	}
 
 	register(op.Not, dtype.Bool, unary(grainCheap, not))

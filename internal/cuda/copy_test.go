@@ -121,7 +121,26 @@ func TestCopiesKeepTheirOrder(t *testing.T) {
 		for range 200 {
 			x := &blocks[pick.IntN(len(blocks))]
 			d := devices[x.on]
-			switch pick.IntN(6) {
+			switch pick.IntN(7) {
+			case 6: // by another library, from a block that is freed meanwhile
+				y := &blocks[pick.IntN(len(blocks))]
+				if y.on != x.on || y.Block == x.Block || len(y.want) != large {
+					continue
+				}
+				y.Hold()
+				to, from := x.Addr, y.Addr
+				_, err := d.Foreign([]*memory.Block{y.Block}, x.Block, func(stream uintptr) error {
+					f.enqueue(stream, func() bool { return true }, func() {
+						copy(unsafe.Slice((*byte)(pointer(to)), large), unsafe.Slice((*byte)(pointer(from)), large))
+					})
+					return nil
+				}, y.LetGo)
+				if err != nil {
+					t.Fatal(err)
+				}
+				x.want = bytes.Clone(y.want)
+				y.Free()
+				*y = fresh(y.on)
 			case 0: // from page-locked memory, which is used for other things afterwards
 				src := lockedBytes(t, locked, large)
 				x.want = fill(src)

@@ -228,8 +228,8 @@ func (n *dnn) tensor(d *Device, t dtype.DType, shape, strides []int, desc *uintp
 	return n.try(d, n.lib.setTensor, a...)
 }
 
-// plan finds how cuDNN would do a call, or that it would not.
-func (n *dnn) plan(d *Device, c *backend.Call) (*convPlan, error) {
+// convKeyOf returns what the plan of a call depends on.
+func convKeyOf(c *backend.Call) convKey {
 	k := convKey{id: c.Op, attrs: c.Attrs.(op.Conv), dtype: c.Out.DType, tf32: tf32.Load()}
 	for i, v := range c.In {
 		shape, strides := &k.a, &k.as
@@ -240,6 +240,12 @@ func (n *dnn) plan(d *Device, c *backend.Call) (*convPlan, error) {
 		copy(strides[:], v.Strides)
 	}
 	k.aligned = (addr(&c.In[0])|addr(&c.In[1])|addr(&c.Out))%dnnAlignment == 0
+	return k
+}
+
+// plan finds how cuDNN would do a call, or that it would not.
+func (n *dnn) plan(d *Device, c *backend.Call) (*convPlan, error) {
+	k := convKeyOf(c)
 	p := n.plans[k]
 	if p == nil {
 		if d.capturing() {

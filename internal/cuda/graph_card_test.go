@@ -91,6 +91,33 @@ func lateNumbers(a op.Attrs, n int) (op.Attrs, bool) {
 	return a, false
 }
 
+// check checks the calls against the op table.
+func (s *step) check() {
+	s.t.Helper()
+	for i, c := range s.calls {
+		specs := make([]op.Spec, len(c.In))
+		for k, v := range c.In {
+			specs[k] = op.Spec{DType: v.DType, Shape: v.Shape}
+		}
+		out, err := op.Check(c.Op, c.Attrs, specs)
+		if err != nil {
+			s.t.Fatalf("call %d, %s: %v", i, c.Op, err)
+		}
+		want := []op.Spec{out}
+		if more := op.Get(c.Op).More; more != nil && len(c.More) > 0 {
+			want = append(want, more(c.Attrs, specs)...)
+		}
+		if len(want) != 1+len(c.More) {
+			s.t.Fatalf("call %d, %s: %d results, want %d", i, c.Op, 1+len(c.More), len(want))
+		}
+		for k, w := range want {
+			if v := resultOf(c, k); v.DType != w.DType || v.Elements() != op.Elements(w.Shape) {
+				s.t.Fatalf("call %d, %s: result %d is %s of %v, want %s of %v", i, c.Op, k, v.DType, v.Shape, w.DType, w.Shape)
+			}
+		}
+	}
+}
+
 // compare runs and replays the step, turn by turn, and compares the bits.
 func (s *step) compare(turns int) {
 	t := s.t
@@ -101,6 +128,7 @@ func (s *step) compare(turns int) {
 		}
 	}
 	s.turn(0)
+	s.check()
 	run()
 	start := time.Now()
 	r := s.record(s.calls, s.late...)
@@ -144,7 +172,11 @@ func (s *step) convolutions(t dtype.DType) {
 	for _, c := range []struct{ x, w [4]int }{{[4]int{16, 64, 28, 28}, [4]int{64, 64, 3, 3}}, {[4]int{4, 3, 12, 12}, [4]int{6, 3, 5, 5}}} {
 		for _, id := range convOps {
 			call := convCall(id, t, op.Conv{Stride: [2]int{1, 1}, Pad: [2]int{1, 1}, Dilation: [2]int{1, 1}, Groups: 1}, c.x, c.w)
-			s.add(id, call.Attrs, s.out(t, call.Out.Shape...), s.in(t, call.In[0].Shape...), s.in(t, call.In[1].Shape...))
+			a := call.Attrs.(op.Conv)
+			if id != op.Conv2D {
+				a.Size = [2]int(call.Out.Shape[2:])
+			}
+			s.add(id, a, s.out(t, call.Out.Shape...), s.in(t, call.In[0].Shape...), s.in(t, call.In[1].Shape...))
 		}
 	}
 	w := s.in(t, 8, 6, 3, 4)

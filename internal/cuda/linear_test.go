@@ -26,6 +26,7 @@ var references = map[op.ID]func(float64) float64{
 	op.Tanh:        math.Tanh,
 	op.Relu6:       func(x float64) float64 { return min(max(x, 0), 6) },
 	op.HardSigmoid: func(x float64) float64 { return min(max(x/6+0.5, 0), 1) },
+	op.Mish:        func(x float64) float64 { return x * math.Tanh(math.Log1p(math.Exp(x))) },
 	op.HardSwish:   func(x float64) float64 { return x * min(max(x/6+0.5, 0), 1) },
 }
 

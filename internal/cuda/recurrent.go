@@ -227,13 +227,16 @@ func (d *Device) runRecurrentGrad(c *backend.Call) error {
 	if err != nil {
 		return err
 	}
-	if s.n == 0 {
-		for i := range c.More {
-			if err := d.fill(c.More[i].Block.Addr, s.t, 0, c.More[i].Elements()); err != nil {
+	if s.n == 0 { // the weights' gradients are zeros, and the others empty
+		for _, v := range append([]backend.View{c.Out}, c.More...) {
+			if v.Elements() == 0 {
+				continue
+			}
+			if err := d.fill(v.Block.Addr, s.t, 0, v.Elements()); err != nil {
 				return err
 			}
 		}
-		return d.fill(c.Out.Block.Addr, s.t, 0, c.Out.Elements())
+		return nil
 	}
 	all, state, wide := s.l*s.n, s.n*s.h, max(4, s.t.Size())
 	s.toState, s.next = s.take(all*s.rows), s.take(state)

@@ -60,14 +60,15 @@ func Go(f func() error, done func(error)) {
 }
 
 // origin returns " at file:line" for the function that panicked, from the stack
-// of the goroutine.
+// of the goroutine. Functions above it may have caught the panic and passed it on,
+// so the panic furthest down is the one.
 func origin(stack []byte) string {
 	lines := strings.Split(string(stack), "\n")
-	for i, l := range lines {
-		if !strings.HasPrefix(l, "panic(") {
+	for i := len(lines) - 1; i >= 0; i-- {
+		if !strings.HasPrefix(lines[i], "panic(") {
 			continue
 		}
-		for _, l := range lines[i+2:] { // below the line of panic itself
+		for _, l := range lines[min(i+2, len(lines)):] { // below the line of panic itself
 			if at, ok := strings.CutPrefix(l, "\t"); ok && !strings.Contains(at, "/runtime/") {
 				at, _, _ = strings.Cut(at, " +0x")
 				return " at " + at

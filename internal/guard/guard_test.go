@@ -26,6 +26,11 @@ func TestCall(t *testing.T) {
 	if !errors.As(err, &p) || !strings.Contains(err.Error(), "index out of range") || !strings.Contains(err.Error(), "guard_test.go:") {
 		t.Error(err)
 	}
+	// Passed on by somebody else, it is still where it was.
+	err = Call(func() error { return locus.Try(func() { panic("passed on") }) })
+	if err == nil || !strings.Contains(err.Error(), "passed on at ") || !strings.Contains(err.Error(), "guard_test.go:") {
+		t.Error(err)
+	}
 	if err := Call(func() error { panic(io.ErrUnexpectedEOF) }); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Error(err)
 	}

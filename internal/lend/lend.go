@@ -4,6 +4,7 @@
 package lend
 
 import (
+	"time"
 	"unsafe"
 
 	"github.com/locusml/locus/dtype"
@@ -40,10 +41,18 @@ var (
 	// panics with a *locus.Error where that cannot be.
 	Memory func(name string, tensor any) Loan
 
+	// Backend returns the device that a *locus.Tensor lives on.
+	Backend func(tensor any) backend.Device
+
 	// Make returns a new *locus.Tensor on a locus.Device, with unset elements, that belongs
 	// to no scope. pinned asks for page-locked main memory where there is some; the device is
 	// the CPU then.
 	Make func(name string, device any, pinned bool, d dtype.DType, shape []int) any
+
+	// Profiling reports whether a timeline is being taken, for which Span notes what the host
+	// or a library did for a locus.Device from start on.
+	Profiling func() bool
+	Span      func(device any, name, detail string, bytes int, start time.Time)
 
 	// Own makes a *locus.Tensor, a view of memory that nobody else has a handle of, its
 	// owner, and returns it.

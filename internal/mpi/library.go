@@ -49,6 +49,7 @@ type library struct {
 	libraryVersion func(s *byte, n *int32) int32
 	errorString    func(code int32, s *byte, n *int32) int32
 	commDup        func(comm uintptr, dup *uintptr) int32
+	commSplit      func(comm uintptr, colour, key int32, part *uintptr) int32
 	commRank       func(comm uintptr, rank *int32) int32
 	commSize       func(comm uintptr, size *int32) int32
 	setErrHandler  func(comm, handler uintptr) int32
@@ -62,10 +63,10 @@ type library struct {
 	test           func(request *uintptr, flag *int32, status uintptr) int32
 }
 
-// names are what the families call themselves to the loader.
+// names are what the families call themselves to the loader, on Linux and macOS.
 var names = map[Family][]string{
-	OpenMPI: {"libmpi.so.40", "libmpi.so.80", "libmpi.so.20"},
-	MPICH:   {"libmpich.so.12", "libmpi.so.12", "libmpich.so"},
+	OpenMPI: {"libmpi.so.40", "libmpi.so.80", "libmpi.so.20", "libmpi.40.dylib"},
+	MPICH:   {"libmpich.so.12", "libmpi.so.12", "libmpich.so", "libmpi.12.dylib", "libmpich.12.dylib"},
 }
 
 // Launched returns the family whose mpirun has started this process, "" if none has.
@@ -115,7 +116,7 @@ func open(f Family) (*library, error) {
 	err = h.Functions(map[string]any{
 		"MPI_Init_thread": &l.initThread, "MPI_Initialized": &l.initialized, "MPI_Finalize": &l.finalize,
 		"MPI_Get_library_version": &l.libraryVersion, "MPI_Error_string": &l.errorString,
-		"MPI_Comm_dup": &l.commDup, "MPI_Comm_rank": &l.commRank, "MPI_Comm_size": &l.commSize, "MPI_Comm_set_errhandler": &l.setErrHandler,
+		"MPI_Comm_dup": &l.commDup, "MPI_Comm_split": &l.commSplit, "MPI_Comm_rank": &l.commRank, "MPI_Comm_size": &l.commSize, "MPI_Comm_set_errhandler": &l.setErrHandler,
 		"MPI_Allreduce": &l.allreduce, "MPI_Reduce": &l.reduce, "MPI_Bcast": &l.bcast, "MPI_Allgatherv": &l.allgatherv,
 		"MPI_Reduce_scatter": &l.reduceScatter, "MPI_Isend": &l.isend, "MPI_Irecv": &l.irecv, "MPI_Test": &l.test,
 	})
@@ -143,7 +144,6 @@ func open(f Family) (*library, error) {
 
 // openMPI finds the handles of Open MPI: the addresses of variables.
 func (l *library) openMPI(h *dynlib.Handle) error {
-	l.types, l.ops = map[dtype.DType]uintptr{}, map[engine.Op]uintptr{}
 	var f32, f64, i32, i64, u8, sum, prod, most, least uintptr
 	err := h.Symbols(map[string]*uintptr{
 		"ompi_mpi_comm_world": &l.world, "ompi_mpi_errors_return": &l.errorsReturn, "ompi_mpi_byte": &l.byteType,
@@ -260,6 +260,13 @@ func stop() {
 	case <-p.done:
 	case <-time.After(10 * time.Second): // it waits for ranks that do not end
 	}
+}
+
+// retain notes another group.
+func retain() {
+	process.mu.Lock()
+	defer process.mu.Unlock()
+	process.groups++
 }
 
 // lose notes that MPI must not be finalised.

@@ -35,30 +35,60 @@ func Open(ctx context.Context, f Family) (*Comm, error) {
 			return err
 		}
 		c.lib = lib
-		rank, size := new(int32), new(int32)
-		for _, comm := range []*uintptr{&c.comm, &c.messages} {
-			at := new(uintptr) // C writes to it
-			if err := lib.check("MPI_Comm_dup", lib.commDup(lib.world, at)); err != nil {
-				return err
-			}
-			*comm = *at
-			if err := lib.check("MPI_Comm_set_errhandler", lib.setErrHandler(*comm, lib.errorsReturn)); err != nil {
-				return err
-			}
-		}
-		if err := lib.check("MPI_Comm_rank", lib.commRank(c.comm, rank)); err != nil {
-			return err
-		}
-		if err := lib.check("MPI_Comm_size", lib.commSize(c.comm, size)); err != nil {
-			return err
-		}
-		c.rank, c.size = int(*rank), int(*size)
-		return nil
+		return c.take(lib.world)
 	})
 	if err != nil {
 		return nil, err
 	}
 	return c, nil
+}
+
+// undefined is the colour of ranks without a group, in both families.
+const undefined = -32766
+
+// Split makes handles of smaller groups: of the ranks that give the same colour, in the order
+// of their keys. All ranks call it; those of colour -1 get nil.
+func (c *Comm) Split(ctx context.Context, colour, key int) (*Comm, error) {
+	part := &Comm{lib: c.lib}
+	err := apart(ctx, func() error {
+		with := int32(colour)
+		if colour < 0 {
+			with = undefined
+		}
+		at := new(uintptr) // C writes to it
+		if err := c.lib.check("MPI_Comm_split", c.lib.commSplit(c.comm, with, int32(key), at)); err != nil || colour < 0 {
+			return err
+		}
+		retain()
+		return part.take(*at)
+	})
+	if err != nil || colour < 0 {
+		return nil, err
+	}
+	return part, nil
+}
+
+// take makes copies of a communicator the handle's own: one for collectives, one for messages.
+func (c *Comm) take(of uintptr) error {
+	rank, size := new(int32), new(int32)
+	for _, comm := range []*uintptr{&c.comm, &c.messages} {
+		at := new(uintptr) // C writes to it
+		if err := c.lib.check("MPI_Comm_dup", c.lib.commDup(of, at)); err != nil {
+			return err
+		}
+		*comm = *at
+		if err := c.lib.check("MPI_Comm_set_errhandler", c.lib.setErrHandler(*comm, c.lib.errorsReturn)); err != nil {
+			return err
+		}
+	}
+	if err := c.lib.check("MPI_Comm_rank", c.lib.commRank(c.comm, rank)); err != nil {
+		return err
+	}
+	if err := c.lib.check("MPI_Comm_size", c.lib.commSize(c.comm, size)); err != nil {
+		return err
+	}
+	c.rank, c.size = int(*rank), int(*size)
+	return nil
 }
 
 // Rank and Size return where the process stands.

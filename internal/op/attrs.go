@@ -55,7 +55,8 @@ func DimsOf(s []int) Dims {
 func (d Dims) Slice() []int { return append(make([]int, 0, d.N), d.D[:d.N]...) }
 
 // Axis is the attribute of ops that work along one axis: ArgMax, ArgMin,
-// Softmax, LogSoftmax, CumSum, Gather, Take, ScatterAdd, IndexAdd, Concat, ArgSort.
+// Softmax, LogSoftmax, CumSum, Gather, Take, ScatterAdd, Scatter, IndexAdd, Concat, ArgSort,
+// CumMax, CumMin.
 type Axis struct {
 	Axis    int  // 0 <= Axis < rank
 	Reverse bool // CumSum: from the end; ArgSort: descending

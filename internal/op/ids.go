@@ -57,7 +57,9 @@ const (
 	Relu6
 	HardSigmoid
 	HardSwish
+	Mish
 	Erf
+	Erfc
 	Floor
 	Ceil
 	Round
@@ -77,6 +79,8 @@ const (
 	Minimum
 	FloorDiv
 	Mod
+	Fmod
+	LogAddExp
 	Atan2
 	And
 	Or
@@ -90,6 +94,9 @@ const (
 	Relu6Grad
 	HardSigmoidGrad
 	HardSwishGrad
+	MishGrad
+	LeakyRelu
+	LeakySlope
 	Equal
 	NotEqual
 	Less
@@ -115,10 +122,13 @@ const (
 	Gather
 	Take
 	ScatterAdd
+	Scatter
 	IndexAdd
 	Concat
 	Padded
 	CumSum
+	CumMax
+	CumMin
 	ArgSort
 
 	// Convolution and pooling: conv.go, pool.go.

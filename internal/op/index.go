@@ -15,17 +15,19 @@ func init() {
 		Infer: func(a Attrs, in []Spec) (Spec, error) {
 			return Spec{in[0].DType, in[1].Shape}, checkGather(in[0].Shape, in[1].Shape, a.(Axis).Axis)
 		}})
-	define(Def{ID: ScatterAdd, Name: "scatter_add", Family: IndexFamily, Arity: 3, DTypes: []dtype.Set{dtype.Numbers, dtype.Indices, dtype.Numbers},
-		Doc: "a copy of x with result[index[i][j]][j] += src[i][j] for axis 0, and so on, in the order of src's elements",
-		Infer: func(a Attrs, in []Spec) (Spec, error) {
-			if in[0].DType != in[2].DType {
-				return Spec{}, Problemf(ErrDType, "x is %s and src is %s", in[0].DType, in[2].DType)
-			}
-			if !slices.Equal(in[1].Shape, in[2].Shape) {
-				return Spec{}, Problemf(ErrShape, "index has shape %s and src %s; they must be equal", ShapeString(in[1].Shape), ShapeString(in[2].Shape))
-			}
-			return in[0], checkGather(in[0].Shape, in[1].Shape, a.(Axis).Axis)
-		}})
+	scatter := func(a Attrs, in []Spec) (Spec, error) {
+		if in[0].DType != in[2].DType {
+			return Spec{}, Problemf(ErrDType, "x is %s and src is %s", in[0].DType, in[2].DType)
+		}
+		if !slices.Equal(in[1].Shape, in[2].Shape) {
+			return Spec{}, Problemf(ErrShape, "index has shape %s and src %s; they must be equal", ShapeString(in[1].Shape), ShapeString(in[2].Shape))
+		}
+		return in[0], checkGather(in[0].Shape, in[1].Shape, a.(Axis).Axis)
+	}
+	define(Def{ID: ScatterAdd, Name: "scatter_add", Family: IndexFamily, Arity: 3, DTypes: []dtype.Set{dtype.Numbers, dtype.Indices, dtype.Numbers}, Infer: scatter,
+		Doc: "a copy of x with result[index[i][j]][j] += src[i][j] for axis 0, and so on, in the order of src's elements"})
+	define(Def{ID: Scatter, Name: "scatter", Family: IndexFamily, Arity: 3, DTypes: []dtype.Set{dtype.Any, dtype.Indices, dtype.Any}, Infer: scatter,
+		Doc: "a copy of x with result[index[i][j]][j] = src[i][j] for axis 0, and so on; of several elements for one place the last along the axis stays"})
 	define(Def{ID: Take, Name: "take", Family: IndexFamily, Arity: 2, DTypes: []dtype.Set{dtype.Any, dtype.Indices},
 		Doc: "whole slices of x along the axis, chosen by an index of any shape, which takes the axis's place",
 		Infer: func(a Attrs, in []Spec) (Spec, error) {
@@ -81,6 +83,12 @@ func init() {
 	define(Def{ID: CumSum, Name: "cumsum", Family: IndexFamily, Arity: 1, DTypes: []dtype.Set{dtype.Numbers},
 		Doc:   "running sum along the axis, from the end if reversed",
 		Infer: func(_ Attrs, in []Spec) (Spec, error) { return in[0], nil }})
+	for id, name := range map[ID]string{CumMax: "cummax", CumMin: "cummin"} {
+		what := map[ID]string{CumMax: "largest", CumMin: "smallest"}[id]
+		define(Def{ID: id, Name: name, Family: IndexFamily, Arity: 1, DTypes: []dtype.Set{dtype.Numbers},
+			Doc:   "the position of the last " + what + " element so far along the axis; a NaN counts as " + what + "; int64",
+			Infer: func(_ Attrs, in []Spec) (Spec, error) { return Spec{dtype.Int64, in[0].Shape}, nil }})
+	}
 	define(Def{ID: ArgSort, Name: "argsort", Family: IndexFamily, Arity: 1, DTypes: []dtype.Set{dtype.Any},
 		Doc:   "the positions that sort the axis, stably, NaN last in ascending order and first in descending; int64",
 		Infer: func(_ Attrs, in []Spec) (Spec, error) { return Spec{dtype.Int64, in[0].Shape}, nil }})

@@ -72,6 +72,13 @@ type Def struct {
 	// the first; Infer has accepted the operands.
 	More func(a Attrs, in []Spec) []Spec
 
+	// Float is what a unary op computes, in float64: the reference of the tests, and on
+	// the CPU the kernel unless there is a better one. Float2 and Int2 are that of a
+	// binary op. They are nil where the tests and the CPU have functions of their own.
+	Float  func(x float64) float64
+	Float2 func(a, b float64) float64
+	Int2   func(a, b int64) int64
+
 	// Saves says that what More describes is there for the op's gradient alone, which
 	// is cheaper with something that is at hand while the result is computed. A
 	// caller that wants no gradient does not ask for it.

@@ -5,7 +5,7 @@ import "strings"
 // publicNames are the names under which a program knows primitives, where they are
 // not simply the primitive's in capitals.
 var publicNames = map[string]string{
-	"argmax": "ArgMax", "argmin": "ArgMin", "argsort": "ArgSort", "cumsum": "CumSum", "logsumexp": "LogSumExp", "matmul": "MatMul",
+	"argmax": "ArgMax", "argmin": "ArgMin", "argsort": "ArgSort", "cumsum": "CumSum", "cummax": "CumMax", "cummin": "CumMin", "logsumexp": "LogSumExp", "matmul": "MatMul",
 	"isnan": "IsNaN", "isinf": "IsInf", "isfinite": "IsFinite",
 	"rand_uniform": "Rand", "rand_normal": "Randn", "rand_int": "Randint", "rand_bits": "Permutation",
 	"conv2d": "Conv2D", "conv2d_act": "Conv2D", "conv2d_grad_input": "Conv2D's gradient", "conv2d_grad_weight": "Conv2D's gradient",

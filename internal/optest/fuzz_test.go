@@ -203,6 +203,39 @@ var steps = []struct {
 		x = ranked(x, 2)
 		return x.Diagonal(0, 0, 1)
 	}},
+	{"erfc", smooth, func(g *graph, x *locus.Tensor) *locus.Tensor { return x.Erfc() }},
+	{"log_add_exp", smooth, func(g *graph, x *locus.Tensor) *locus.Tensor { return x.LogAddExp(g.fitting(x)) }},
+	{"fmod", jumps, func(g *graph, x *locus.Tensor) *locus.Tensor { return x.Fmod(positive(g.fitting(x))) }},
+	{"clamp below", kinks, func(g *graph, x *locus.Tensor) *locus.Tensor { return x.ClampMin(0.25) }},
+	{"masked_fill", jumps, func(g *graph, x *locus.Tensor) *locus.Tensor { return x.MaskedFill(x.Lt(0), 0.5) }},
+	{"cummax", kinks, func(g *graph, x *locus.Tensor) *locus.Tensor {
+		x = ranked(x, 1)
+		v, _ := x.CumMax(g.next(x.Rank()))
+		return v
+	}},
+	{"max with positions", kinks, func(g *graph, x *locus.Tensor) *locus.Tensor {
+		x = ranked(x, 1)
+		v, _ := x.MaxWithPositions(g.next(x.Rank()))
+		return v
+	}},
+	{"quantile", kinks, func(g *graph, x *locus.Tensor) *locus.Tensor { return x.Quantile(float64(g.next(5))/4, g.axes(x)...) }},
+	{"std", kinks, func(g *graph, x *locus.Tensor) *locus.Tensor {
+		return tame(x.VarWith(locus.VarOptions{Keep: g.next(2) == 1}, g.axes(x)...))
+	}},
+	{"scatter", jumps, func(g *graph, x *locus.Tensor) *locus.Tensor {
+		x = ranked(x, 1)
+		a := g.next(x.Rank())
+		return x.Scatter(a, x.ArgSort(a, g.next(2) == 1), x.Sin())
+	}},
+	{"repeat_interleave", smooth, func(g *graph, x *locus.Tensor) *locus.Tensor {
+		x = ranked(x, 1)
+		return x.RepeatInterleave(1+g.next(2), g.next(x.Rank()))
+	}},
+	{"unbind", smooth, func(g *graph, x *locus.Tensor) *locus.Tensor {
+		x = ranked(x, 1)
+		parts := x.Unbind(g.next(x.Rank()))
+		return parts[g.next(len(parts))]
+	}},
 	{"detached", kinks, func(g *graph, x *locus.Tensor) *locus.Tensor {
 		return x.Mul(x.Detach())
 	}},

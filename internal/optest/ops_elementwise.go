@@ -1,8 +1,11 @@
 package optest
 
 import (
+	"reflect"
+
 	"github.com/locusml/locus"
 	"github.com/locusml/locus/dtype"
+	"github.com/locusml/locus/internal/op"
 )
 
 type tensor = locus.Tensor
@@ -11,64 +14,32 @@ func unary(name string, set dtype.Set, f func(*tensor) *tensor) *Op {
 	return &Op{Name: "Tensor." + name, DTypes: set, Run: func(c *Call) []*tensor { return one(f(c.In[0])) }}
 }
 
+// unaryOps are the methods of the primitives with one operand, by their descriptions.
 func unaryOps() []*Op {
-	n, f := dtype.Numbers, dtype.Floats
-	ops := []*Op{
-		unary("Neg", n, (*tensor).Neg),
-		unary("Abs", n, (*tensor).Abs),
-		unary("Sign", n, (*tensor).Sign),
-		unary("Square", n, (*tensor).Square),
-		unary("Sqrt", f, (*tensor).Sqrt),
-		unary("Rsqrt", f, (*tensor).Rsqrt),
-		unary("Reciprocal", f, (*tensor).Reciprocal),
-		unary("Exp", f, (*tensor).Exp),
-		unary("Exp2", f, (*tensor).Exp2),
-		unary("Expm1", f, (*tensor).Expm1),
-		unary("Log", f, (*tensor).Log),
-		unary("Log2", f, (*tensor).Log2),
-		unary("Log10", f, (*tensor).Log10),
-		unary("Log1p", f, (*tensor).Log1p),
-		unary("Sin", f, (*tensor).Sin),
-		unary("Cos", f, (*tensor).Cos),
-		unary("Tan", f, (*tensor).Tan),
-		unary("Asin", f, (*tensor).Asin),
-		unary("Acos", f, (*tensor).Acos),
-		unary("Atan", f, (*tensor).Atan),
-		unary("Sinh", f, (*tensor).Sinh),
-		unary("Cosh", f, (*tensor).Cosh),
-		unary("Tanh", f, (*tensor).Tanh),
-		unary("Asinh", f, (*tensor).Asinh),
-		unary("Acosh", f, (*tensor).Acosh),
-		unary("Atanh", f, (*tensor).Atanh),
-		unary("Sigmoid", f, (*tensor).Sigmoid),
-		unary("Softplus", f, (*tensor).Softplus),
-		unary("Relu", n, (*tensor).Relu),
-		unary("Gelu", f, (*tensor).Gelu),
-		unary("GeluTanh", f, (*tensor).GeluTanh),
-		unary("Silu", f, (*tensor).Silu),
-		unary("Erf", f, (*tensor).Erf),
-		unary("Floor", f, (*tensor).Floor),
-		unary("Ceil", f, (*tensor).Ceil),
-		unary("Round", f, (*tensor).Round),
-		unary("Trunc", f, (*tensor).Trunc),
-		unary("Copy", dtype.Any, (*tensor).Copy),
-		{Name: "Tensor.Cast", DTypes: dtype.Any, Run: func(c *Call) []*tensor {
-			to, err := dtype.Parse(c.String("to"))
-			if err != nil {
-				panic(err)
-			}
-			return one(c.In[0].Cast(to))
-		}, Bad: []Bad{{locus.ErrDType, "to no type", func(d locus.Device) { d.Ones(2).Cast(dtype.Invalid) }}}},
-	}
-	for _, o := range []*Op{
-		unary("IsNaN", f, (*tensor).IsNaN),
-		unary("IsInf", f, (*tensor).IsInf),
-		unary("IsFinite", f, (*tensor).IsFinite),
-		unary("Not", dtype.Bools, (*tensor).Not),
-	} {
-		o.NoGrad = discrete
+	var ops []*Op
+	for _, def := range op.All() {
+		name := op.Public(def.Name)
+		m, ok := reflect.TypeFor[*tensor]().MethodByName(name)
+		if def.Family != op.UnaryFamily || !ok {
+			continue
+		}
+		f, ok := m.Func.Interface().(func(*tensor) *tensor)
+		if !ok { // Cast has an argument
+			continue
+		}
+		o := unary(name, def.Accepts(0), f)
+		if s, err := op.Check(def.ID, nil, []op.Spec{{DType: def.Accepts(0).List()[0], Shape: []int{1}}}); err == nil && s.DType == dtype.Bool && def.Accepts(0) != dtype.Any {
+			o.NoGrad = discrete
+		}
 		ops = append(ops, o)
 	}
+	ops = append(ops, &Op{Name: "Tensor.Cast", DTypes: dtype.Any, Run: func(c *Call) []*tensor {
+		to, err := dtype.Parse(c.String("to"))
+		if err != nil {
+			panic(err)
+		}
+		return one(c.In[0].Cast(to))
+	}, Bad: []Bad{{locus.ErrDType, "to no type", func(d locus.Device) { d.Ones(2).Cast(dtype.Invalid) }}}})
 	return group("Element by element", ops...)
 }
 
@@ -123,6 +94,8 @@ func binaryOps() []*Op {
 		dyadic("Minimum", n, (*tensor).Minimum),
 		dyadic("FloorDiv", n, (*tensor).FloorDiv),
 		dyadic("Mod", n, (*tensor).Mod),
+		dyadic("Fmod", n, (*tensor).Fmod),
+		dyadic("LogAddExp", f, (*tensor).LogAddExp),
 		dyadic("Atan2", f, (*tensor).Atan2),
 	}
 	for _, o := range []*Op{

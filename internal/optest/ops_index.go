@@ -25,6 +25,17 @@ func indexOps() []*Op {
 			bad(locus.ErrIndex, "an index outside", func(d locus.Device) { d.Ones(3).ScatterAdd(0, at(d, 3), d.Ones(1)) }).
 			bad(locus.ErrShape, "a source of another shape", func(d locus.Device) { d.Ones(3).ScatterAdd(0, at(d, 0), d.Ones(2)) }).
 			bad(locus.ErrDType, "two element types", func(d locus.Device) { d.Ones(3).ScatterAdd(0, at(d, 0), at(d, 1)) }),
+		(&Op{Name: "Tensor.Scatter", DTypes: dtype.Any, Run: func(c *Call) []*tensor {
+			if c.Has("value") {
+				return one(c.In[0].Scatter(c.Int("axis"), c.In[1], c.Float("value")))
+			}
+			return one(c.In[0].Scatter(c.Int("axis"), c.In[1], c.In[2]))
+		}}).
+			bad(locus.ErrIndex, "an index outside", func(d locus.Device) { d.Ones(3).Scatter(0, at(d, 3), d.Ones(1)) }).
+			bad(locus.ErrIndex, "a negative index and a number", func(d locus.Device) { d.Ones(3).Scatter(0, at(d, -1), 1) }).
+			bad(locus.ErrShape, "a source of another shape", func(d locus.Device) { d.Ones(3).Scatter(0, at(d, 0), d.Ones(2)) }).
+			bad(locus.ErrDType, "two element types", func(d locus.Device) { d.Ones(3).Scatter(0, at(d, 0), at(d, 1)) }).
+			bad(locus.ErrArgument, "what is no number", func(d locus.Device) { d.Ones(3).Scatter(0, at(d, 0), "1") }),
 		(&Op{Name: "Tensor.IndexAdd", DTypes: dtype.Numbers, Run: func(c *Call) []*tensor { return one(c.In[0].IndexAdd(c.Int("axis"), c.In[1], c.In[2])) }}).
 			bad(locus.ErrIndex, "an index outside", func(d locus.Device) { d.Ones(3, 2).IndexAdd(0, at(d, 3), d.Ones(1, 2)) }).
 			bad(locus.ErrShape, "a source of another shape", func(d locus.Device) { d.Ones(3, 2).IndexAdd(0, at(d, 0), d.Ones(2, 2)) }),
@@ -59,6 +70,8 @@ func indexOps() []*Op {
 			bad(locus.ErrShape, "cutting more than there is", func(d locus.Device) { d.Ones(2).Pad(0, -2, -1) }),
 		(&Op{Name: "Tensor.CumSum", DTypes: dtype.Any, Run: func(c *Call) []*tensor { return one(c.In[0].CumSum(c.Int("axis"))) }}).
 			bad(locus.ErrAxis, "an axis that is not there", func(d locus.Device) { d.Ones(2).CumSum(1) }),
+		cumulated("CumMax", (*tensor).CumMax),
+		cumulated("CumMin", (*tensor).CumMin),
 		sorted(&Op{Name: "Tensor.ArgSort", DTypes: dtype.Any, NoGrad: discrete, Run: func(c *Call) []*tensor { return one(c.In[0].ArgSort(c.Int("axis"), c.Bool("descending"))) }},
 			func(t *tensor, axis int) { t.ArgSort(axis, false) }),
 		sorted(&Op{Name: "Tensor.Sort", DTypes: dtype.Any, Run: func(c *Call) []*tensor {
@@ -76,4 +89,13 @@ func indexOps() []*Op {
 		}}, func(t *tensor, axis int) { t.BottomK(1, axis) }).
 			bad(locus.ErrArgument, "more than there are", func(d locus.Device) { d.Ones(2).BottomK(3, 0) }),
 	)
+}
+
+func cumulated(name string, f func(t *tensor, axis int) (values, positions *tensor)) *Op {
+	return (&Op{Name: "Tensor." + name, DTypes: dtype.Numbers, Run: func(c *Call) []*tensor {
+		v, i := f(c.In[0], c.Int("axis"))
+		return []*tensor{v, i}
+	}}).
+		bad(locus.ErrAxis, "an axis that is not there", func(d locus.Device) { f(d.Ones(2), 1) }).
+		bad(locus.ErrAxis, "a scalar", func(d locus.Device) { f(d.Ones(), 0) })
 }

@@ -9,6 +9,7 @@ package optest
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/locusml/locus"
 	"github.com/locusml/locus/dtype"
@@ -154,10 +155,15 @@ func toFloat(v any) float64 {
 // Table lists every public op.
 func Table() []*Op {
 	var l []*Op
-	for _, group := range []func() []*Op{unaryOps, binaryOps, reduceOps, viewOps, indexOps, activationOps, convOps, arrangeOps, sequenceOps, normOps, lossOps, optimizeOps, createOps} {
-		l = append(l, group()...)
+	known := map[string]bool{}
+	for _, group := range []func() []*Op{binaryOps, reduceOps, viewOps, indexOps, activationOps, convOps, arrangeOps, sequenceOps, normOps, lossOps, optimizeOps, createOps} {
+		for _, o := range group() {
+			known[o.Name] = true
+			l = append(l, o)
+		}
 	}
-	return l
+	// The descriptions of primitives add those that no group has.
+	return append(slices.DeleteFunc(unaryOps(), func(o *Op) bool { return known[o.Name] }), l...)
 }
 
 func one(t *locus.Tensor) []*locus.Tensor { return []*locus.Tensor{t} }

@@ -17,22 +17,47 @@ import (
 
 // Values are the plain values below a root, as they were when [Of] was called.
 type Values struct {
-	at []value
+	at    []value
+	words []word // of the values, for Digest
 }
 
-// value is a place in memory: of a kind that has no parts, or elements of such a kind.
+// value is a value without parts.
 type value struct {
 	path string
 	v    reflect.Value // addressable, and settable also where the field is not exported
 	was  reflect.Value
 }
 
+// word is where a value lies, and how to read what tells it apart from others.
+type word struct {
+	at   unsafe.Pointer
+	form form
+}
+
+type form uint8
+
+const (
+	one form = iota // so many bytes
+	two
+	four
+	eight
+	pair  // two numbers or an interface's two words
+	slice // where it is and how long
+	text  // its contents
+)
+
 // limit is how many values are looked at. A model that has more is too large for this
 // to be worth its time; the rest of it is taken to be fixed.
 const limit = 20_000
 
-// elements is how many elements of a slice of numbers are looked at.
-const elements = 256
+// elements is how many elements of a slice are looked at: of numbers and texts few, since
+// they are tables rather than options.
+func elements(of reflect.Type) int {
+	if k := of.Kind(); k >= reflect.Bool && k <= reflect.Complex128 || k == reflect.String {
+		return 256
+	}
+	return 4096
+}
 
 const module = "github.com/locusml/locus"
 
@@ -41,7 +66,11 @@ const module = "github.com/locusml/locus"
 func Of(root any, variables map[unsafe.Pointer]bool) *Values {
 	w := &walker{variables: variables, seen: map[place]bool{}}
 	w.walk(reflect.ValueOf(root), "")
-	return &Values{w.at}
+	f := &Values{at: w.at}
+	for i := range f.at {
+		f.words = append(f.words, wordOf(f.at[i].v))
+	}
+	return f
 }
 
 type place struct {
@@ -93,11 +122,7 @@ func (w *walker) walk(v reflect.Value, path string) {
 		}
 	case reflect.Slice:
 		w.leaf(v, path)
-		n := v.Len()
-		if number(v.Type().Elem().Kind()) {
-			n = min(n, elements)
-		}
-		for i := range n {
+		for i := range min(v.Len(), elements(v.Type().Elem())) {
 			w.walk(v.Index(i), fmt.Sprintf("%s[%d]", path, i))
 		}
 	case reflect.Map:
@@ -136,8 +161,6 @@ func (w *walker) structure(v reflect.Value, path string) {
 		w.walk(v.Field(i), name)
 	}
 }
-
-func number(k reflect.Kind) bool { return k >= reflect.Bool && k <= reflect.Complex128 }
 
 // ours reports whether t is a layer or model of this module.
 func ours(t reflect.Type) bool {
@@ -179,40 +202,46 @@ func (d Digest) String() string { return fmt.Sprintf("#%04x", uint16(d)) }
 // Digest returns the digest of the present values.
 func (f *Values) Digest() Digest {
 	var h uint64 = 14695981039346656037
-	for i := range f.at {
-		h = (h ^ word(f.at[i].v)) * 1099511628211
+	for i := range f.words {
+		h = (h ^ f.words[i].read()) * 1099511628211
 		h ^= h >> 29
 	}
 	return Digest(h)
 }
 
-// word returns what tells values of one place apart.
-func word(v reflect.Value) uint64 {
-	p := v.Addr().UnsafePointer()
+func wordOf(v reflect.Value) word {
+	w := word{at: v.Addr().UnsafePointer()}
 	switch v.Kind() {
 	case reflect.String:
-		return maphash.String(seed, *(*string)(p))
-	case reflect.Slice: // where it is and how long
-		s := (*[2]uintptr)(p)
+		w.form = text
+	case reflect.Slice:
+		w.form = slice
+	case reflect.Interface, reflect.Complex128:
+		w.form = pair
+	default:
+		w.form = map[uintptr]form{1: one, 2: two, 4: four, 8: eight}[v.Type().Size()]
+	}
+	return w
+}
+
+func (w *word) read() uint64 {
+	switch w.form {
+	case one:
+		return uint64(*(*uint8)(w.at))
+	case two:
+		return uint64(*(*uint16)(w.at))
+	case four:
+		return uint64(*(*uint32)(w.at))
+	case eight:
+		return *(*uint64)(w.at)
+	case text:
+		return maphash.String(seed, *(*string)(w.at))
+	case slice:
+		s := (*[2]uintptr)(w.at)
 		return uint64(s[0]) ^ uint64(s[1])<<48
-	case reflect.Complex128:
-		s := (*[2]uint64)(p)
-		return s[0] ^ s[1]<<1
-	case reflect.Interface:
-		s := (*[2]uintptr)(p)
-		return uint64(s[0]) ^ uint64(s[1])<<1
 	}
-	switch v.Type().Size() {
-	case 1:
-		return uint64(*(*uint8)(p))
-	case 2:
-		return uint64(*(*uint16)(p))
-	case 4:
-		return uint64(*(*uint32)(p))
-	case 8:
-		return *(*uint64)(p)
-	}
-	return 0
+	s := (*[2]uintptr)(w.at)
+	return uint64(s[0]) ^ uint64(s[1])<<1
 }
 
 // Restore puts back values that have changed since [Of], and returns the path of the
@@ -220,7 +249,8 @@ func word(v reflect.Value) uint64 {
 func (f *Values) Restore() (changed string) {
 	for i := range f.at {
 		x := &f.at[i]
-		if word(x.v) == word(x.was) {
+		now, was := f.words[i], wordOf(x.was)
+		if now.read() == was.read() {
 			continue
 		}
 		if changed == "" {

@@ -2,6 +2,7 @@ package program
 
 import (
 	"fmt"
+	"slices"
 	"sync/atomic"
 
 	"github.com/locusml/locus/internal/backend"
@@ -80,9 +81,12 @@ func (e *Executor) Run(outside []Binding, ready bool) ([]*memory.Block, error) {
 				return e.step(outside)
 			}
 			e.ran = r
-			if r.why != "" {
+			switch {
+			case r.why != "":
 				e.why, e.recorded = r.why, nil
 				r.Close()
+			case r.missed >= maxMisses && r.replays < minReplays*r.missed:
+				e.copyMore(r)
 			}
 			return blocks, err
 		}
@@ -123,9 +127,23 @@ func (e *Executor) record() *Recorded {
 		e.why = "the device works at once"
 		return nil
 	}
-	e.recorded, e.why = NewRecorded(e.p, e.p.Plan(e.donated, true), e.device, e.pool)
+	e.recorded, e.why = NewRecorded(e.p, e.donated, e.device, e.pool)
 	e.planned = nil
 	return e.recorded
+}
+
+// maxMisses is how often variables may be found in use before they are copied.
+const maxMisses = 3
+
+// copyMore makes a new recorded executor, in which variables that could not be written
+// over are copied instead: somebody looks at them all the time.
+func (e *Executor) copyMore(r *Recorded) {
+	left := slices.DeleteFunc(slices.Clone(r.donated), func(d Donation) bool { return r.misses[d.To] >= maxMisses-1 })
+	if len(left) == len(r.donated) {
+		return // each time another one
+	}
+	r.Close()
+	e.recorded, e.why = NewRecorded(e.p, left, e.device, e.pool)
 }
 
 // Over reports whether a value of the last run is written over what a variable held.
@@ -141,16 +159,16 @@ func (e *Executor) Clear() {
 
 // Explain describes the memory of the program and how it runs, a line each.
 func (e *Executor) Explain() []string {
-	plan := e.plan
+	plan, donated := e.plan, e.donated
 	if e.recorded != nil {
-		plan = e.recorded.plan
+		plan, donated = e.recorded.plan, e.recorded.donated
 	}
 	bytes := 0
-	for _, d := range e.donated {
+	for _, d := range donated {
 		bytes += e.p.Values[d.To].Bytes
 	}
 	lines := []string{fmt.Sprintf("memory: an arena of %d bytes for values of %d bytes in all, %d of them written over an operand; %d variables updated in place, of %d bytes",
-		plan.Arena, plan.Sum, plan.Reused, len(e.donated), bytes)}
+		plan.Arena, plan.Sum, plan.Reused, len(donated), bytes)}
 	lines = append(lines, e.refused...)
 	switch r := e.recorded; {
 	case r != nil && r.recording != nil:

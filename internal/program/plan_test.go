@@ -80,7 +80,7 @@ func checkPlan(t *testing.T, p *Program, plan *Plan) {
 func TestPlanRandom(t *testing.T) {
 	reused, saved := 0, 0
 	for seed := range 300 {
-		g := randomProgram(rand.New(rand.NewPCG(uint64(seed), 1)))
+		g := randomUpdates(rand.New(rand.NewPCG(uint64(seed), 1)))
 		for _, inside := range []bool{false, true} {
 			p := g.program()
 			if err := p.Verify(); err != nil {

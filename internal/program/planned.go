@@ -92,7 +92,7 @@ func (r *Planned) Run(outside []Binding) (blocks []*memory.Block, err error) {
 		if s.Late != nil {
 			c.Attrs = s.Late()
 		}
-		if err := r.device.Run(c); err != nil {
+		if err := backend.Queue(r.device, c); err != nil {
 			return nil, &StepError{s, err}
 		}
 	}

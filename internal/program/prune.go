@@ -42,7 +42,7 @@ func (p *Program) Prune() int {
 // shape.
 func mayFail(id op.ID) bool {
 	switch id {
-	case op.Take, op.Gather, op.ScatterAdd, op.IndexAdd:
+	case op.Take, op.Gather, op.ScatterAdd, op.Scatter, op.IndexAdd, op.CrossEntropy, op.CrossEntropyGrad:
 		return true
 	}
 	return false

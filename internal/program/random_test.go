@@ -33,7 +33,7 @@ func square(v int) Ref {
 
 const variables = 3
 
-func randomProgram(r *rand.Rand) *random {
+func randomUpdates(r *rand.Rand) *random {
 	g := &random{factor: new(float64)}
 	spec := op.Spec{DType: dtype.Float32, Shape: []int{side, side}}
 	add := func(k Kind) int {
@@ -217,7 +217,7 @@ func TestExecutors(t *testing.T) {
 	}
 	recordings, replays, donated := 0, 0, 0
 	for seed := range n {
-		g := randomProgram(rand.New(rand.NewPCG(uint64(seed), 2)))
+		g := randomUpdates(rand.New(rand.NewPCG(uint64(seed), 2)))
 		for name, m := range machines() {
 			want, _ := g.history(t, m, Default, 12)
 			for _, mode := range []Mode{InPlan, Best} {

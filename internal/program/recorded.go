@@ -16,6 +16,7 @@ import (
 // such as a variable that was set from outside, is recorded again.
 type Recorded struct {
 	p       *Program
+	donated []Donation
 	plan    *Plan
 	device  backend.Device
 	pool    *memory.Pool
@@ -41,6 +42,7 @@ type Recorded struct {
 	copied    int        // bytes that each run copies
 	records   int        // recordings made
 	missed    int        // runs that could not write over a variable's old value
+	misses    []int      // by value: how often it was the new one
 	miss      bool       // the present one is such a run
 	replays   int
 	why       string // it is of no use any more
@@ -66,11 +68,12 @@ const (
 
 // NewRecorded returns an executor of p, which must not change afterwards, or says why
 // the program is not worth it. The device is a backend.Recorder.
-func NewRecorded(p *Program, plan *Plan, device backend.Device, pool *memory.Pool) (*Recorded, string) {
+func NewRecorded(p *Program, donated []Donation, device backend.Device, pool *memory.Pool) (*Recorded, string) {
 	n := len(p.Values)
-	r := &Recorded{p: p, plan: plan, device: device, pool: pool, frame: newFrame(p), labels: labels(p), makers: p.makers(), late: make([]bool, len(p.Steps)),
+	plan := p.Plan(donated, true)
+	r := &Recorded{p: p, donated: donated, plan: plan, device: device, pool: pool, frame: newFrame(p), labels: labels(p), makers: p.makers(), late: make([]bool, len(p.Steps)),
 		at: make([]address, n), fixed: make([]*memory.Block, n), blocks: make([]*memory.Block, n), offers: make([]*Binding, n), taking: taking{over: make([]bool, n)}, last: make([]op.Attrs, len(p.Steps)),
-		donor: make([]bool, n), copies: make([]*backend.Call, n)}
+		misses: make([]int, n), donor: make([]bool, n), copies: make([]*backend.Call, n)}
 	if len(p.Steps) < minSteps {
 		return nil, fmt.Sprintf("%d steps are not worth it", len(p.Steps))
 	}
@@ -197,6 +200,7 @@ func (r *Recorded) renew(v int) error {
 		return err
 	}
 	r.miss = true
+	r.misses[v]++
 	r.move(v, r.blocks[v].Region, 0)
 	return nil
 }
@@ -298,7 +302,7 @@ func (r *Recorded) copy(to, from *memory.Block, offset, v int) error {
 		return nil
 	}
 	c.In[0].Block, c.In[0].Offset, c.Out.Block = from, offset, to
-	err := r.device.Run(c)
+	err := backend.Queue(r.device, c)
 	c.In[0].Block, c.Out.Block = nil, nil
 	return err
 }
@@ -316,12 +320,14 @@ func (r *Recorded) allocate(v int) error {
 	return nil
 }
 
-// work replays the recording, or runs the calls and records them.
+// work replays the recording, or runs the calls and records them. Where somebody watches
+// calls, there must be some.
 func (r *Recorded) work() error {
-	if r.recording != nil && !r.set() {
+	watched := backend.Watched()
+	if r.recording != nil && !watched && !r.set() {
 		r.drop()
 	}
-	if r.recording != nil {
+	if r.recording != nil && !watched {
 		r.replays++
 		return r.recording.Replay()
 	}
@@ -329,13 +335,17 @@ func (r *Recorded) work() error {
 		s, c := &r.p.Steps[i], &r.frame.calls[i]
 		if s.Late != nil {
 			c.Attrs = s.Late()
-			r.last[i] = c.Attrs
+			if r.recording == nil {
+				r.last[i] = c.Attrs
+			}
 		}
-		if err := r.device.Run(c); err != nil {
+		if err := backend.Queue(r.device, c); err != nil {
 			return &StepError{s, err}
 		}
 	}
-	r.record()
+	if r.recording == nil {
+		r.record()
+	}
 	return nil
 }
 

@@ -59,7 +59,7 @@ func (r *stubbornRecording) Close() {
 // late returns a random program with a late step.
 func late(t *testing.T) *random {
 	for seed := range uint64(100) {
-		g := randomProgram(rand.New(rand.NewPCG(seed, 9)))
+		g := randomUpdates(rand.New(rand.NewPCG(seed, 9)))
 		p := g.program()
 		if done, _ := p.Donate(g.wanted); len(done) == 0 || len(p.Steps) < 8 {
 			continue
@@ -158,5 +158,37 @@ func TestReplayFails(t *testing.T) {
 	d.replay = nil
 	if err := run(); err != nil {
 		t.Error(err)
+	}
+}
+
+// counter is a watcher that counts.
+type counter struct{ n int }
+
+func (c *counter) Run(d backend.Device, call *backend.Call) error {
+	c.n++
+	return d.Run(call)
+}
+
+// TestWatched: who watches calls sees those of a recorded program one by one, and the
+// recording stays.
+func TestWatched(t *testing.T) {
+	g := late(t)
+	want, _ := g.history(t, machines()["cpu"], Default, 12)
+	m := machines()["virtual"]
+	_, plain := g.history(t, m, Best, 12)
+	w := &counter{}
+	backend.Watch(w)
+	got, e := g.history(t, m, Best, 12)
+	backend.Watch(nil)
+	for i := range want {
+		if !slices.Equal(want[i], got[i]) {
+			t.Fatalf("result %d differs", i)
+		}
+	}
+	if w.n < 11*len(g.steps) {
+		t.Errorf("%d calls of %d steps were seen in 12 runs", w.n, len(g.steps))
+	}
+	if e.recorded == nil || e.recorded.replays > 0 || e.recorded.records != plain.recorded.records || plain.recorded.replays == 0 {
+		t.Errorf("watched: %q\nnot watched: %q", e.Explain(), plain.Explain())
 	}
 }

@@ -74,9 +74,9 @@ func (m *Meter) Add(output, target *locus.Tensor) {
 			fail(locus.ErrArgument, "Meter.Add", "the "+what+" is nil or a zero value", "")
 		}
 	}
-	if t := trace.Current(); t != nil && slices.ContainsFunc(m.metrics, func(x Metric) bool { _, ok := x.(Collector); return ok }) {
-		t.Refuse("a metric keeps all examples, whose number changes from batch to batch: measure it outside, or one that keeps sums")
-		return
+	if t := trace.Current(); t != nil && slices.ContainsFunc(m.metrics, collects) {
+		t.Refuse("a metric keeps a statistic of every example, so there is more of it with every call")
+		return // the function is called again, without a program
 	}
 	// What does not fit changes nothing.
 	sums, added := make([][]*locus.Tensor, len(m.metrics)), make([]chunk, len(m.metrics))
@@ -84,7 +84,7 @@ func (m *Meter) Add(output, target *locus.Tensor) {
 		locus.Scoped(func(s *locus.Scope) {
 			y, want := s.Use(output.Detach()), s.Use(target.Detach())
 			for i, metric := range m.metrics {
-				if _, ok := metric.(Collector); ok {
+				if collects(metric) {
 					added[i] = m.collect(s, i, metric.Update(y, want))
 				} else {
 					sums[i] = m.sum(s, i, metric.Update(y, want))
@@ -106,6 +106,12 @@ func (m *Meter) Add(output, target *locus.Tensor) {
 			m.tidy(i)
 		}
 	}
+}
+
+// collects reports whether m is a Collector.
+func collects(m Metric) bool {
+	_, ok := m.(Collector)
+	return ok
 }
 
 // collect returns a batch's statistics of metric i, a Collector, in memory of
@@ -274,8 +280,8 @@ func (m *Meter) SetState(state map[string]*locus.Tensor) error {
 				if !ok {
 					break
 				}
-				_, collects := m.metrics[i].(Collector)
-				if t == nil || !collects && t.DType() != locus.Int64 && t.DType() != locus.Float64 || collects && t.Rank() == 0 {
+				kept := collects(m.metrics[i])
+				if t == nil || !kept && t.DType() != locus.Int64 && t.DType() != locus.Float64 || kept && t.Rank() == 0 {
 					fail(locus.ErrArgument, "Meter.SetState", fmt.Sprintf("%s is no sum", key(i, k)), "")
 				}
 				c := t.Copy()
@@ -296,7 +302,7 @@ func (m *Meter) SetState(state map[string]*locus.Tensor) error {
 	m.Reset()
 	m.sums = sums
 	for i, metric := range m.metrics {
-		if _, ok := metric.(Collector); ok && sums[i] != nil {
+		if collects(metric) && sums[i] != nil {
 			m.chunks[i], m.sums[i] = []chunk{sums[i]}, nil
 		}
 	}
@@ -326,7 +332,7 @@ func Read(meters ...*Meter) Result {
 			gate.Check("metric.Read", errMeters)
 		}
 		for i, l := range m.read() {
-			if _, ok := metrics[i].(Collector); ok {
+			if collects(metrics[i]) {
 				sums[i] = extend(sums[i], l)
 			} else {
 				sums[i] = add(sums[i], l)

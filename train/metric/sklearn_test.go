@@ -235,3 +235,26 @@ func TestCollectedStatistics(t *testing.T) {
 		t.Errorf("%d bytes before, %d after Reset", before, after)
 	}
 }
+
+// A compiled function that collects is called each time, and says why; what is
+// measured is right.
+func TestCollectingIsNotCompiled(t *testing.T) {
+	m, plain := metric.NewMeter(metric.ExactAUC()), metric.NewMeter(metric.ExactAUC())
+	step := locus.Compile(func(a ...*locus.Tensor) []*locus.Tensor {
+		y := a[0].Mul(2)
+		m.Add(y, a[1])
+		return []*locus.Tensor{y}
+	})
+	for i := range uint64(5) {
+		y := locus.CPU().Key(locus.NewKey(i)).Randn(20)
+		target := y.Add(locus.CPU().Key(locus.NewKey(100 + i)).Randn(20)).Gt(0).Cast(locus.Int64)
+		step.Call(y, target)
+		plain.Add(y.Mul(2), target)
+	}
+	if a, b := m.Values()["auc"], plain.Values()["auc"]; a != b || math.IsNaN(a) {
+		t.Errorf("%v in a compiled function, %v outside", a, b)
+	}
+	if why := step.Fallback(); !strings.Contains(why, "every example") {
+		t.Errorf("the reason is %q", why)
+	}
+}

@@ -446,7 +446,7 @@ func (r *rig) badCall(id op.ID, d dtype.DType, bad int64) *backend.Call {
 	}
 	c := &backend.Call{Op: id, Attrs: op.Axis{}, In: []backend.View{vector(x, dtype.Float32, 6), vector(r.put(idx), d, 4)}}
 	n := 4
-	if id == op.ScatterAdd || id == op.IndexAdd {
+	if id == op.ScatterAdd || id == op.Scatter || id == op.IndexAdd {
 		c.In = append(c.In, vector(r.put(repeated(4, 1)), dtype.Float32, 4))
 		n = 6
 	}
@@ -457,7 +457,7 @@ func (r *rig) badCall(id op.ID, d dtype.DType, bad int64) *backend.Call {
 // Failures that depend on the data come out once, name their op, and leave
 // the device in order.
 func (s *suite) testFailure(t *testing.T) {
-	for _, id := range []op.ID{op.Take, op.Gather, op.ScatterAdd, op.IndexAdd} {
+	for _, id := range []op.ID{op.Take, op.Gather, op.ScatterAdd, op.Scatter, op.IndexAdd} {
 		if !s.dev.Supports(id, dtype.Float32) {
 			continue
 		}

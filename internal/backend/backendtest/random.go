@@ -162,8 +162,8 @@ func randomIndexing(d *dice, c *sample.Sample, in []sample.Operand, shape []int,
 	rank := len(shape)
 	in[0].Shape = shape
 	switch c.Op {
-	case op.CumSum, op.ArgSort:
-		c.Attrs = op.Axis{Axis: axis, Reverse: d.below(2) == 1}
+	case op.CumSum, op.ArgSort, op.CumMax, op.CumMin:
+		c.Attrs = op.Axis{Axis: axis, Reverse: d.below(2) == 1 && (c.Op == op.CumSum || c.Op == op.ArgSort)}
 	case op.Padded:
 		low, high, interior := make([]int, rank), make([]int, rank), make([]int, rank)
 		for i := range rank {
@@ -183,14 +183,14 @@ func randomIndexing(d *dice, c *sample.Sample, in []sample.Operand, shape []int,
 		shape[axis] = max(1, shape[axis])
 		c.Attrs = op.Axis{Axis: axis}
 		in[1].Limit = shape[axis]
-		if c.Op == op.Gather || c.Op == op.ScatterAdd {
+		if c.Op == op.Gather || c.Op == op.ScatterAdd || c.Op == op.Scatter {
 			s := slices.Clone(shape)
 			for i := range s {
 				s[i] = d.below(s[i] + 1)
 			}
 			s[axis] = d.size(40)
 			in[1].Shape = s
-			if c.Op == op.ScatterAdd {
+			if c.Op != op.Gather {
 				in[2].Shape = s
 			}
 			return

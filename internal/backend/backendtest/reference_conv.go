@@ -84,7 +84,7 @@ func convolveAct(a op.ConvEpilogue, e *expected, in []*array) {
 		}
 		e.floats[i] = sum // no activation is much steeper than 1
 		if a.Act != op.Invalid {
-			e.floats[i] = unaryFloat[a.Act](sum)
+			e.floats[i] = unaryOf(a.Act)(sum)
 		}
 	}
 }

@@ -7,34 +7,12 @@ import (
 	"github.com/locusml/locus/internal/op"
 )
 
+// unaryFloat are the references of unary ops whose description has none.
 var unaryFloat = map[op.ID]func(float64) float64{
-	op.Copy:        func(x float64) float64 { return x },
-	op.Neg:         func(x float64) float64 { return -x },
-	op.Abs:         math.Abs,
 	op.Sign:        sign,
-	op.Square:      func(x float64) float64 { return x * x },
-	op.Sqrt:        math.Sqrt,
-	op.Rsqrt:       func(x float64) float64 { return 1 / math.Sqrt(x) },
-	op.Reciprocal:  func(x float64) float64 { return 1 / x },
-	op.Exp:         math.Exp,
-	op.Exp2:        math.Exp2,
-	op.Expm1:       math.Expm1,
 	op.Log:         log,
 	op.Log2:        log2,
 	op.Log10:       func(x float64) float64 { return log(x) / math.Ln10 },
-	op.Log1p:       math.Log1p,
-	op.Sin:         math.Sin,
-	op.Cos:         math.Cos,
-	op.Tan:         math.Tan,
-	op.Asin:        math.Asin,
-	op.Acos:        math.Acos,
-	op.Atan:        math.Atan,
-	op.Sinh:        math.Sinh,
-	op.Cosh:        math.Cosh,
-	op.Tanh:        math.Tanh,
-	op.Asinh:       math.Asinh,
-	op.Acosh:       math.Acosh,
-	op.Atanh:       math.Atanh,
 	op.Sigmoid:     sigmoid,
 	op.Softplus:    func(x float64) float64 { return math.Max(x, 0) + math.Log1p(math.Exp(-math.Abs(x))) },
 	op.Relu:        func(x float64) float64 { return math.Max(x, 0) },
@@ -44,11 +22,7 @@ var unaryFloat = map[op.ID]func(float64) float64{
 	op.Relu6:       func(x float64) float64 { return min(max(x, 0), 6) },
 	op.HardSigmoid: hardSigmoid,
 	op.HardSwish:   func(x float64) float64 { return x * hardSigmoid(x) },
-	op.Erf:         math.Erf,
-	op.Floor:       math.Floor,
-	op.Ceil:        math.Ceil,
-	op.Round:       math.RoundToEven,
-	op.Trunc:       math.Trunc,
+	op.Mish:        mish,
 }
 
 func sign(x float64) float64 {
@@ -95,6 +69,10 @@ func sigmoid(x float64) float64 {
 
 func hardSigmoid(x float64) float64 { return min(max(x/6+0.5, 0), 1) } // NaN for NaN
 
+func mish(x float64) float64 { return x * math.Tanh(softplus(x)) }
+
+func softplus(x float64) float64 { return math.Max(x, 0) + math.Log1p(math.Exp(-math.Abs(x))) }
+
 func normalCDF(x float64) float64 { return 0.5 * math.Erfc(-x/math.Sqrt2) }
 func normalPDF(x float64) float64 { return math.Exp(-x*x/2) / math.Sqrt(2*math.Pi) }
 func geluInner(x float64) float64 { return math.Sqrt(2/math.Pi) * (x + 0.044715*x*x*x) }
@@ -107,6 +85,14 @@ var unaryInt = map[op.ID]func(int64) int64{
 	op.Square: func(x int64) int64 { return x * x },
 	op.Relu:   func(x int64) int64 { return max(x, 0) },
 	op.Not:    func(x int64) int64 { return 1 - x },
+}
+
+// unaryOf returns the reference of a unary op.
+func unaryOf(id op.ID) func(float64) float64 {
+	if f := op.Get(id).Float; f != nil {
+		return f
+	}
+	return unaryFloat[id]
 }
 
 func unary(id op.ID, e *expected, x *array) {
@@ -130,14 +116,15 @@ func unary(id op.ID, e *expected, x *array) {
 				}
 			}
 		}
-	case op.Gelu, op.GeluTanh, op.HardSwish, op.HardSigmoid: // x·(½ + something): far below zero the sum cancels
+	case op.Gelu, op.GeluTanh, op.HardSwish, op.HardSigmoid, op.Mish: // x·(½ + something): far below zero the sum cancels
 		e.scale = make([]float64, x.len())
 		for i, v := range x.floats {
 			e.scale[i] = math.Abs(v)
 		}
 	}
+	f := unaryOf(id)
 	for i, v := range x.floats {
-		e.floats[i] = unaryFloat[id](v)
+		e.floats[i] = f(v)
 	}
 	for i, v := range x.ints {
 		if id == op.Abs && x.dtype == dtype.Int64 && v == math.MinInt64 {
@@ -216,6 +203,8 @@ func binary(id op.ID, e *expected, a, b *array) {
 	switch id {
 	case op.Add, op.Sub, op.Mul, op.Div:
 		e.exact, e.signs = true, true
+	case op.Fmod:
+		e.exact, e.signs = true, true
 	case op.FloorDiv, op.Mod:
 		e.exact, e.signs = true, true
 		for i := range a.floats {
@@ -226,7 +215,7 @@ func binary(id op.ID, e *expected, a, b *array) {
 			}
 		}
 		return
-	case op.Maximum, op.Minimum, op.ReluGrad, op.Relu6Grad:
+	case op.Maximum, op.Minimum, op.ReluGrad, op.Relu6Grad, op.LeakySlope:
 		e.exact = true
 	case op.Pow:
 		e.units = 8
@@ -272,6 +261,23 @@ func binaryFloat(id op.ID, a, b float64) (value, scale float64) {
 			return a, 0
 		}
 		return 0, 0
+	case op.MishGrad:
+		t := math.Tanh(softplus(b))
+		scale = math.Abs(a) * t
+		if math.Abs(b) < 40 {
+			scale += math.Abs(a*b) * sigmoid(b)
+		}
+		return a * (t + b*sigmoid(b)*(1-t*t)), scale
+	case op.LeakyRelu:
+		if a > 0 {
+			return a, 0
+		}
+		return a * b, 0
+	case op.LeakySlope:
+		if a > 0 {
+			return 1, 0
+		}
+		return b, 0
 	case op.Relu6Grad:
 		if b > 0 && b < 6 {
 			return a, 0
@@ -311,6 +317,11 @@ func binaryFloat(id op.ID, a, b float64) (value, scale float64) {
 			scale *= 1 + math.Abs(b)
 		}
 		return a * s * (1 + b*(1-s)), scale
+	case op.LogAddExp: // near 0 the larger operand and the logarithm cancel
+		return op.Get(id).Float2(a, b), math.Abs(math.Max(a, b)) + 1
+	}
+	if f := op.Get(id).Float2; f != nil {
+		return f(a, b), 0
 	}
 	panic("backendtest: no reference for " + id.String())
 }
@@ -402,6 +413,9 @@ func binaryInt(id op.ID, d dtype.DType, a, b int64) int64 {
 			return a
 		}
 		return 0
+	}
+	if f := op.Get(id).Int2; f != nil {
+		return f(a, b)
 	}
 	panic("backendtest: no reference for " + id.String() + " of " + d.String())
 }

@@ -154,7 +154,7 @@ func linear(act op.ID, e *expected, in []*array) {
 		}
 		e.floats[o], e.scale[o] = sum, size // no activation is much steeper than 1
 		if act != op.Invalid {
-			e.floats[o] = unaryFloat[act](sum)
+			e.floats[o] = unaryOf(act)(sum)
 		}
 	}
 }

@@ -26,6 +26,17 @@ func index(id op.ID, a op.Attrs, e *expected, in []*array) {
 			c[axis] = int(in[1].ints[i])
 			return position(x.shape, c)
 		})
+	case op.Scatter:
+		e.exact, e.signs = true, true
+		axis := a.(op.Axis).Axis
+		for i := range x.len() {
+			e.set(i, x, i)
+		}
+		for i, k := range in[1].ints {
+			c := coords(in[1].shape, i)
+			c[axis] = int(k)
+			e.set(position(x.shape, c), in[2], i)
+		}
 	case op.Take:
 		e.exact, e.signs = true, true
 		for i := range e.len() {
@@ -66,6 +77,8 @@ func index(id op.ID, a op.Attrs, e *expected, in []*array) {
 		}
 	case op.CumSum:
 		cumSum(a.(op.Axis), e, x)
+	case op.CumMax, op.CumMin:
+		cumExtreme(a.(op.Axis), e, x, id == op.CumMax)
 	case op.ArgSort:
 		argSort(a.(op.Axis), e, x)
 	}
@@ -155,6 +168,39 @@ func argSort(a op.Axis, e *expected, x *array) {
 		})
 		for i, k := range order {
 			e.ints[l.at(i)] = int64(k)
+		}
+	}
+}
+
+// cumExtreme keeps the last of equal elements; the last NaN counts as extreme.
+func cumExtreme(a op.Axis, e *expected, x *array, largest bool) {
+	value := func(i int) float64 {
+		if x.floats != nil {
+			return x.floats[i]
+		}
+		return 0
+	}
+	for _, l := range alongAxis(x.shape, a.Axis) {
+		best := 0
+		for k := range l.n {
+			p, q := l.at(best), l.at(k)
+			var better bool
+			switch u, v := value(p), value(q); {
+			case x.floats == nil && largest:
+				better = x.ints[q] >= x.ints[p]
+			case x.floats == nil:
+				better = x.ints[q] <= x.ints[p]
+			case math.IsNaN(v):
+				better = true
+			case largest:
+				better = v >= u
+			default:
+				better = v <= u
+			}
+			if better {
+				best = k
+			}
+			e.ints[l.at(k)] = int64(best)
 		}
 	}
 }

@@ -21,6 +21,7 @@ var activations = [op.NumOps]struct {
 	op.Relu6:       {vec.Relu6F32, vec.Relu6F64},
 	op.HardSigmoid: {vec.HardSigmoidF32, vec.HardSigmoidF64},
 	op.HardSwish:   {vec.HardSwishF32, vec.HardSwishF64},
+	op.Mish:        {vec.MishF32, vec.MishF64},
 }
 
 func geluTanh(x float64) float64 {

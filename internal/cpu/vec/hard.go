@@ -1,7 +1,9 @@
 package vec
 
-// Activations made of straight lines, composed of vector functions a block at a
-// time, so that what lies between two of them stays in the cache. dst may be a.
+import "math"
+
+// Activations that are composed of vector functions a block at a time, so that what
+// lies between two of them stays in the cache. dst may be a.
 
 const hardBlock = 512
 
@@ -50,5 +52,30 @@ func HardSwishF64(dst, a []float64) {
 		s := room[:len(d)]
 		HardSigmoidF64(s, x)
 		MulF64(d, x, s)
+	}
+}
+
+// MishF32 stores a·tanh(log(1 + eᵃ)), which is a·n/(n+2) with n = eᵃ·(eᵃ + 2).
+func MishF32(dst, a []float32) {
+	var room, den [hardBlock]float32
+	for lo := 0; lo < len(dst); lo += hardBlock {
+		d, x := dst[lo:min(lo+hardBlock, len(dst))], a[lo:min(lo+hardBlock, len(dst))]
+		s, t := room[:len(d)], den[:len(d)]
+		MinSF32(s, x, 20) // beyond, the factor is 1
+		ExpF32(s, s)
+		AddSF32(t, s, 2)
+		MulF32(s, s, t)
+		AddSF32(t, s, 2)
+		DivF32(s, s, t)
+		MulF32(d, x, s)
+	}
+}
+
+// MishF64 is MishF32 for float64.
+func MishF64(dst, a []float64) {
+	for i, x := range a[:len(dst)] {
+		e := math.Exp(min(x, 20))
+		n := e * (e + 2)
+		dst[i] = x * (n / (n + 2))
 	}
 }

@@ -57,6 +57,13 @@ template <class A> DEV A float_mod(A a, A b) {
   return r != A(0) && (r < A(0)) != (b < A(0)) ? r + b : r;
 }
 
+template <class A> DEV A int_fmod(A a, A b) { return b == 0 || (b == A(-1) && A(-1) < 0) ? A(0) : A(a % b); }
+
+template <class A> DEV A log_add_exp(A a, A b) {
+  if (a == b) return a + A(0.69314718055994530942); // two equal infinities have no difference
+  return larger(a, b) + m_log1p(m_exp(-m_fabs(a - b)));
+}
+
 // The remainder first: a / b may round up to a whole number.
 template <class A> DEV A float_floor_div(A a, A b) {
   A q = a / b;
@@ -85,6 +92,11 @@ template <class A> DEV A silu_grad(A g, A x) {
   return x > A(0) ? g * d * (A(1) + x * (e * d)) : g * d * (A(1) + x * d) * h * h; // e alone may be too small
 }
 
+template <class A> DEV A mish_grad(A g, A x) {
+  A c = x > A(20) ? A(20) : x, e = m_exp(c), n = e * (e + A(2)), d = A(1) / (n + A(2));
+  return e == A(0) ? g * A(0) : g * ((n + A(4) * c * e * (A(1) + e) * d) * d);
+}
+
 FLOATS(add, WIDE, a + b) INTS(add, WRAP(a, +, b))
 FLOATS(sub, WIDE, a - b) INTS(sub, WRAP(a, -, b))
 FLOATS(mul, WIDE, a * b) INTS(mul, WRAP(a, *, b))
@@ -94,6 +106,8 @@ FLOATS(maximum, WIDE, larger(a, b)) INTS(maximum, a > b ? a : b)
 FLOATS(minimum, WIDE, smaller(a, b)) INTS(minimum, a < b ? a : b)
 FLOATS(floor_div, HEAVY, float_floor_div(a, b)) INTS(floor_div, int_floor_div(a, b))
 FLOATS(mod, HEAVY, float_mod(a, b)) INTS(mod, int_mod(a, b))
+FLOATS(fmod, HEAVY, m_fmod(a, b)) INTS(fmod, int_fmod(a, b))
+FLOATS(log_add_exp, HEAVY, log_add_exp(a, b))
 FLOATS(atan2, HEAVY, m_atan2(a, b))
 INTS(and, a & b) BINARY(and, b8, WIDE(b8), a && b)
 INTS(or, a | b) BINARY(or, b8, WIDE(b8), a || b)
@@ -107,6 +121,9 @@ FLOATS(silu_grad, WIDE, silu_grad(a, b))
 FLOATS(relu6_grad, WIDE, b > A(0) && b < A(6) ? a : A(0))
 FLOATS(hard_sigmoid_grad, WIDE, b > A(-3) && b < A(3) ? a * A(1.0 / 6) : A(0))
 FLOATS(hard_swish_grad, WIDE, b > A(-3) && b < A(3) ? a * (b * A(1.0 / 3) + A(0.5)) : b >= A(3) ? a : A(0))
+FLOATS(mish_grad, WIDE, mish_grad(a, b))
+FLOATS(leaky_relu, WIDE, a > A(0) ? a : a * b)
+FLOATS(leaky_slope, WIDE, a > A(0) ? A(1) : b)
 NUMBERS(eq, a == b) COMPARE(eq, b8, a == b)
 NUMBERS(ne, a != b) COMPARE(ne, b8, a != b)
 NUMBERS(lt, a < b)

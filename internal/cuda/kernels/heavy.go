@@ -7,6 +7,8 @@ var Heavy = []string{
 	"pow",
 	"floor_div",
 	"mod",
+	"fmod",
+	"log_add_exp",
 	"atan2",
 	"gelu_grad",
 	"gelu_tanh_grad",
@@ -25,4 +27,5 @@ var Heavy = []string{
 	"atanh",
 	"softplus",
 	"erf",
+	"erfc",
 }

@@ -12,7 +12,7 @@ struct Product {
   i32 splits, wideA, wideB, act;
 };
 
-enum Act { NO_ACT, RELU, GELU, GELU_TANH, SILU, SIGMOID, TANH, RELU6, HARD_SIGMOID, HARD_SWISH };
+enum Act { NO_ACT, RELU, GELU, GELU_TANH, SILU, SIGMOID, TANH, RELU6, HARD_SIGMOID, HARD_SWISH, MISH };
 
 template <class A> DEV A activate(i32 act, A x) {
   switch (act) {
@@ -25,6 +25,7 @@ template <class A> DEV A activate(i32 act, A x) {
   case RELU6: return relu6(x);
   case HARD_SIGMOID: return hard_sigmoid(x);
   case HARD_SWISH: return hard_swish(x);
+  case MISH: return mish(x);
   }
   return x;
 }

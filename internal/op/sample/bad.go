@@ -67,7 +67,7 @@ func agree(id op.ID, i int) bool {
 		return i > 0
 	case op.Gather, op.Take, op.CrossEntropy, op.CrossEntropyGrad:
 		return false
-	case op.ScatterAdd, op.IndexAdd:
+	case op.ScatterAdd, op.Scatter, op.IndexAdd:
 		return i != 1
 	}
 	return true
@@ -148,7 +148,7 @@ func badShapes(id op.ID) []badShape {
 			{"ranks differ", op.ErrShape, op.Axis{}, withIndex(specs([]int{2, 3}, []int{2}))},
 			{"a larger index on another axis", op.ErrShape, op.Axis{}, withIndex(specs([]int{2, 3}, []int{2, 4}))},
 		}
-	case op.ScatterAdd:
+	case op.ScatterAdd, op.Scatter:
 		return []badShape{
 			{"index and src differ", op.ErrShape, op.Axis{}, withIndex(specs([]int{2, 3}, []int{2, 3}, []int{2, 2}))},
 			{"a larger index on another axis", op.ErrShape, op.Axis{}, withIndex(specs([]int{2, 3}, []int{2, 4}, []int{2, 4}))},

@@ -62,7 +62,7 @@ var domains = map[op.ID][]Domain{
 	op.Pow: {Positive, Ordinary}, op.Atan2: {NonZero, NonZero},
 	op.ReluGrad: {Ordinary, NonZero}, op.SigmoidGrad: {Ordinary, Fraction}, op.TanhGrad: {Ordinary, Unit},
 	op.HardSigmoid: {Unit}, op.HardSigmoidGrad: {Ordinary, Unit}, op.HardSwish: {Unit}, op.HardSwishGrad: {Ordinary, Unit},
-	op.Relu6: {NonZero}, op.Relu6Grad: {Ordinary, NonZero},
+	op.Relu6: {NonZero}, op.Relu6Grad: {Ordinary, NonZero}, op.LeakyRelu: {NonZero, Ordinary}, op.LeakySlope: {NonZero, Ordinary},
 	op.Equal: {Few, Few}, op.NotEqual: {Few, Few}, op.Less: {Few, Few}, op.LessEqual: {Few, Few},
 	op.Greater: {Few, Few}, op.GreaterEqual: {Few, Few},
 }
@@ -75,13 +75,15 @@ func hard(def *op.Def, d dtype.DType) [][]Domain {
 		return append(edge, []Domain{Wide, Wide})
 	}
 	switch def.ID {
-	case op.Gelu, op.GeluTanh, op.Silu: // at -Inf they are a limit, which formulas miss
+	case op.Gelu, op.GeluTanh, op.Silu, op.Mish: // at -Inf they are a limit, which formulas miss
 		return [][]Domain{{Extremes}, {Wide}}
 	case op.ReluGrad, op.Relu6Grad, op.HardSigmoidGrad, op.HardSwishGrad:
 		return [][]Domain{{Ordinary, Special}, {Special, Few}, {Ordinary, Wide}}
+	case op.LeakyRelu, op.LeakySlope:
+		return [][]Domain{{Special, Ordinary}, {Few, Few}, {Wide, Ordinary}}
 	case op.SigmoidGrad, op.TanhGrad:
 		return [][]Domain{{Wide, Fraction}, {Few, Few}}
-	case op.GeluGrad, op.GeluTanhGrad, op.SiluGrad:
+	case op.GeluGrad, op.GeluTanhGrad, op.SiluGrad, op.MishGrad:
 		return [][]Domain{{Ordinary, Wide}, {Wide, Ordinary}}
 	case op.FloorDiv, op.Mod: // quotients that are exact or nearly so
 		return append(edge, []Domain{Few, Few}, []Domain{Halves, Halves}, []Domain{Tenths, Tenths}, []Domain{Wide, Wide})

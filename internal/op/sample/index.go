@@ -9,7 +9,7 @@ import (
 
 func (b *builder) indexing() {
 	switch b.def.ID {
-	case op.Gather, op.ScatterAdd:
+	case op.Gather, op.ScatterAdd, op.Scatter:
 		b.gathers()
 	case op.Take, op.IndexAdd:
 		b.takes()
@@ -17,7 +17,7 @@ func (b *builder) indexing() {
 		b.concats()
 	case op.Padded:
 		b.pads()
-	case op.CumSum, op.ArgSort:
+	case op.CumSum, op.CumMax, op.CumMin, op.ArgSort:
 		b.scans()
 	}
 }
@@ -182,8 +182,9 @@ var lines = []struct {
 
 func (b *builder) scans() {
 	out := b.d
+	reversible := b.def.ID == op.CumSum || b.def.ID == op.ArgSort
 	domains := []Domain{Ordinary, Few}
-	if b.def.ID == op.ArgSort {
+	if b.def.ID != op.CumSum {
 		out = dtype.Int64
 		domains = []Domain{Distinct, Few, Special}
 	} else if b.d.IsFloat() {
@@ -201,7 +202,10 @@ func (b *builder) scans() {
 			if i > 0 && op.Elements(l.shape) >= bigFrom {
 				continue
 			}
-			b.addTyped(op.Axis{Axis: l.axis, Reverse: i%2 == 1}, out, l.shape, b.in(l.shape, l.layout, v))
+			b.addTyped(op.Axis{Axis: l.axis, Reverse: i%2 == 1 && reversible}, out, l.shape, b.in(l.shape, l.layout, v))
+			if !reversible {
+				continue
+			}
 			b.addTyped(op.Axis{Axis: l.axis, Reverse: i%2 == 0}, out, l.shape, b.in(l.shape, l.layout, v))
 		}
 	}

@@ -154,7 +154,7 @@ func Smooth(id op.ID) []Sample {
 // floor and its like is zero.
 func Differentiable(id op.ID) bool {
 	switch id {
-	case op.IsNaN, op.IsInf, op.IsFinite, op.Not, op.And, op.Or, op.Xor, op.ArgMax, op.ArgMin, op.ArgSort, op.MaxPoolIndices:
+	case op.IsNaN, op.IsInf, op.IsFinite, op.Not, op.And, op.Or, op.Xor, op.ArgMax, op.ArgMin, op.ArgSort, op.CumMax, op.CumMin, op.MaxPoolIndices:
 		return false
 	case op.UpdateAll, op.ScaleAll, op.CastAll: // no gradient is asked of the first; the others' results have the history of single ops
 		return false

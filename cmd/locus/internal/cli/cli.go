@@ -179,6 +179,7 @@ func (a *app) guard(f func() error) (err error) {
 func (a *app) exit(ctx context.Context, err error) int {
 	var usage usageError
 	var sig errSignal
+	var coded codeError
 	switch {
 	case err == nil:
 		return ExitOK
@@ -193,6 +194,9 @@ func (a *app) exit(ctx context.Context, err error) int {
 	case errors.As(err, &usage):
 		a.complain(err)
 		return ExitUsage
+	case errors.As(err, &coded):
+		a.complain(err)
+		return coded.code
 	}
 	a.complain(err)
 	return ExitFailure
@@ -250,7 +254,7 @@ trains networks, uses them, looks into their files, and measures.`,
 		cmd   *cobra.Command
 	}{
 		{"see", a.tour()}, {"see", a.devices()}, {"see", a.doctor()}, {"see", a.bench()},
-		{"do", a.train()}, {"do", a.predict()},
+		{"do", a.train()}, {"do", a.predict()}, {"do", a.launch()},
 		{"files", a.inspect()}, {"files", a.compare()}, {"files", a.convert()},
 		{"", a.version()},
 	} {

@@ -84,7 +84,7 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-var commands = []string{"tour", "devices", "doctor", "bench", "train", "predict", "inspect", "compare", "convert", "version"}
+var commands = []string{"tour", "devices", "doctor", "bench", "train", "predict", "launch", "inspect", "compare", "convert", "version"}
 
 func TestHelp(t *testing.T) {
 	golden(t, "help.txt", good(t, "--help"))

@@ -103,6 +103,9 @@ func TestTrainPredictInspect(t *testing.T) {
 			t.Errorf("%s: %v", f, err)
 		}
 	}
+	if page, err := os.ReadFile(filepath.Join(out, "report.html")); err != nil || !strings.Contains(string(page), "What was taken for what") || strings.Count(string(page), "<svg ") != 5 {
+		t.Errorf("the report has %d pictures: %v", strings.Count(string(page), "<svg "), err)
+	}
 	file := filepath.Join(out, "weights.safetensors")
 
 	if s := good(t, "predict", file); !strings.Contains(s, "of 360 right") || !strings.Contains(s, "taken for") {
@@ -166,6 +169,7 @@ func TestTrainVariants(t *testing.T) {
 		"--optimizer sgd --epochs 1 --limit 100 --clip 1 --patience 3",
 		"--precision bf16 --epochs 1 --limit 100",
 		"--precision fp16 --epochs 1 --limit 100",
+		"--compile=false --epochs 1 --limit 100",
 		"--precision bf16 --model resnet --epochs 1 --limit 64 --batch 32",
 		"--virtual-gpus 2:64MiB --gpus 2 --epochs 1 --limit 100",
 		"--device cpu --epochs 1 --limit 100 --board",
@@ -208,6 +212,20 @@ func TestTrainResume(t *testing.T) {
 	parse(t, r.out, &b)
 	if len(b.Epochs) != 4 || a.Epochs[3].Train["loss"] != b.Epochs[3].Train["loss"] {
 		t.Errorf("resumed: %+v, in one go: %+v", b, a)
+	}
+	// The curves are those of the whole run, each point once.
+	log, err := os.ReadFile(filepath.Join(out, "curves.csv"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, series := range []string{"loss/training", "accuracy/validation"} {
+		var xs []string
+		for _, m := range regexp.MustCompile(`(?m)^[^,]*,`+series+`,([^,]*),`).FindAllStringSubmatch(string(log), -1) {
+			xs = append(xs, m[1])
+		}
+		if strings.Join(xs, " ") != "1 2 3 4" {
+			t.Errorf("%s has points at %v", series, xs)
+		}
 	}
 	if r := call("80", append(args, "--epochs", "1")...); r.code != 0 || !strings.Contains(r.err, "--resume goes on") {
 		t.Errorf("%+v", r)
@@ -325,5 +343,22 @@ func TestBench(t *testing.T) {
 	parse(t, good(t, "bench", "1", "--quick", "--out", "none", "--json"), &results)
 	if len(results.Products.Rows) != 3 {
 		t.Errorf("%+v", results.Products)
+	}
+}
+
+// Compiled steps give the same weights, to the bit.
+func TestTrainCompiledOrNot(t *testing.T) {
+	var files [][]byte
+	for _, compile := range []string{"true", "false"} {
+		out := filepath.Join(t.TempDir(), "run")
+		good(t, "train", "--limit", "300", "--epochs", "2", "--out", out, "--compile="+compile)
+		b, err := os.ReadFile(filepath.Join(out, "weights.safetensors"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, b)
+	}
+	if !bytes.Equal(files[0], files[1]) {
+		t.Error("compiled steps give other weights")
 	}
 }

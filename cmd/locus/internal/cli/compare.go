@@ -160,30 +160,70 @@ func readRun(path string) (comparedRun, error) {
 
 // showRuns prints a table with a row for each run.
 func (a *app) showRuns(runs []comparedRun) {
-	t := &text.Table{Head: []string{"run", "model", "data", "test accuracy", "test loss", "epochs"}, Right: map[int]bool{3: true, 4: true, 5: true}, Shrink: -1}
-	differ := differing(runs)
-	for i, name := range differ {
-		t.Head = append(t.Head, name)
-		t.Right[6+i] = true
+	var classes, numbers bool
+	for _, r := range runs {
+		numbers = numbers || r.Card.Scaler != nil
+		classes = classes || r.Card.Scaler == nil
 	}
-	best, at := -1.0, -1
-	for i, r := range runs {
-		if v, ok := r.Card.Result["test_accuracy"].(float64); ok && v > best {
-			best, at = v, i
-		}
+	t := &text.Table{Head: []string{"run", "model", "data"}, Right: map[int]bool{}, Shrink: -1}
+	column := func(name string) {
+		t.Right[len(t.Head)] = true
+		t.Head = append(t.Head, name)
+	}
+	if classes {
+		column("test accuracy")
+	}
+	if numbers {
+		column("test RMSE")
+	}
+	column("test loss")
+	column("epochs")
+	differ := differing(runs)
+	for _, name := range differ {
+		column(name)
 	}
 	for _, r := range runs {
-		row := []string{printable.Text(r.Path), printable.Text(r.Card.Model), printable.Text(r.Card.Data), percent(r.Card.Result["test_accuracy"]), number(r.Card.Result["test_loss"]), number(r.Card.Result["epochs"])}
+		row := []string{printable.Text(r.Path), printable.Text(r.Card.Model), printable.Text(r.Card.Data)}
+		if classes {
+			row = append(row, percent(r.Card.Result["test_accuracy"]))
+		}
+		if numbers {
+			row = append(row, number(r.Card.Result["test_rmse"]))
+		}
+		row = append(row, number(r.Card.Result["test_loss"]), number(r.Card.Result["epochs"]))
 		for _, name := range differ {
 			row = append(row, printable.Text(number(r.Card.Hyper[name])))
 		}
 		t.Add(row...)
 	}
 	a.out.Table(t, 0)
-	if len(runs) > 1 && at >= 0 {
-		a.out.Println()
-		a.out.Printf("best: %s, %s of the test set right\n", printable.Text(runs[at].Path), percent(best))
+	if len(runs) > 1 && classes != numbers { // accuracies and errors cannot be compared
+		a.showBest(runs, numbers)
 	}
+}
+
+// showBest names the run with the highest accuracy, or the lowest RMSE.
+func (a *app) showBest(runs []comparedRun, numbers bool) {
+	key, sign := "test_accuracy", 1.0
+	if numbers {
+		key, sign = "test_rmse", -1
+	}
+	best := -1
+	value := func(i int) float64 { v, _ := runs[i].Card.Result[key].(float64); return sign * v }
+	for i := range runs {
+		if _, ok := runs[i].Card.Result[key].(float64); ok && (best < 0 || value(i) > value(best)) {
+			best = i
+		}
+	}
+	if best < 0 {
+		return
+	}
+	result := percent(runs[best].Card.Result[key]) + " of the test set right"
+	if numbers {
+		result = "RMSE " + number(runs[best].Card.Result[key]) + " on the test set"
+	}
+	a.out.Println()
+	a.out.Printf("best: %s, %s\n", printable.Text(runs[best].Path), result)
 }
 
 // differing lists the hyperparameters that are not the same in all runs.

@@ -10,7 +10,7 @@ import (
 )
 
 func (a *app) doctor() *cobra.Command {
-	var asJSON, verbose bool
+	var asJSON, verbose, multi bool
 	c := &cobra.Command{
 		Use:   "doctor",
 		Short: "Find out what is there, what is missing, and how to fix it",
@@ -18,10 +18,21 @@ func (a *app) doctor() *cobra.Command {
 libraries, data, folders. Each device computes something whose result is known.
 What is missing is named with what to do about it.
 
+With --multi it tries what several GPUs or ranks do together: copies between
+GPUs, every collective, and how fast an all-reduce is. Start it with locus
+launch or mpirun to try ranks in processes of their own:
+
+  locus launch -n 2 locus doctor --multi
+
 The exit code is 1 only if something that is there does not work.`,
 		Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			checks := doctor.Examine(doctor.Here(a.env))
+		RunE: func(c *cobra.Command, _ []string) error {
+			var checks []doctor.Check
+			if multi {
+				checks = doctor.Multi(c.Context())
+			} else {
+				checks = doctor.Examine(doctor.Here(a.env))
+			}
 			bad := false
 			for _, c := range checks {
 				bad = bad || c.Status == doctor.Problem
@@ -40,12 +51,16 @@ The exit code is 1 only if something that is there does not work.`,
 		},
 	}
 	c.Flags().BoolVarP(&verbose, "verbose", "v", false, "show every path that was tried")
+	c.Flags().BoolVar(&multi, "multi", false, "try several GPUs or ranks together")
 	jsonFlag(c, &asJSON)
 	return c
 }
 
 func (a *app) showChecks(checks []doctor.Check, verbose bool) {
 	o := a.out
+	if len(checks) == 0 { // a rank that has nothing to complain of
+		return
+	}
 	o.Printf("%s\n", version())
 	styles := map[doctor.Status]text.Style{doctor.OK: text.Green, doctor.Missing: text.Dim, doctor.Warning: text.Yellow, doctor.Problem: text.Red}
 	const indent = "                    "

@@ -132,7 +132,11 @@ func (a *app) showMetadata(f *inspect.File) {
 	if card, ok := model.CardOf(f.Metadata); ok {
 		o.Println()
 		line("model", card.Model)
-		line("data", fmt.Sprintf("%s, inputs of shape %s, %d classes", card.Data, shape(card.Input), len(card.Classes)))
+		learned := fmt.Sprintf("%d classes", len(card.Classes))
+		if card.Scaler != nil {
+			learned = "a number"
+		}
+		line("data", fmt.Sprintf("%s, inputs of shape %s, %s", card.Data, shape(card.Input), learned))
 		line("made by", card.Made)
 		for _, part := range []struct {
 			title string

@@ -86,14 +86,30 @@ func (a *app) runPredict(c *cobra.Command, f *predictFlags, path string, picture
 	if len(pictures) > 0 {
 		return a.predictPictures(f, net, card, device, pictures)
 	}
-	if set.Test == nil {
+	if set.Test == nil || card.Encoder != nil { // a table is encoded as the network knows it
 		size := 0
 		if len(card.Input) == 3 {
 			size = card.Input[1]
 		}
-		if set, err = model.OpenData(card.Data, model.Options{Source: f.source, Size: size, Target: card.Target}); err != nil {
+		o := model.Options{Source: f.source, Size: size, Target: card.Target, Task: card.Task()}
+		if card.Encoder != nil {
+			o.As = &card
+		}
+		if set, err = model.OpenData(card.Data, o); err != nil {
 			return err
 		}
+	}
+	if card.Scaler != nil {
+		t, err := predict.TestNumbers(c.Context(), net, device, set.Test, card.Scaler, f.batch)
+		if err != nil {
+			return err
+		}
+		if f.asJSON {
+			return a.json(map[string]any{"weights": path, "model": card.Model, "data": card.Data, "device": device, "test": t})
+		}
+		a.out.Text(fmt.Sprintf("%s on the test set of %s, on %s: RMSE %.4g, mean error %.4g, R² %.4f on %s rows.", printable.Text(card.Model), printable.Text(card.Data), device,
+			t.RMSE, t.MAE, t.R2, text.Count(t.Examples)))
+		return nil
 	}
 	t, err := predict.TestSet(c.Context(), net, device, set.Test, f.batch)
 	if err != nil {
@@ -137,7 +153,7 @@ func (a *app) predictPictures(f *predictFlags, net nn.Module, card model.Card, d
 	var list []predict.Prediction
 	var err error
 	if card.Encoder != nil {
-		list, err = predict.Rows(net, d, card.Encoder, card.Classes, files, f.top)
+		list, err = predict.Rows(net, d, card, files, f.top)
 	} else {
 		list, err = predict.Images(net, d, card.Input, card.Classes, files, f.invert, f.top)
 	}
@@ -149,6 +165,10 @@ func (a *app) predictPictures(f *predictFlags, net nn.Module, card model.Card, d
 	}
 	o := a.out
 	for _, p := range list {
+		if card.Scaler != nil {
+			o.Printf("%s  %.5g\n", printable.Text(p.File), p.Value)
+			continue
+		}
 		o.Heading(printable.Text(p.File))
 		for _, g := range p.Top {
 			o.Printf("  %s  %5.1f %%  %s\n", text.Pad(printable.Text(g.Class), 12), 100*g.Probability, plainBar(o, g.Probability, 20))

@@ -35,7 +35,7 @@ func (a *app) epochLines(epochs int) func(train.Epoch) {
 			return
 		}
 		last = time.Now()
-		a.err.Printf("epoch %d of %d: loss %.4f, accuracy %s, test loss %.4f, test accuracy %s, %s\n", e.Number+1, epochs,
-			e.Train["loss"], job.Percent(e.Train), e.Validation["loss"], job.Percent(e.Validation), text.Duration(e.Time))
+		a.err.Printf("epoch %d of %d: loss %.4f, %[4]s %[5]s, test loss %.4[6]f, test %[4]s %[7]s, %[8]s\n", e.Number+1, epochs,
+			e.Train["loss"], job.QualityName(e.Train), job.Quality(e.Train), e.Validation["loss"], job.Quality(e.Validation), text.Duration(e.Time))
 	}
 }

@@ -61,7 +61,7 @@ func (f *trainFlags) asBefore(c *cobra.Command) error {
 		f.out = "none"
 	}
 	set := map[string]any{"model": card.Model, "data": card.Data}
-	for _, name := range []string{"batch", "lr", "optimizer", "precision", "seed", "clip", "limit", "patience", "size", "target"} {
+	for _, name := range []string{"batch", "lr", "optimizer", "precision", "seed", "clip", "limit", "patience", "size", "target", "task"} {
 		if v, ok := card.Hyper[name]; ok {
 			set[name] = v
 		}

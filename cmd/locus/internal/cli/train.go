@@ -26,7 +26,7 @@ type trainFlags struct {
 	job.Config
 	device, precision, out, board string
 	gpus                          int
-	asJSON                        bool
+	asJSON, compile               bool
 	accept                        []string
 }
 
@@ -44,8 +44,9 @@ Data: digits (part of the program), fashion-mnist and mnist (files: from the
 system, from --data-dir, or fetched with --download), or a folder of your PNG
 and JPEG images in which each class has a folder of its own. If it has folders
 train and test, with the classes in them, those are used; else a fifth of all
-images is kept to test with. Or a CSV file with a heading: its classes are in
-the column --target, numbers are normalised, words become categories.
+images is kept to test with. Or a CSV file with a heading: the column --target
+is learned, as classes or as numbers; of the others numbers are normalised, and
+words become categories.
 
 The folder --out gets the weights with their hyperparameters, a report with the
 curves, their points (curves.csv), and the checkpoints. Ctrl-C ends training
@@ -57,6 +58,7 @@ goes on from there. A request to end (SIGTERM) and a terminal that closes
   locus train --data fashion-mnist --download --model lenet --device gpu:0
   locus train --data pictures --model lenet --size 48
   locus train --data flowers.csv --target species
+  locus train --data houses.csv --target price --patience 20 --epochs 200
   locus train --virtual-gpus 2 --gpus 2
   locus train --resume`,
 		Args: cobra.NoArgs,
@@ -66,6 +68,7 @@ goes on from there. A request to end (SIGTERM) and a terminal that closes
 	fl.SortFlags = false
 	fl.StringVar(&f.Data, "data", "digits", "what to learn: "+strings.Join(model.DataNames, ", ")+", a folder of images, or a CSV file")
 	fl.StringVar(&f.Target, "target", "", "the column of a CSV file to learn (the last)")
+	fl.StringVar(&f.Task, "task", model.Auto, "what that column is learned as: classes, numbers, or what suits it")
 	fl.IntVar(&f.Size, "size", model.DefaultSize, "bring the images of a folder to so many pixels a side")
 	fl.StringVar(&f.Source.Folder, "data-dir", "", "folder with the data's files")
 	fl.BoolVar(&f.Source.Download, "download", false, "fetch the data's files if they are missing")
@@ -78,8 +81,9 @@ goes on from there. A request to end (SIGTERM) and a terminal that closes
 	fl.Float64Var(&f.LR, "lr", 0, "learning rate (0 takes one that suits the model)")
 	fl.StringVar(&f.Optimizer, "optimizer", "adam", "adam, or sgd with momentum")
 	fl.Float64Var(&f.Clip, "clip", 0, "scale gradients down to at most this norm")
-	fl.IntVar(&f.Patience, "patience", 0, "end when the test accuracy has not improved for so many epochs, and keep the best")
+	fl.IntVar(&f.Patience, "patience", 0, "end when the test accuracy (or RMSE) has not improved for so many epochs")
 	fl.StringVar(&f.precision, "precision", "float32", "of the network's arithmetic: float32, bf16 or fp16")
+	fl.BoolVar(&f.compile, "compile", true, "run steps as compiled programs; the results are the same")
 	fl.Uint64Var(&f.Seed, "seed", 0, "where all that is random comes from")
 	fl.StringVar(&f.out, "out", "", `folder for weights, report and checkpoints (runs/DATA-MODEL, with a number if there is one; "none" keeps nothing)`)
 	fl.StringVar(&f.Checkpoints, "checkpoints", "", `folder for checkpoints (OUT/checkpoints; "none" writes none)`)
@@ -89,6 +93,7 @@ goes on from there. A request to end (SIGTERM) and a terminal that closes
 	fl.Lookup("board").NoOptDefVal = boardHere
 	jsonFlag(c, &f.asJSON)
 	complete(c, "data", completeWords(model.DataNames...))
+	complete(c, "task", completeWords(model.Tasks...))
 	complete(c, "model", completeWords(model.Names...))
 	complete(c, "device", completeDevices)
 	complete(c, "optimizer", completeWords(job.Optimizers...))
@@ -112,7 +117,7 @@ func (f *trainFlags) check() error {
 		}
 		return nil
 	}
-	if err := errors.Join(f.checkData(oneOf), oneOf("model", f.Model, model.Names), oneOf("optimizer", f.Optimizer, job.Optimizers)); err != nil {
+	if err := errors.Join(f.checkData(oneOf), oneOf("task", f.Task, model.Tasks), oneOf("model", f.Model, model.Names), oneOf("optimizer", f.Optimizer, job.Optimizers)); err != nil {
 		return err
 	}
 	if f.Batch == 0 {
@@ -163,9 +168,13 @@ func (f *trainFlags) checkData(oneOf func(flag, v string, all []string) error) (
 	switch {
 	case f.Target != "" && !model.IsTable(f.Data):
 		return usagef("--target %s: a column of a CSV file; --data %s is none", f.Target, f.Data)
+	case f.Task != model.Auto && !model.IsTable(f.Data):
+		return usagef("--task %s: for the column of a CSV file; --data %s is none", f.Task, f.Data)
 	case model.IsTable(f.Data):
 		f.Data, err = filepath.Abs(f.Data)
 		return err
+	case !model.IsFolder(f.Data) && (strings.EqualFold(filepath.Ext(f.Data), ".csv") || strings.ContainsRune(f.Data, filepath.Separator)):
+		return usagef("--data %s: there is no such file or folder", f.Data)
 	case !model.IsFolder(f.Data):
 		return oneOf("data", f.Data, model.DataNames)
 	}
@@ -218,6 +227,7 @@ func (a *app) runTrain(c *cobra.Command, f *trainFlags) (err error) {
 	if err := f.check(); err != nil {
 		return err
 	}
+	f.Eager = !f.compile
 	f.Version = strings.TrimSpace(version())
 	f.Note = func(format string, args ...any) {
 		a.err.Println(a.err.Style(text.Dim, "note: "+fmt.Sprintf(format, args...)))
@@ -279,7 +289,7 @@ func (a *app) showRun(r *job.Result) {
 		for i, row := range t.Rows {
 			t.Rows[i] = []string{row[0], row[1], row[2], row[3], row[4], row[6], strings.Replace(row[7], "best so far", "*", 1)}
 		}
-		t.Head = []string{"epoch", "loss", "accuracy", "test loss", "test accuracy", "examples/s", ""}
+		t.Head = []string{head[0], head[1], head[2], head[3], head[4], head[6], ""}
 	}
 	o.Println()
 	o.Table(t, 0)

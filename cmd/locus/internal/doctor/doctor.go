@@ -58,7 +58,7 @@ func Examine(s System) []Check {
 	for _, i := range locus.Devices()[1:] {
 		checks = append(checks, gpu(i)...)
 	}
-	checks = append(checks, s.virtual())
+	checks = append(checks, s.virtual(), s.collectives())
 	checks = append(checks, s.variables()...)
 	return append(checks, s.fashion(), s.cache())
 }
@@ -235,6 +235,9 @@ func (s System) variables() []Check {
 	var set []string
 	for _, name := range append(slices.Clone(known), "OPENBLAS_CORETYPE", "CUDA_VISIBLE_DEVICES", "CUDA_HOME", "CUDA_PATH", "LD_LIBRARY_PATH", "GOMAXPROCS", "GOMEMLIMIT") {
 		if v := s.Env(name); v != "" {
+			if name == "LOCUS_TOKEN" {
+				v = "(a secret)"
+			}
 			set = append(set, name+"="+v)
 		}
 	}

@@ -13,7 +13,7 @@ import (
 
 // known are the variables that Locus reads.
 var known = []string{"LOCUS_VIRTUAL_GPUS", "LOCUS_SPLIT_GPUS", "LOCUS_BLAS", "LOCUS_THREADS", "LOCUS_CPU_LEVEL", "LOCUS_CUDA", "LOCUS_CUDA_BLOCKING", "LOCUS_NVML", "LOCUS_CUBLAS", "LOCUS_CUBLASLT",
-	"LOCUS_CUDNN", "LOCUS_CUDNN_TIMING", "LOCUS_DEBUG", "LOCUS_FUSE"}
+	"LOCUS_CUDNN", "LOCUS_CUDNN_TIMING", "LOCUS_COLLECTIVE", "LOCUS_MPI", "LOCUS_NCCL", "LOCUS_TOKEN", "LOCUS_RESTART", "LOCUS_DEBUG", "LOCUS_FUSE"}
 
 // values finds variables of Locus whose value or name cannot be meant.
 func (s System) values() (checks []Check) {

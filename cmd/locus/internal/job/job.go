@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -17,6 +18,7 @@ import (
 	"github.com/locusml/locus/nn"
 	"github.com/locusml/locus/optim"
 	"github.com/locusml/locus/train"
+	"github.com/locusml/locus/train/metric"
 	"github.com/locusml/locus/weights/checkpoint"
 )
 
@@ -27,6 +29,7 @@ type Config struct {
 	Limit       int    // of examples; 0: all
 	Size        int    // of images of a folder, in pixels a side
 	Target      string // the column of a table to learn; "": the last
+	Task        string // what it is learned as: of model.Tasks
 	Model       string
 	Devices     []locus.Device
 	Epochs      int
@@ -36,6 +39,7 @@ type Config struct {
 	Clip        float64
 	Patience    int
 	Precision   locus.DType // 0: float32
+	Eager       bool        // steps are computed op by op, not as programs
 	Seed        uint64
 	Checkpoints string // a folder; "": none
 	Resume      bool
@@ -55,11 +59,14 @@ type Result struct {
 	Report *train.Report
 	// Final is the epoch that the network's parameters are from: the best. Chosen by
 	// the test set, it looks better than it is, unless it is the last as well.
-	Final   train.Epoch
-	Chosen  bool
-	Weights string // files; "" where nothing was kept
-	Page    string
-	Curves  string
+	Final  train.Epoch
+	Chosen bool
+	// Confusion counts, for every class of the test set, what it was taken for; nil
+	// where numbers were learned, or too many classes.
+	Confusion [][]float64
+	Weights   string // files; "" where nothing was kept
+	Page      string
+	Curves    string
 	// Checkpoint is the folder with the state of a run that was interrupted or
 	// failed, if it has any.
 	Checkpoint string
@@ -71,7 +78,7 @@ var Optimizers = []string{"adam", "sgd"}
 // Run trains. If ctx ends it does so after the step at hand, with a checkpoint
 // where those are kept.
 func Run(ctx context.Context, c Config) (r *Result, err error) {
-	set, err := model.OpenData(c.Data, model.Options{Source: c.Source, Size: c.Size, Target: c.Target})
+	set, err := model.OpenData(c.Data, model.Options{Source: c.Source, Size: c.Size, Target: c.Target, Task: c.Task})
 	if err != nil {
 		return nil, err
 	}
@@ -81,22 +88,28 @@ func Run(ctx context.Context, c Config) (r *Result, err error) {
 	if set.Encoder != nil && c.Model != "softmax" && c.Model != "mlp" {
 		return nil, fmt.Errorf("--model %s is for images; a table takes softmax or mlp", c.Model)
 	}
+	if set.Encoder != nil {
+		c.Task = model.Card{Scaler: set.Scaler}.Task()
+	}
 	if c.LR == 0 {
 		c.LR = model.LearningRate[c.Model]
 		if c.Optimizer == "sgd" {
 			c.LR = 0.1
 		}
 	}
-	net, err := model.Build(c.Model, set.Input, len(set.Train.Classes), c.Seed)
+	net, err := model.Build(c.Model, set.Input, set.Outputs(), c.Seed)
 	if err != nil {
 		return nil, err
 	}
-	r = &Result{Card: model.Card{Model: c.Model, Data: c.Data, Input: set.Input, Classes: set.Train.Classes, Hyper: c.hyper(), Made: c.Version, Encoder: set.Encoder, Target: c.Target}}
+	r = &Result{Card: model.Card{Model: c.Model, Data: c.Data, Input: set.Input, Classes: set.Train.Classes, Hyper: c.hyper(), Made: c.Version, Encoder: set.Encoder, Scaler: set.Scaler, Target: c.Target}}
 	if err := c.folders(); err != nil {
 		return nil, err
 	}
-	classifier := train.Classifier(net)
-	classifier.Optimizer = func(p []nn.Entry) *optim.Optimizer {
+	learner := train.Classifier(net)
+	if set.Scaler != nil {
+		learner = train.Regressor(net)
+	}
+	learner.Optimizer = func(p []nn.Entry) *optim.Optimizer {
 		if c.Optimizer == "sgd" {
 			return optim.SGD(p, c.LR, optim.SGDOptions{Momentum: 0.9})
 		}
@@ -112,15 +125,26 @@ func Run(ctx context.Context, c Config) (r *Result, err error) {
 	if err := c.log(); err != nil {
 		return nil, err
 	}
-	r.Report, err = train.New(append(c.options(), c.writeCard(r.Card))...).FitContext(ctx, classifier, train.Data{Train: set.Train, Validation: set.Test, BatchSize: c.Batch, Workers: workers(set)})
+	r.Report, err = train.New(append(c.options(set.Scaler), c.writeCard(r.Card))...).FitContext(ctx, learner, train.Data{Train: set.Train, Validation: set.Test, BatchSize: c.Batch, Workers: workers(set)})
 	if err != nil {
 		if c.Checkpoints != "" && hasCheckpoint(c.Checkpoints) {
 			r.Checkpoint = c.Checkpoints
 		}
 		return r, err
 	}
+	if n := len(set.Test.Classes); n > 1 && n <= maxConfusion && c.Out != "" {
+		scores, err := train.New(train.Devices(c.Devices...), train.Measure(metric.ConfusionMatrix(n))).
+			TestContext(ctx, learner, train.Data{Test: set.Test, BatchSize: c.Batch})
+		if err != nil {
+			return r, err
+		}
+		r.Confusion = scores.Tables["confusion_matrix"]
+	}
 	return r, c.keep(r, net)
 }
+
+// maxConfusion is how many classes a confusion matrix in a report can have.
+const maxConfusion = 40
 
 // workers is how many goroutines make batches: images are read from files.
 func workers(set model.Set) int {
@@ -130,8 +154,22 @@ func workers(set model.Set) int {
 	return 0
 }
 
-func (c *Config) options() []train.Option {
-	o := []train.Option{train.MaxEpochs(c.Epochs), train.Devices(c.Devices...), train.Seed(c.Seed), train.Board(c.Board), train.Monitor("accuracy", train.Highest), train.KeepBest()}
+// rmse is the root of the mean squared error in the units of what is learned.
+func rmse(s *data.Scaler) metric.Metric {
+	unit := s.Std()[0]
+	return metric.Func("rmse", func(output, target *locus.Tensor) []*locus.Tensor {
+		d := output.Cast(locus.Float64).Sub(target.Cast(locus.Float64))
+		return []*locus.Tensor{d.Square().Sum(), d.OnesLike().Sum()}
+	}, func(sums [][]float64) float64 { return unit * math.Sqrt(sums[0][0]/sums[1][0]) })
+}
+
+func (c *Config) options(scaler *data.Scaler) []train.Option {
+	o := []train.Option{train.MaxEpochs(c.Epochs), train.Devices(c.Devices...), train.Seed(c.Seed), train.Board(c.Board), train.KeepBest()}
+	if scaler != nil {
+		o = append(o, train.Measure(rmse(scaler)), train.Monitor("rmse", train.Lowest))
+	} else {
+		o = append(o, train.Monitor("accuracy", train.Highest))
+	}
 	if c.Progress != nil {
 		o = append(o, train.Progress(c.Progress), train.LogEvery(10))
 	}
@@ -143,6 +181,9 @@ func (c *Config) options() []train.Option {
 	}
 	if c.Precision != 0 {
 		o = append(o, train.Precision(c.Precision))
+	}
+	if c.Eager {
+		o = append(o, train.Compile(false))
 	}
 	if c.Checkpoints != "" {
 		o = append(o, train.Checkpoints(c.Checkpoints, 3))
@@ -174,6 +215,9 @@ func (c *Config) hyper() map[string]any {
 	}
 	if c.Target != "" {
 		h["target"] = c.Target
+	}
+	if model.IsTable(c.Data) {
+		h["task"] = c.Task
 	}
 	if model.IsFolder(c.Data) {
 		h["size"] = c.Size
@@ -252,10 +296,12 @@ func (c *Config) log() error {
 		return nil
 	}
 	path := filepath.Join(c.Out, LogFile)
-	if !c.Resume {
-		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if c.Resume && c.Checkpoints != "" && hasCheckpoint(c.Checkpoints) {
+		if err := c.Board.Load(path, ""); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
+	} else if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
 	}
 	return c.Board.LogCSV(path)
 }
@@ -283,7 +329,7 @@ func (c *Config) keep(r *Result, net nn.Module) error {
 	return errors.Join(model.Save(r.Weights, net, r.Card), c.Board.Save(r.Curves), r.save(c))
 }
 
-// best is the one with the highest accuracy on the test set.
+// best is the one with the highest accuracy, or the lowest RMSE, on the test set.
 func best(r *train.Report) train.Epoch {
 	for _, e := range r.Epochs {
 		if e.Number == r.BestEpoch {

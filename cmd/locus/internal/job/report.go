@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/locusml/locus"
+	"github.com/locusml/locus/board"
 	"github.com/locusml/locus/cmd/locus/internal/page"
 	"github.com/locusml/locus/cmd/locus/internal/text"
 	"github.com/locusml/locus/train"
@@ -15,7 +16,8 @@ import (
 
 // EpochRows gives the epochs as a table: the heading, then a row each.
 func EpochRows(r *train.Report) (head []string, rows [][]string) {
-	head = []string{"epoch", "loss", "accuracy", "test loss", "test accuracy", "time", "examples/s", ""}
+	quality := QualityName(r.Last().Validation)
+	head = []string{"epoch", "loss", quality, "test loss", "test " + quality, "time", "examples/s", ""}
 	for _, e := range r.Epochs {
 		best := ""
 		if e.Best {
@@ -28,7 +30,7 @@ func EpochRows(r *train.Report) (head []string, rows [][]string) {
 		if e.Time > 0 {
 			rate = text.Count(int(float64(e.Examples) / e.Time.Seconds()))
 		}
-		rows = append(rows, []string{strconv.Itoa(e.Number + 1), loss(e.Train), Percent(e.Train), loss(e.Validation), Percent(e.Validation), text.Duration(e.Time), rate, best})
+		rows = append(rows, []string{strconv.Itoa(e.Number + 1), loss(e.Train), Quality(e.Train), loss(e.Validation), Quality(e.Validation), text.Duration(e.Time), rate, best})
 	}
 	return head, rows
 }
@@ -40,12 +42,30 @@ func loss(m map[string]float64) string {
 	return fmt.Sprintf("%.4f", m["loss"])
 }
 
-// Percent gives the accuracy among metrics.
-func Percent(m map[string]float64) string { return fmt.Sprintf("%.1f %%", 100*m["accuracy"]) }
+// Quality returns what people ask about among metrics: the accuracy, or where
+// numbers are learned the RMSE.
+func Quality(m map[string]float64) string {
+	if v, ok := m["rmse"]; ok {
+		return fmt.Sprintf("%.4g", v)
+	}
+	return fmt.Sprintf("%.1f %%", 100*m["accuracy"])
+}
+
+// QualityName is what Quality returns.
+func QualityName(m map[string]float64) string {
+	if _, ok := m["rmse"]; ok {
+		return "RMSE"
+	}
+	return "accuracy"
+}
 
 // Summary gives what there is to know of a run, by name.
 func (r *Result) Summary() [][2]string {
-	result := fmt.Sprintf("%s of the test set right (epoch %d of %d)", Percent(r.Final.Validation), r.Final.Number+1, len(r.Report.Epochs))
+	quality := Quality(r.Final.Validation) + " of the test set right"
+	if r.Card.Scaler != nil {
+		quality = "RMSE " + Quality(r.Final.Validation) + " on the test set"
+	}
+	result := fmt.Sprintf("%s (epoch %d of %d)", quality, r.Final.Number+1, len(r.Report.Epochs))
 	if r.Chosen {
 		result += ", an epoch chosen by the test set: a little flattering"
 	}
@@ -58,6 +78,9 @@ func (r *Result) Summary() [][2]string {
 	}
 	for _, d := range slices.Sorted(maps.Keys(r.Report.PeakMemory)) {
 		facts = append(facts, [2]string{"peak memory on " + d, text.Bytes(r.Report.PeakMemory[d])})
+	}
+	if r.Report.Uncompiled != "" {
+		facts = append(facts, [2]string{"not compiled", r.Report.Uncompiled})
 	}
 	if r.Report.Stopped != "" {
 		facts = append(facts, [2]string{"stopped", r.Report.Stopped})
@@ -88,15 +111,23 @@ func (r *Result) save(c *Config) error {
 	for _, k := range slices.Sorted(maps.Keys(r.Card.Hyper)) {
 		hyper.Rows = append(hyper.Rows, []string{k, fmt.Sprint(r.Card.Hyper[k])})
 	}
+	sections := []page.Section{
+		{Title: "Curves", Figures: figures, Text: []string{"In training the means over an epoch so far; for validation the test set after each epoch. Throughput and memory are beside them."}},
+	}
+	if r.Confusion != nil {
+		matrix, err := page.Matrix(board.Matrix{Values: r.Confusion, Rows: r.Card.Classes, Columns: r.Card.Classes, YLabel: "true", XLabel: "predicted", ByRow: true, HideZeros: true})
+		if err != nil {
+			return err
+		}
+		sections = append(sections, page.Section{Title: "What was taken for what", Text: []string{"The test set: a row for each class, with what its examples were taken for."}, Picture: matrix})
+	}
 	p := page.Page{
 		Title: fmt.Sprintf("%s on %s", r.Card.Model, r.Card.Data),
 		Lead:  "A training run: how it went, what came of it, and what it takes to repeat it.",
 		Facts: r.Summary(),
-		Sections: []page.Section{
-			{Title: "Curves", Figures: figures, Text: []string{"In training the means over an epoch so far; for validation the test set after each epoch. Throughput and memory are beside them."}},
-			{Title: "Epochs", Tables: []page.Table{{Head: head, Rows: rows}}},
-			{Title: "Hyperparameters", Tables: []page.Table{hyper}},
-		},
+		Sections: append(sections,
+			page.Section{Title: "Epochs", Tables: []page.Table{{Head: head, Rows: rows}}},
+			page.Section{Title: "Hyperparameters", Tables: []page.Table{hyper}}),
 		Foot: "Written by " + c.Version + ".",
 	}
 	return p.Save(r.Page)

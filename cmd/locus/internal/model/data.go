@@ -21,6 +21,17 @@ type Set struct {
 	Input       []int         // shape of one example
 	Own         bool          // a folder of the user's images
 	Encoder     *data.Encoder // of a table; else nil
+	Scaler      *data.Scaler  // of the numbers to learn; nil for classes
+}
+
+// Outputs is how many numbers a network gives: one a class, or the number to learn.
+func (s Set) Outputs() int { return outputs(s.Train.Classes, s.Scaler) }
+
+func outputs(classes []string, scaler *data.Scaler) int {
+	if scaler != nil {
+		return 1
+	}
+	return len(classes)
 }
 
 // Options say how data is read.
@@ -28,6 +39,8 @@ type Options struct {
 	Source data.Source
 	Size   int    // of images of a folder, in pixels a side; 0: DefaultSize
 	Target string // the column of a table to learn; "": the last
+	Task   string // of Tasks; "" is auto
+	As     *Card  // a table is encoded as for this network; nil: an encoder learns from the table
 }
 
 // DefaultSize is the side in pixels that images of a folder are brought to.
@@ -85,7 +98,7 @@ func OpenData(name string, o Options) (Set, error) {
 	}
 	switch {
 	case IsTable(name):
-		s.Train, s.Test, s.Encoder, err = openTable(name, o.Target)
+		s, err = openTable(name, o)
 	case IsFolder(name):
 		s.Own = true
 		s.Train, s.Test, err = openFolder(name, size)

@@ -30,7 +30,16 @@ type Card struct {
 	Result  map[string]any `json:"result,omitempty"`
 	Made    string         `json:"made,omitempty"`    // by which version of what
 	Encoder *data.Encoder  `json:"encoder,omitempty"` // of a table's rows
+	Scaler  *data.Scaler   `json:"scaler,omitempty"`  // of the numbers that were learned; nil for classes
 	Target  string         `json:"target,omitempty"`  // the table's column that was learned; "" the last
+}
+
+// Task is what the network has learned: classes or numbers.
+func (c Card) Task() string {
+	if c.Scaler != nil {
+		return Numbers
+	}
+	return Classes
 }
 
 // cardKey is the entry of a file's metadata that holds its card.
@@ -88,7 +97,7 @@ func Load(path string, override Card, d locus.Device) (nn.Module, Card, error) {
 	if card.Model == "" || len(card.Input) == 0 {
 		return nil, card, fmt.Errorf("%s: %w; give --model and --data", path, ErrNoCard)
 	}
-	net, err := Build(card.Model, card.Input, len(card.Classes), 0)
+	net, err := Build(card.Model, card.Input, outputs(card.Classes, card.Scaler), 0)
 	if err != nil {
 		return nil, card, fmt.Errorf("%s: %w", path, err)
 	}

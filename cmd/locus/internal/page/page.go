@@ -27,6 +27,7 @@ type Section struct {
 	Text    []string        // paragraphs
 	Notes   []string        // what to be careful about
 	Figures []template.HTML // in a grid that fits the screen
+	Picture template.HTML   // as large as it is, or as the screen
 	Tables  []Table
 	Code    string
 }
@@ -54,6 +55,13 @@ func Figures(b *board.Board) ([]template.HTML, error) {
 		all = append(all, template.HTML(svg.String())) // board escapes names and labels
 	}
 	return all, nil
+}
+
+// Matrix draws a table as a picture for a page.
+func Matrix(m board.Matrix) (template.HTML, error) {
+	var svg bytes.Buffer
+	err := m.WriteSVG(&svg)
+	return template.HTML(svg.String()), err // board escapes names and labels
 }
 
 // Write writes the page.

@@ -30,6 +30,7 @@ type Guess struct {
 type Prediction struct {
 	File  string  `json:"file"`
 	Top   []Guess `json:"top"`             // the likeliest first
+	Value float64 `json:"value,omitempty"` // of a network that has learned numbers, which has no classes
 	Light bool    `json:"light_ground"`    // the picture's border is bright
 	Image []uint8 `json:"-"`               // as the network sees it, the first channel
 	Shape []int   `json:"shape,omitempty"` // channels, height, width

@@ -1,0 +1,64 @@
+// Allreduce measures an all-reduce of float32 numbers over the ranks that a launcher has
+// started, and checks the sum:
+//
+//	go build -o allreduce ./bench/allreduce
+//	locus launch -n 2 ./allreduce                    the ring over TCP
+//	mpirun -np 2 ./allreduce                         the MPI library
+//	mpirun -np 2 ./allreduce-c                       the same from C: mpicc -O2 -o allreduce-c bench/allreduce.c
+//
+// bench/allreduce.sh does all of these in turns.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"log"
+	"slices"
+	"time"
+
+	"github.com/locusml/locus"
+	"github.com/locusml/locus/collective"
+)
+
+func main() {
+	n := flag.Int("n", 25_000_000, "float32 numbers")
+	reps := flag.Int("reps", 10, "times")
+	device := flag.String("device", "cpu", "where the tensors are")
+	flag.Parse()
+	d, err := locus.ParseDevice(*device)
+	if err != nil {
+		log.Fatal(err)
+	}
+	ctx := context.Background()
+	g, err := collective.Join(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer g.Close()
+	x := d.Full(float64(g.Rank()+1), *n)
+	var times []time.Duration
+	for range *reps {
+		if err := g.Barrier(ctx); err != nil {
+			log.Fatal(err)
+		}
+		started := time.Now()
+		y, err := g.AllReduce(ctx, x, collective.Sum).Wait()
+		if err == nil {
+			err = d.Synchronize()
+		}
+		if err != nil {
+			log.Fatal(err)
+		}
+		times = append(times, time.Since(started))
+		if v, want := y.Max().Item(), float64(g.Size()*(g.Size()+1)/2); v != want || y.Min().Item() != want {
+			log.Fatalf("a sum is %v, not %v", v, want)
+		}
+		y.Free()
+	}
+	slices.Sort(times)
+	if g.Rank() == 0 {
+		fmt.Printf("%s, %d ranks, %.0f MB: best %.1f ms, median %.1f ms\n", g.Engine(d), g.Size(), float64(*n)*4/1e6,
+			times[0].Seconds()*1e3, times[len(times)/2].Seconds()*1e3)
+	}
+}

@@ -1,0 +1,36 @@
+//go:build unix
+
+package launch
+
+import (
+	"os"
+	"os/exec"
+	"syscall"
+)
+
+// apart gives a rank a process group of its own: an interrupt of the terminal reaches it
+// through the launcher, once.
+func apart(c *exec.Cmd) {
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	withLauncher(c.SysProcAttr)
+}
+
+// interrupt asks a rank and its children to end.
+func interrupt(p *os.Process, byUser bool) {
+	s := syscall.SIGTERM
+	if byUser {
+		s = syscall.SIGINT
+	}
+	_ = syscall.Kill(-p.Pid, s) // it may have ended
+}
+
+func kill(p *os.Process) {
+	_ = syscall.Kill(-p.Pid, syscall.SIGKILL) // it may have ended
+}
+
+func signalOf(e *exec.ExitError) int {
+	if w, ok := e.Sys().(syscall.WaitStatus); ok && w.Signaled() {
+		return int(w.Signal())
+	}
+	return 0
+}

@@ -1,0 +1,133 @@
+package collective_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/locusml/locus"
+	"github.com/locusml/locus/collective"
+	"github.com/locusml/locus/internal/collectivetest"
+)
+
+// joinCards makes a group over TCP whose ranks may use NCCL.
+func joinCards(t *testing.T, size int, options ...collective.Option) []*collective.Group {
+	t.Helper()
+	addr := free(t)
+	groups := make([]*collective.Group, size)
+	each(t, size, func(r int) (err error) {
+		groups[r], err = collective.Join(ctx, append([]collective.Option{collective.At(collective.Place{Rank: r, Size: size, Addr: addr, Token: "x"})}, options...)...)
+		return err
+	})
+	if t.Failed() {
+		t.FailNow()
+	}
+	closeAll(t, groups)
+	return groups
+}
+
+// The suite by way of NCCL, on cards that are virtual GPUs, with tensors in main memory in
+// between.
+func TestFakeNCCL(t *testing.T) {
+	devices := gpus()
+	for _, size := range []int{2, 3} {
+		t.Run(fmt.Sprint(size), func(t *testing.T) {
+			collective.FakeCards(t, 22803, false)
+			groups := joinCards(t, size, collective.Engine("nccl"))
+			each(t, size, func(r int) error {
+				if err := collectivetest.Run(context.Background(), groups[r], collectivetest.Config{Devices: []locus.Device{devices[r], locus.CPU()}, Short: true, Large: 10_001}); err != nil {
+					return err
+				}
+				if e := groups[r].Engine(devices[r]); e != "nccl" {
+					return fmt.Errorf("the engine of %s is %s", devices[r], e)
+				}
+				if e := groups[r].Engine(locus.CPU()); e != "ring" {
+					return fmt.Errorf("the engine of the CPU is %s", e)
+				}
+				return nil
+			})
+		})
+	}
+}
+
+// Ranks that share a card stage through main memory, unless NCCL is new enough and told so.
+func TestFakeNCCLShared(t *testing.T) {
+	devices := gpus()
+	for _, c := range []struct {
+		version int
+		told    string
+		want    string
+	}{{22803, "1", "ring"}, {23203, "", "ring"}, {23203, "1", "nccl"}} {
+		t.Run(fmt.Sprint(c), func(t *testing.T) {
+			t.Setenv("NCCL_MULTI_RANK_GPU_ENABLE", c.told)
+			collective.FakeCards(t, c.version, true)
+			groups := joinCards(t, 2)
+			each(t, 2, func(r int) error {
+				x := devices[r].Full(float64(r+1), 5)
+				y, err := groups[r].AllReduce(ctx, x, collective.Sum).Wait()
+				if err != nil {
+					return err
+				}
+				if v := y.Min().Item(); v != 3 || groups[r].Engine(devices[r]) != c.want {
+					return fmt.Errorf("%v by %s", v, groups[r].Engine(devices[r]))
+				}
+				return nil
+			})
+		})
+	}
+}
+
+// A rank on a card and one in main memory cannot work together by NCCL: they are told.
+func TestFakeNCCLMixed(t *testing.T) {
+	collective.FakeCards(t, 22803, false)
+	groups := joinCards(t, 2)
+	devices := []locus.Device{gpus()[0], locus.CPU()}
+	each(t, 2, func(r int) error {
+		_, err := groups[r].AllReduce(ctx, devices[r].Ones(3), collective.Sum).Wait()
+		return want(err, collective.ErrMismatch, "on GPUs")
+	})
+}
+
+// Another GPU than the group's first is refused.
+func TestFakeNCCLMoved(t *testing.T) {
+	collective.FakeCards(t, 22803, false)
+	groups := joinCards(t, 2)
+	each(t, 2, func(r int) error {
+		if _, err := groups[r].AllReduce(ctx, gpus()[r].Ones(3), collective.Sum).Wait(); err != nil {
+			return err
+		}
+		_, err := groups[r].AllReduce(ctx, gpus()[r+2].Ones(3), collective.Sum).Wait()
+		if r == 0 {
+			return nil // it is told of its own mistake or of the other's
+		}
+		if err == nil {
+			return fmt.Errorf("a tensor on another card is reduced")
+		}
+		return nil
+	})
+}
+
+// A rank that does not come while the others' work waits on their cards: the time-out ends
+// what waits.
+func TestFakeNCCLTimeout(t *testing.T) {
+	collective.FakeCards(t, 22803, false)
+	groups := joinCards(t, 2, collective.Timeout(500*time.Millisecond))
+	each(t, 2, func(r int) error {
+		x := gpus()[r].Ones(3)
+		if _, err := groups[r].AllReduce(ctx, x, collective.Sum).Wait(); err != nil {
+			return err
+		}
+		if r == 1 {
+			for groups[1].Err() == nil {
+				time.Sleep(time.Millisecond)
+			}
+			return nil
+		}
+		_, err := groups[0].AllReduce(ctx, x, collective.Sum).Wait() // a kind that is known: it does not wait for the other's word
+		if err == nil {
+			_, err = groups[0].AllReduce(ctx, x, collective.Sum).Wait()
+		}
+		return want(err, collective.ErrTimeout, "rank 1")
+	})
+}
