@@ -99,6 +99,8 @@ func (f *fuser) refusal(s *Step) string {
 		return "its parameters change from run to run"
 	case !variable:
 		return "its operands are constants"
+	case s.Attrs != nil && s.Op != op.CastTo:
+		return "it has parameters, which fused steps have not"
 	case !f.device.Fuses(s.Op, c.KernelType(), s.Out.View.DType):
 		return "the device has no fused form of it"
 	}
