@@ -106,23 +106,14 @@ func (t *Tensor) hardTanh(lo, hi float64) *Tensor {
 	return d.Gt(lo).And(d.Lt(hi)).Where(t, clamped)
 }
 
-// Relu6 gives x moved into [0, 6].
-func (t *Tensor) Relu6() *Tensor {
-	t.wantFloat("Relu6")
-	return t.hardTanh(0, 6)
-}
+// Relu6 returns x moved into [0, 6].
+func (t *Tensor) Relu6() *Tensor { return apply(op.Relu6, nil, t) }
 
-// HardSigmoid gives x/6 + ½ moved into [0, 1].
-func (t *Tensor) HardSigmoid() *Tensor {
-	t.wantFloat("HardSigmoid")
-	return t.Add(3).hardTanh(0, 6).Mul(1. / 6)
-}
+// HardSigmoid returns x/6 + ½ moved into [0, 1].
+func (t *Tensor) HardSigmoid() *Tensor { return apply(op.HardSigmoid, nil, t) }
 
-// HardSwish gives x·[Tensor.HardSigmoid].
-func (t *Tensor) HardSwish() *Tensor {
-	t.wantFloat("HardSwish")
-	return t.HardSigmoid().Mul(t)
-}
+// HardSwish returns x·[Tensor.HardSigmoid].
+func (t *Tensor) HardSwish() *Tensor { return apply(op.HardSwish, nil, t) }
 
 // Softsign gives x/(1+|x|).
 func (t *Tensor) Softsign() *Tensor {

@@ -116,7 +116,7 @@ func run(p *place, def *op.Def, l *launch, in []*Tensor, out *Tensor, more []*Te
 		in[i].failFreed(def.Name)
 	}
 	if out.scope.Load() == nil { // nobody else knows of the results
-		err := p.backend.Run(&l.call)
+		err := backend.Queue(p.backend, &l.call)
 		letGo(in)
 		return err
 	}
@@ -125,7 +125,7 @@ func run(p *place, def *op.Def, l *launch, in []*Tensor, out *Tensor, more []*Te
 		letGo(in)
 		out.failClosed(def.Name)
 	}
-	err := p.backend.Run(&l.call)
+	err := backend.Queue(p.backend, &l.call)
 	letGo(more)
 	out.block.LetGo()
 	letGo(in)

@@ -24,8 +24,9 @@ type Cell interface {
 // Compiled is a function made by [Compile]. Any number of goroutines may call it;
 // their calls happen one after the other.
 type Compiled struct {
-	f     func(args ...*Tensor) []*Tensor
-	state []Cell
+	f       func(args ...*Tensor) []*Tensor
+	state   []Cell
+	lenient bool
 
 	mu     sync.Mutex
 	plans  []*plan
@@ -73,6 +74,15 @@ func (c *Compiled) Report(w io.Writer) {
 	c.report = w
 }
 
+// Lenient makes reading a value inside f, which is an error otherwise, a reason to
+// compute f without a program: for functions that somebody else has written. It returns
+// c, which nobody may have called yet.
+func (c *Compiled) Lenient() *Compiled {
+	c.made("Compiled.Lenient")
+	c.lenient = true
+	return c
+}
+
 func (c *Compiled) made(name string) {
 	gate.Check(name, gate.Made(c != nil && c.f != nil, "make one with locus.Compile"))
 }
@@ -111,7 +121,7 @@ func (c *Compiled) call(args []*Tensor) (results []*Tensor, ok bool) {
 		c.why = p.eager
 		return nil, false
 	}
-	if p != nil && p.ready {
+	if p != nil && p.ready && (!p.doubt || c.same(p, args)) {
 		return p.run(args, false), true
 	}
 	if p == nil && len(c.plans) >= maxPlans {
@@ -134,7 +144,13 @@ func (c *Compiled) call(args []*Tensor) (results []*Tensor, ok bool) {
 	case p == nil:
 		c.plans = append(c.plans, next)
 	default:
-		next.diff(p)
+		switch {
+		case p.ready:
+			c.note("tracing: what it computes is no longer the same")
+		case p.doubt && p.trace != next.trace: // it may have been changed since the first trace
+		default:
+			next.diff(p)
+		}
 		for i := range c.plans {
 			if c.plans[i] == p {
 				c.plans[i] = next
@@ -149,6 +165,30 @@ func (c *Compiled) call(args []*Tensor) (results []*Tensor, ok bool) {
 		return nil, false
 	}
 	return next.run(args, true), true
+}
+
+// Recheck makes the next call of each signature trace f once more. If what it computes
+// is no longer the same, because a Go value that it uses has changed, it is traced anew.
+// Call it where such values may have been changed, but not before each call: a trace
+// takes longer than calling f.
+func (c *Compiled) Recheck() {
+	c.made("Compiled.Recheck")
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, p := range c.plans {
+		p.doubt = true
+	}
+}
+
+// same reports whether f still computes what p does. Then p can be run.
+func (c *Compiled) same(p *plan, args []*Tensor) bool {
+	p.doubt = false
+	next, traced := c.trace(args)
+	if !traced {
+		return false
+	}
+	next.undo()
+	return next.trace == p.trace && p.fits() == ""
 }
 
 // find returns the plan for the present call, or nil.
@@ -291,6 +331,9 @@ func (c *Compiled) Explain() string {
 			continue
 		}
 		fmt.Fprintf(&b, "  %d steps, %d more whose results nobody uses; %d variables, %d of them set\n", len(p.prog.Steps), p.pruned, len(p.vars), p.sets())
+		for _, line := range p.exec.Explain() {
+			fmt.Fprintf(&b, "  %s\n", line)
+		}
 		for _, v := range p.prog.Values {
 			switch v.Kind {
 			case program.Captured:
@@ -299,7 +342,10 @@ func (c *Compiled) Explain() string {
 				fmt.Fprintf(&b, "  constant: %d bytes of Go data, made at %s\n", v.Spec.Shape[0], v.Site)
 			}
 		}
-		for _, line := range strings.SplitAfter(p.prog.String(), "\n") {
+		if line := explainFusion(p.body); line != "" {
+			b.WriteString("  " + line + "\n")
+		}
+		for _, line := range strings.SplitAfter(p.body.String(), "\n") {
 			if line != "" {
 				b.WriteString("  " + line)
 			}

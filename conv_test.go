@@ -3,6 +3,8 @@ package locus
 import (
 	"errors"
 	"testing"
+
+	"github.com/locusml/locus/internal/op"
 )
 
 func TestLinear(t *testing.T) {
@@ -190,5 +192,33 @@ func TestPair(t *testing.T) {
 	}
 	if p := HW(0, 7); p.Height() != 0 || p.Width() != 7 {
 		t.Errorf("HW(0, 7) is %d, %d", p.Height(), p.Width())
+	}
+}
+
+// A convolution whose windows lie side by side is computed as a product: same results
+// and gradients as the op's own.
+func TestConvInPatches(t *testing.T) {
+	_, all := devicesOf()
+	for _, d := range all {
+		for _, s := range []struct{ n, c, h, w, out, kh, kw int }{{2, 3, 8, 12, 5, 4, 4}, {1, 1, 9, 11, 2, 4, 5}, {3, 2, 16, 16, 4, 16, 16}, {2, 3, 2, 33, 3, 1, 16}} {
+			k := NewKey(3).Split(3)
+			x, w, b := d.As(Float64).Key(k[0]).Randn(s.n, s.c, s.h, s.w).RequireGrad(), d.As(Float64).Key(k[1]).Randn(s.out, s.c, s.kh, s.kw).RequireGrad(), d.As(Float64).Key(k[2]).Randn(s.out).RequireGrad()
+			c := op.Conv{Stride: [2]int{s.kh, s.kw}, Dilation: [2]int{1, 1}, Groups: 1}
+			if !inPatches(c, x, w) {
+				t.Fatal("it is not computed in patches")
+			}
+			in := []*Tensor{x, w, b}
+			got := Conv2D(x, w, b, ConvOptions{Stride: HW(s.kh, s.kw)}, ReluActivation)
+			want := apply(op.ConvAct, op.ConvEpilogue{Conv: c, Act: op.Relu}, in...)
+			near(t, got, bitsOf(want), 1e-12)
+			seed := d.As(Float64).Key(NewKey(9)).Randn(got.Shape()...)
+			a, e := Grad([]*Tensor{got.Mul(seed).Sum()}, in), Grad([]*Tensor{want.Mul(seed).Sum()}, in)
+			for i := range a {
+				near(t, a[i], bitsOf(e[i]), 1e-11)
+			}
+			if got.Free(); !got.Freed() {
+				t.Error("the result does not own its memory")
+			}
+		}
 	}
 }

@@ -35,8 +35,8 @@
 // docs/ops.md lists every op. The files of this package are named for what they
 // hold:
 //
-//   - places: device.go, places.go (what devices there are), gpus.go, splitgpu.go,
-//     move.go, pin.go, ledger.go (transfers and the guard), telemetry.go
+//   - places: device.go, places.go (what devices there are), default.go, gpus.go,
+//     splitgpu.go, move.go, pin.go, ledger.go (transfers and the guard), telemetry.go
 //   - tensors: tensor.go, create.go, key.go (random numbers), host.go (Go slices in
 //     and out), print.go, errors.go, gate.go and arguments.go (checks of arguments)
 //   - memory: memory.go (counters and reports), scope.go

@@ -21,6 +21,17 @@ type engine struct {
 	grads  map[*node]*Tensor      // gradients on their way
 	held   map[*memory.Block]int  // how many of them share a block
 	keep   map[*memory.Block]bool // what free spares: outputs and inputs
+	casts  []late                 // gradients of leaves that are to be converted
+	waits  map[*node]bool         // leaves that wait for them
+	uses   map[*node]int          // how often nodes are operands
+	slices map[*node]int          // how often of slices
+	pieces map[*node][]piece      // gradients of parts of their results
+}
+
+// late is the gradient of a node's result that is passed on at the end.
+type late struct {
+	n *node
+	g *Tensor
 }
 
 func (e *engine) run(outputs, seeds []*Tensor) {
@@ -42,6 +53,7 @@ func (e *engine) run(outputs, seeds []*Tensor) {
 	for i := len(order) - 1; i >= 0; i-- {
 		e.visit(order[i])
 	}
+	e.convert()
 	if !e.retain {
 		for _, n := range e.passed { // let go of what was saved
 			n.spent.Store(true)
@@ -97,13 +109,19 @@ func sorted(roots []*node, ends map[*node]bool) []*node {
 // prune finds the nodes between the results and what is wanted: only there does
 // a gradient flow.
 func (e *engine) prune(order []*node) {
-	e.useful = make(map[*node]bool, len(order))
+	e.useful, e.uses, e.slices = make(map[*node]bool, len(order)), map[*node]int{}, map[*node]int{}
 	for _, n := range order {
 		_, useful := e.wanted[n]
 		// What lies behind a node that was let go of is not known: assume the worst.
 		useful = useful || n.spent.Load() || e.collect && n.leaf != nil
 		for _, t := range n.inputs {
 			useful = useful || t.node != nil && e.useful[t.node]
+			if t.node != nil {
+				e.uses[t.node]++
+				if n.def != nil && n.def.ID == op.Sliced {
+					e.slices[t.node]++
+				}
+			}
 		}
 		e.useful[n] = useful
 	}
@@ -111,8 +129,9 @@ func (e *engine) prune(order []*node) {
 
 // visit passes the gradient of a node's result on to its inputs.
 func (e *engine) visit(n *node) {
+	e.join(n)
 	g := e.grads[n]
-	if g == nil || !e.useful[n] {
+	if g == nil || !e.useful[n] || e.waits[n] {
 		return
 	}
 	delete(e.grads, n)
@@ -142,6 +161,9 @@ func (e *engine) visit(n *node) {
 		return
 	}
 	e.passed = append(e.passed, n)
+	if e.defers(n, g) || e.keeps(n, g) {
+		return
+	}
 	var rule gradient
 	if n.own != nil {
 		rule = n.own.back
@@ -181,6 +203,61 @@ func (e *engine) visit(n *node) {
 	e.release(g, n)
 	if e.free {
 		e.freeResult(n)
+	}
+}
+
+// defers reports whether the gradient of n's result is passed on at the end: that of
+// a leaf in another type, as all parameters are in mixed precision. Converting them
+// together takes one launch. Where a leaf has other gradients they are added in the
+// order in which they come, so that bits do not depend on who asks.
+func (e *engine) defers(n *node, g *Tensor) bool {
+	if e.create || n.def == nil || n.def.ID != op.CastTo || !g.dtype.IsFloat() {
+		return false
+	}
+	to := n.inputs[0]
+	if to.node == nil || to.node.leaf == nil || to.dtype == g.dtype || !e.useful[to.node] || e.uses[to.node] > 1 {
+		return false
+	}
+	if e.waits == nil {
+		e.waits = map[*node]bool{}
+	}
+	e.waits[to.node] = true
+	e.casts = append(e.casts, late{n, g})
+	return true
+}
+
+// convert passes on what defers has kept.
+func (e *engine) convert() {
+	for len(e.casts) > 0 {
+		d := e.casts[0].n.inputs[0].dtype
+		var same, others []late
+		var grads []*Tensor
+		for _, c := range e.casts {
+			if c.n.inputs[0].dtype == d {
+				same, grads = append(same, c), append(grads, c.g)
+			} else {
+				others = append(others, c)
+			}
+		}
+		for i, g := range CastAll(grads, d) {
+			c := same[i]
+			e.held[g.block]++
+			e.add(c.n.inputs[0].node, g)
+			e.release(g, nil)
+			e.release(c.g, c.n)
+			if e.free {
+				e.freeResult(c.n)
+			}
+		}
+		e.casts = others
+	}
+	leaves := e.waits
+	e.waits = nil
+	for _, n := range e.passed { // in a fixed order
+		if n.def != nil && n.def.ID == op.CastTo && leaves[n.inputs[0].node] {
+			delete(leaves, n.inputs[0].node)
+			e.visit(n.inputs[0].node)
+		}
 	}
 }
 

@@ -33,6 +33,7 @@ var (
 type Error struct {
 	Kind     error     // one of the Err… values
 	Op       string    // the function or method of package locus that the program called
+	Layer    string    // where in a network, such as "Sequential[2] (Linear 256→10)"; "" outside of one
 	Operands []Operand // in order; empty where there are none
 	Msg      string    // what was wrong
 	Fix      string    // what to write instead, or ""
@@ -72,6 +73,10 @@ func (e *Error) Error() string {
 	b.WriteString(e.Msg)
 	if e.Async {
 		b.WriteString(" (the op was queued earlier; this wait is the first to see it)")
+	}
+	if e.Layer != "" {
+		b.WriteString("\n  layer: ")
+		b.WriteString(e.Layer)
 	}
 	for i, o := range e.Operands {
 		fmt.Fprintf(&b, "\n  operand %d: %s", i, o)

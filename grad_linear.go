@@ -63,6 +63,7 @@ var gradientsFromResult map[op.ID]func(g, out *Tensor) *Tensor
 func init() {
 	gradientsFromResult = map[op.ID]func(g, out *Tensor) *Tensor{
 		op.Relu:    func(g, out *Tensor) *Tensor { return apply(op.ReluGrad, nil, g, out.detach()) },
+		op.Relu6:   func(g, out *Tensor) *Tensor { return apply(op.Relu6Grad, nil, g, out.detach()) },
 		op.Sigmoid: func(g, out *Tensor) *Tensor { return apply(op.SigmoidGrad, nil, g, out) },
 		op.Tanh:    func(g, out *Tensor) *Tensor { return apply(op.TanhGrad, nil, g, out) },
 	}

@@ -192,6 +192,9 @@ func transfer(kind TransferKind, from, to *place, bytes int, do func()) {
 	start := time.Now()
 	do()
 	spent := time.Since(start)
+	if p := profiling.Load(); p != nil {
+		p.moved(kind, from.device, to.device, bytes, site, start, spent)
+	}
 
 	ledger.mu.Lock()
 	defer ledger.mu.Unlock()

@@ -5,16 +5,19 @@ import "github.com/locusml/locus/internal/op"
 // Activation is a function that [Linear] and convolutions can end with.
 type Activation uint8
 
-// The activations, in the order of op.Activations. None of them but GeluActivation,
-// GeluTanhActivation and SiluActivation needs anything but the result for its gradient.
+// The activations, in the order of op.Activations. The gradients of Gelu, GeluTanh,
+// Silu, HardSigmoid and HardSwish need the operand, those of the others only the result.
 const (
-	NoActivation       Activation = iota
-	ReluActivation                // [Tensor.Relu]
-	GeluActivation                // [Tensor.Gelu]
-	GeluTanhActivation            // [Tensor.GeluTanh]
-	SiluActivation                // [Tensor.Silu]
-	SigmoidActivation             // [Tensor.Sigmoid]
-	TanhActivation                // [Tensor.Tanh]
+	NoActivation          Activation = iota
+	ReluActivation                   // [Tensor.Relu]
+	GeluActivation                   // [Tensor.Gelu]
+	GeluTanhActivation               // [Tensor.GeluTanh]
+	SiluActivation                   // [Tensor.Silu]
+	SigmoidActivation                // [Tensor.Sigmoid]
+	TanhActivation                   // [Tensor.Tanh]
+	Relu6Activation                  // [Tensor.Relu6]
+	HardSigmoidActivation            // [Tensor.HardSigmoid]
+	HardSwishActivation              // [Tensor.HardSwish]
 )
 
 // known reports whether a is one of the constants.

@@ -13,7 +13,8 @@ func TestLinearActivations(t *testing.T) {
 	functions := map[locus.Activation]func(*locus.Tensor) *locus.Tensor{
 		locus.NoActivation: func(x *locus.Tensor) *locus.Tensor { return x }, locus.ReluActivation: (*locus.Tensor).Relu,
 		locus.GeluActivation: (*locus.Tensor).Gelu, locus.GeluTanhActivation: (*locus.Tensor).GeluTanh, locus.SiluActivation: (*locus.Tensor).Silu,
-		locus.SigmoidActivation: (*locus.Tensor).Sigmoid, locus.TanhActivation: (*locus.Tensor).Tanh}
+		locus.SigmoidActivation: (*locus.Tensor).Sigmoid, locus.TanhActivation: (*locus.Tensor).Tanh,
+		locus.Relu6Activation: (*locus.Tensor).Relu6, locus.HardSigmoidActivation: (*locus.Tensor).HardSigmoid, locus.HardSwishActivation: (*locus.Tensor).HardSwish}
 	if len(functions) != len(op.Activations)+1 {
 		t.Errorf("%d activations are tried; op.Activations has %d", len(functions)-1, len(op.Activations))
 	}

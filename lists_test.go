@@ -58,6 +58,52 @@ func TestListsInScopes(t *testing.T) {
 	}
 }
 
+// Gradients of leaves in another type are converted together, at the end. They are
+// what single casts make of them: with a graph of the gradients, which rules that out.
+func TestGradientsOfCastLeaves(t *testing.T) {
+	_, all := devicesOf()
+	for _, d := range all {
+		loss := func(x, y, z *Tensor) *Tensor {
+			h := CastAll([]*Tensor{x, y, z}, BFloat16)
+			a := h[0].MatMul(h[1]).Gelu()
+			b := a.Cast(Float32).Mul(z).Add(h[2].Cast(Float32)).Sum() // z in both types
+			return b.Add(h[0].Square().Sum().Cast(Float32)).Add(x.Cast(Float64).Sin().Sum().Cast(Float32))
+		}
+		leaves := func() []*Tensor {
+			k := NewKey(5).Split(3)
+			return []*Tensor{d.Key(k[0]).Randn(6, 4).RequireGrad(), d.Key(k[1]).Randn(4, 5).RequireGrad(), d.Key(k[2]).Randn(6, 5).RequireGrad()}
+		}
+		in := leaves()
+		want := Grad([]*Tensor{loss(in[0], in[1], in[2])}, in, CreateGraph)
+		for name, opts := range map[string][]GradOption{"plain": nil, "FreeGraph": {FreeGraph}, "RetainGraph": {RetainGraph}} {
+			in := leaves()
+			before := d.MemoryStats().InUse
+			got := Grad([]*Tensor{loss(in[0], in[1], in[2])}, in, opts...)
+			for i := range got {
+				if !slices.Equal(bitsOf(got[i]), bitsOf(want[i])) || got[i].dtype != Float32 {
+					t.Errorf("%s, %s: gradient %d: %v, want %v", d, name, i, got[i], want[i])
+				}
+				got[i].Free()
+			}
+			if name == "FreeGraph" {
+				d.Collect()
+				if left := d.MemoryStats().InUse - before; left > 4096 {
+					t.Errorf("%s: %d bytes are left", d, left)
+				}
+			}
+		}
+		in = leaves()
+		for range 2 { // the second adds to the first
+			loss(in[0], in[1], in[2]).Backward()
+		}
+		for i, x := range in {
+			if !slices.Equal(bitsOf(x.Grad()), bitsOf(want[i].Detach().Mul(2))) {
+				t.Errorf("%s: collected gradient %d", d, i)
+			}
+		}
+	}
+}
+
 // Gradients flow through lists as through single ops, also where only some need one.
 func TestGradientsThroughLists(t *testing.T) {
 	run := func(lists bool) (out [][]float64) {

@@ -20,6 +20,9 @@ type CrossEntropyOptions struct {
 // probabilities. The mean is over what counts: with class targets, weighed with
 // the weights of the classes and without the ignored. A class outside 0 to C-1
 // is an [ErrIndex], on a GPU at the next wait.
+//
+// Logits in half precision are computed with in float32, and the loss is float32:
+// there is no need to convert them first, which would take memory and time.
 func CrossEntropy(logits, target *Tensor, o CrossEntropyOptions) *Tensor {
 	const name = "CrossEntropy"
 	in := given(2, logits, target, o.Weight)
@@ -28,6 +31,14 @@ func CrossEntropy(logits, target *Tensor, o CrossEntropyOptions) *Tensor {
 		failf(name, ErrArgument, in, "label smoothing is %v; want 0 to 1", o.LabelSmoothing)
 	}
 	defer naming(name, in)
+	if class == len(logits.shape)-1 && !target.dtype.IsFloat() && o.LabelSmoothing == 0 {
+		picked := pickClasses(name, in, logits, target, class, o.Weight, o.IgnoreIndex, func(classes *Tensor) *Tensor {
+			rows := []int{op.Elements(classes.shape), logits.shape[class]}
+			return apply(op.CrossEntropy, nil, logits.reshape(rows), classes.reshape(rows[:1])).reshape(classes.shape).owned()
+		})
+		return picked.reduce(name, picked.loss, o.Reduction)
+	}
+	logits, o.Weight = logits.wide(), widened(o.Weight)
 	logp := apply(op.LogSoftmax, op.Axis{Axis: class}, logits)
 	c := logits.shape[class]
 	spread := o.LabelSmoothing / float64(c)
@@ -38,6 +49,7 @@ func CrossEntropy(logits, target *Tensor, o CrossEntropyOptions) *Tensor {
 		if o.IgnoreIndex != nil {
 			failf(name, ErrArgument, in, "an ignored class does not go with probabilities")
 		}
+		target = target.wide()
 		if o.LabelSmoothing > 0 {
 			target = target.Mul(1 - o.LabelSmoothing).Add(spread)
 		}
@@ -49,7 +61,7 @@ func CrossEntropy(logits, target *Tensor, o CrossEntropyOptions) *Tensor {
 		// The mean is over examples; Sum took the classes out.
 		return o.Reduction.of(name, loss)
 	}
-	picked := pickClasses(name, in, logp, target, class, o.Weight, o.IgnoreIndex)
+	picked := pickClasses(name, in, logp, target, class, o.Weight, o.IgnoreIndex, at(logp, class))
 	loss := picked.loss
 	if o.LabelSmoothing > 0 {
 		all := logp
@@ -79,8 +91,23 @@ func NLLLoss(logp, target *Tensor, o NLLOptions) *Tensor {
 	in := given(2, logp, target, o.Weight)
 	class := classAxis(name, in, logp, o.Weight)
 	defer naming(name, in)
-	picked := pickClasses(name, in, logp, target, class, o.Weight, o.IgnoreIndex)
+	picked := pickClasses(name, in, logp, target, class, o.Weight, o.IgnoreIndex, at(logp, class))
 	return picked.reduce(name, picked.loss, o.Reduction)
+}
+
+// at returns -logp at classes.
+func at(logp *Tensor, class int) func(classes *Tensor) *Tensor {
+	return func(classes *Tensor) *Tensor {
+		return logp.Gather(class, classes.Unsqueeze(class)).Squeeze(class).Neg()
+	}
+}
+
+// widened is wide for a tensor that may be nil.
+func widened(t *Tensor) *Tensor {
+	if t == nil {
+		return nil
+	}
+	return t.wide()
 }
 
 // classAxis checks scores and weights, and gives the axis of the classes.
@@ -114,8 +141,9 @@ type classLoss struct {
 	ignored *Tensor // true where the target counts nothing; nil if all count
 }
 
-// pickClasses gives -logp at the classes that target names.
-func pickClasses(name string, in []*Tensor, logp, target *Tensor, class int, weight *Tensor, ignore *int) classLoss {
+// pickClasses returns the loss of the classes that target names, of which each takes
+// all of them.
+func pickClasses(name string, in []*Tensor, logp, target *Tensor, class int, weight *Tensor, ignore *int, each func(classes *Tensor) *Tensor) classLoss {
 	if !target.dtype.IsInt() {
 		failf(name, ErrDType, in, "classes are whole numbers, not %s", target.dtype)
 	}
@@ -134,9 +162,9 @@ func pickClasses(name string, in []*Tensor, logp, target *Tensor, class int, wei
 	if ignore == nil {
 		defer hint(ErrIndex, fmt.Sprintf("classes are 0 to %d; targets that do not count, such as PyTorch's -100, need the option IgnoreIndex: new(-100)", logp.shape[class]-1))
 	}
-	p.loss = logp.Gather(class, target.Unsqueeze(class)).Squeeze(class).Neg()
+	p.loss = each(target)
 	if weight != nil {
-		p.weights = weight.Take(0, target)
+		p.weights = weight.Take(0, target).Cast(p.loss.dtype)
 		p.loss = p.loss.Mul(p.weights)
 	}
 	if p.ignored != nil {

@@ -246,26 +246,6 @@ func (i DeviceInfo) String() string {
 	return s
 }
 
-var defaultDevice atomic.Pointer[Device]
-
-// DefaultDevice is where the package's own creation functions ([Zeros], [From],
-// …) put tensors: the CPU unless [SetDefaultDevice] says otherwise.
-func DefaultDevice() Device {
-	if d := defaultDevice.Load(); d != nil {
-		return *d
-	}
-	return CPU()
-}
-
-// SetDefaultDevice makes d the default device and returns the one before. A
-// device that does not exist is an [ErrDevice].
-func SetDefaultDevice(d Device) (old Device) {
-	d.open("SetDefaultDevice")
-	old = DefaultDevice()
-	defaultDevice.Store(&d)
-	return old
-}
-
 // Synchronize waits until everything queued on d has run, and returns what
 // failed since the last wait.
 func (d Device) Synchronize() error {

@@ -15,10 +15,13 @@ type plan struct {
 	args  []string // described
 	eager string   // why f is called in its place; "" if it is not
 	ready bool     // two traces were the same
+	doubt bool     // they are to be compared with another one
+	trace uint64   // the digest of what was traced
 
 	prog   *program.Program
+	body   *program.Program // prog as it is run, with fused steps
 	pruned int
-	runner *program.Runner
+	exec   *program.Executor
 	place  *place
 	consts []*Tensor // by value; they live with the plan
 	each   []func()
@@ -32,8 +35,10 @@ type plan struct {
 	results []result
 	first   []bool // by position in the program's results: it decides who frees the block, which others may share
 
+	donors   []*donor
 	bindings []program.Binding // of a run
 	held     []*memory.Block
+	offered  []bool // by value
 }
 
 // variable is a variable of the plan.
@@ -116,6 +121,9 @@ func (c *Compiled) trace(args []*Tensor) (p *plan, ok bool) {
 			return
 		}
 		t.Undo()
+		if t.Err != nil && c.lenient {
+			t.Refusal, t.Err = newError("Compile", t.Err, nil).Msg, nil
+		}
 		if t.Err == nil && t.Refusal != "" { // what it panics with, if it does, f will say itself
 			recover()
 			p.eager, p.watch = t.Refusal, t.Watched
@@ -176,7 +184,7 @@ func (c *Compiled) record(t *tracing, p *plan, args []*Tensor) {
 				t.Refuse("a variable is set to a tensor with a history: set it to t.Detach()")
 			}
 			v.out = p.output(t, t.fresh(after))
-		} else if x.Set {
+		} else if x.Set && v.was.present {
 			t.Refuse("a variable that held a tensor holds none afterwards")
 		}
 	}
@@ -322,7 +330,7 @@ func (p *plan) captured(t *tracing) {
 // build makes the program ready to run.
 func (p *plan) build(t *tracing) {
 	prog := t.Program
-	p.prog = &prog
+	p.prog, p.trace = &prog, program.Digest(&prog)
 	p.each, p.watch, p.undo = t.Each, t.Watched, t.Undo
 	p.pruned = p.prog.Prune()
 	if err := p.prog.Verify(); err != nil {
@@ -342,7 +350,8 @@ func (p *plan) build(t *tracing) {
 			}
 		}
 	}
-	p.runner = program.NewRunner(p.prog, p.place.backend, p.place.pool)
+	p.body = fuse(p.prog, p.place.backend)
+	p.prepare()
 	t.Forget()
 }
 

@@ -61,3 +61,57 @@ func GRUCell(x, h *Tensor, w CellWeights) *Tensor {
 	fresh := i[2].Add(reset.Mul(s[2])).Tanh()
 	return fresh.Add(update.Mul(h.Sub(fresh)))
 }
+
+// SequenceOptions are the options of [RNNSequence], [LSTMSequence] and [GRUSequence].
+type SequenceOptions struct {
+	Reverse bool // from the last step to the first
+	Relu    bool // RNNSequence: max(x, 0) in the place of tanh
+}
+
+// RNNSequence reads a sequence x (L, N, in) with a simple recurrent network, from the
+// state h (N, H), and returns the states at all steps (L, N, H): see [RNNCell]. It is
+// one op, and so is its gradient.
+func RNNSequence(x, h *Tensor, w CellWeights, o SequenceOptions) *Tensor {
+	cell := op.TanhCell
+	if o.Relu {
+		cell = op.ReluCell
+	}
+	return sequence("RNNSequence", cell, x, h, nil, w, o)
+}
+
+// LSTMSequence reads a sequence x (L, N, in) with a long short-term memory, from the
+// state h and the cell c (N, H), and returns the states at all steps (L, N, H) and the
+// last cell (N, H): see [LSTMCell].
+func LSTMSequence(x, h, c *Tensor, w CellWeights, o SequenceOptions) (y, lastC *Tensor) {
+	if o.Relu {
+		failf("LSTMSequence", ErrArgument, nil, "Relu is an option of RNNSequence")
+	}
+	both := sequence("LSTMSequence", op.LSTMCell, x, h, c, w, o)
+	l := both.shape[0] - 1
+	lastC = both.Index(l).Copy() // the states own the memory
+	return both.Narrow(0, 0, l).owned(), lastC
+}
+
+// GRUSequence reads a sequence x (L, N, in) with gated recurrent units, from the state
+// h (N, H), and returns the states at all steps (L, N, H): see [GRUCell].
+func GRUSequence(x, h *Tensor, w CellWeights, o SequenceOptions) *Tensor {
+	if o.Relu {
+		failf("GRUSequence", ErrArgument, nil, "Relu is an option of RNNSequence")
+	}
+	return sequence("GRUSequence", op.GRUCell, x, h, nil, w, o)
+}
+
+func sequence(name string, cell op.Cell, x, h, c *Tensor, w CellWeights, o SequenceOptions) *Tensor {
+	in := []*Tensor{x, h}
+	if cell == op.LSTMCell {
+		in = append(in, c)
+	}
+	in = append(in, w.Input, w.Hidden)
+	in = given(len(in), append(in, w.InputBias, w.HiddenBias)...)
+	checkOperands(name, in)
+	if (w.InputBias == nil) != (w.HiddenBias == nil) {
+		failf(name, ErrArgument, in, "one bias is given and one is nil; want both or none")
+	}
+	defer naming(name, in)
+	return apply(op.Recurrent, op.Recurrence{Cell: cell, Bias: w.InputBias != nil, Reverse: o.Reverse}, in...)
+}

@@ -84,9 +84,6 @@ func (p *plan) sets() int {
 
 // bind holds the memory of a value from outside.
 func (p *plan) bind(value int, t *Tensor) {
-	if value < 0 {
-		return
-	}
 	if !t.block.TryHold() {
 		t.failFreed("Compiled.Call")
 	}
@@ -103,7 +100,8 @@ func (p *plan) release() {
 	clear(p.bindings)
 	p.held, p.bindings = p.held[:0], p.bindings[:0]
 	p.unload()
-	p.runner.Clear()
+	p.unoffer()
+	p.exec.Clear()
 }
 
 // unload forgets the present values of variables.
@@ -132,14 +130,19 @@ func (p *plan) run(args []*Tensor, traced bool) []*Tensor {
 		}
 		p.undo() // the call failed: counters are as if it had not happened
 	}()
+	p.offer()
 	for i, a := range args {
 		p.bind(p.in[i], a)
 	}
 	for i := range p.vars {
-		p.bind(p.vars[i].value, p.vars[i].now)
+		if v := &p.vars[i]; v.value >= 0 && !p.offered[v.value] {
+			p.bind(v.value, v.now)
+		}
 	}
 	for i := range p.leaves {
-		p.bind(p.leaves[i].value, p.leaves[i].grad)
+		if l := &p.leaves[i]; l.value >= 0 && !p.offered[l.value] {
+			p.bind(l.value, l.grad)
+		}
 	}
 	for i, c := range p.consts {
 		if c != nil {
@@ -162,7 +165,7 @@ func (p *plan) run(args []*Tensor, traced bool) []*Tensor {
 		}
 	}
 	started = true
-	blocks, err := p.runner.Run(p.bindings)
+	blocks, err := p.exec.Run(p.bindings, p.ready)
 	if err != nil {
 		p.fail(err)
 	}
@@ -187,11 +190,18 @@ func (p *plan) fail(err error) {
 	panic(e)
 }
 
+// leafTensor is a tensor that collects a gradient, in one piece.
+type leafTensor struct {
+	Tensor
+	node node
+	leaf leaf
+}
+
 // finish hands out what a run has made.
 func (p *plan) finish(args []*Tensor, blocks []*memory.Block) []*Tensor {
-	tensor := func(out int, owner bool, scope *Scope) *Tensor {
+	fill := func(t *Tensor, out int, owner bool, scope *Scope) *Tensor {
 		r := &p.prog.Results[out]
-		t := &Tensor{shape: r.View.Shape, strides: r.View.Strides, offset: r.View.Offset, dtype: r.View.DType, owner: owner, place: p.place, block: blocks[r.Value]}
+		t.shape, t.strides, t.offset, t.dtype, t.owner, t.place, t.block = r.View.Shape, r.View.Strides, r.View.Offset, r.View.DType, owner, p.place, blocks[r.Value]
 		if scope != nil {
 			t.scope.Store(scope)
 		}
@@ -205,7 +215,7 @@ func (p *plan) finish(args []*Tensor, blocks []*memory.Block) []*Tensor {
 			}
 			return t
 		}
-		if !p.first[out] {
+		if !p.first[out] || p.exec.Over(r.Value) {
 			return t
 		}
 		if scope == nil || !scope.group.Add(t.block) {
@@ -214,6 +224,7 @@ func (p *plan) finish(args []*Tensor, blocks []*memory.Block) []*Tensor {
 		}
 		return t
 	}
+	tensor := func(out int, owner bool, scope *Scope) *Tensor { return fill(new(Tensor), out, owner, scope) }
 	results := make([]*Tensor, len(p.results))
 	for i, r := range p.results {
 		switch {
@@ -230,11 +241,13 @@ func (p *plan) finish(args []*Tensor, blocks []*memory.Block) []*Tensor {
 	}
 	for i := range p.vars {
 		if v := &p.vars[i]; v.out >= 0 {
-			t := tensor(v.out, v.owner, nil)
-			if v.leaf {
-				t.node = &node{own: leafRule, leaf: new(leaf)}
+			if !v.leaf {
+				v.holder.Store(tensor(v.out, v.owner, nil))
+				continue
 			}
-			v.holder.Store(t)
+			x := new(leafTensor)
+			x.node, x.Tensor.node = node{own: leafRule, leaf: &x.leaf}, &x.node
+			v.holder.Store(fill(&x.Tensor, v.out, v.owner, nil))
 		}
 	}
 	for i := range p.leaves {

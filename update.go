@@ -211,7 +211,7 @@ func (r *updateRun) run(def *op.Def) {
 			call.In = append(call.In, t.view())
 		}
 		call.Out, call.More = results[0], results[1:]
-		if err := r.place.backend.Run(&call); err != nil {
+		if err := backend.Queue(r.place.backend, &call); err != nil {
 			failOn(r.place, def.Name, err, r.in)
 		}
 	}
@@ -220,7 +220,14 @@ func (r *updateRun) run(def *op.Def) {
 
 // replaceable reports whether a result may lie where t does, as far as t can tell.
 func (r *updateRun) replaceable(x *Updating, t *Tensor) bool {
-	return x.Free && t.owner && t.offset == 0 && t.place == r.place && t.block.Pool() == r.place.pool && op.IsContiguous(t.shape, t.strides)
+	return x.Free && t.owner && t.replaceable(r.place)
+}
+
+// replaceable reports whether a result at p of t's shape and type may lie where t does,
+// if t's owner does not need it any more: whoever writes there takes the block first
+// (memory.Block.Take), so that nobody sees t change.
+func (t *Tensor) replaceable(p *place) bool {
+	return t.offset == 0 && t.place == p && t.block.Pool() == p.pool && op.IsContiguous(t.shape, t.strides)
 }
 
 func (r *updateRun) hold(def *op.Def, t *Tensor) {

@@ -64,6 +64,7 @@ type Axes struct {
 	XLabel, YLabel string
 	XLim, YLim     [2]float64 // lowest and highest value shown; {0, 0} fits the axis to the points
 	XScale, YScale Scale
+	YFromZero      bool // a linear y axis that is fitted to positive values begins at 0: for what is read as a part of a whole
 }
 
 func (a Axes) check() error {
@@ -101,7 +102,8 @@ type series struct {
 	n          int
 }
 
-// SetAxes sets labels, limits and scales of a panel; "" is the main one. It returns an error, and changes nothing, if the
+// SetAxes sets labels, limits and scales of a panel; "" is the main one, whose label of x other panels take over, and
+// whose title stands above them all if it has no points itself. It returns an error, and changes nothing, if the
 // limits cannot be drawn.
 func (b *Board) SetAxes(panel string, a Axes) error {
 	gate.Receiver("board.Board.SetAxes", b != nil, "use new(board.Board)")
@@ -117,6 +119,42 @@ func (b *Board) SetAxes(panel string, a Axes) error {
 	b.axes[cleanName(panel)] = a
 	b.version.Add(1)
 	return nil
+}
+
+// Axes returns what [Board.SetAxes] has set for a panel, the zero value before that.
+func (b *Board) Axes(panel string) Axes {
+	gate.Receiver("board.Board.Axes", b != nil, "use new(board.Board)")
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.axes[cleanName(panel)]
+}
+
+// Panels returns the names of the panels that have points, in the order in which they are shown; "" is the main one.
+func (b *Board) Panels() []string {
+	gate.Receiver("board.Board.Panels", b != nil, "use new(board.Board)")
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	names := []string{}
+	for _, g := range b.groups() {
+		if len(g.series) > 0 {
+			names = append(names, g.panel)
+		}
+	}
+	return names
+}
+
+// title is what stands above all panels: the main one's title, if that has no points and so is not shown. The caller
+// holds b.mu.
+func (b *Board) title() string {
+	for _, s := range b.series {
+		if s.panel == "" && s.count > 0 {
+			return ""
+		}
+	}
+	if len(b.series) == 0 {
+		return "" // the main panel is shown, without points
+	}
+	return b.axes[""].Title
 }
 
 // Draw adds a point to a series. Each everyN points become one, their mean in x and y; with everyN below 2 every point

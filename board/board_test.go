@@ -69,7 +69,7 @@ func TestPanelsAndColours(t *testing.T) {
 		b.Draw(name, 1, 1, 1)
 	}
 	var got []string
-	for _, p := range b.panels() {
+	for _, p := range b.figure().panels {
 		for _, c := range p.curves {
 			got = append(got, fmt.Sprintf("%s|%s|%s|%s|%d", p.name, p.axes.Title, p.axes.XLabel, c.label, c.colour))
 		}
@@ -177,7 +177,7 @@ func TestManyGoroutines(t *testing.T) {
 				b.Draw(fmt.Sprintf("panel%d/s%d", g%2, g), float64(i), 1, 1)
 				if i%100 == 0 {
 					b.SetAxes("", Axes{Title: "t"})
-					b.panels()
+					b.figure()
 					b.Flush()
 				}
 			}

@@ -387,3 +387,87 @@ func TestManyPanelsInBrowser(t *testing.T) {
 		}
 	}
 }
+
+// Pages of one, a few and many panels fit a desktop and a phone, in light and dark: nothing scrolls sideways, panels and
+// what is in them stay inside, and letters have some size. With BOARD_SCREENSHOTS the pictures can be looked at.
+func TestLooksInBrowser(t *testing.T) {
+	chrome := startBrowser(t)
+	for _, n := range []int{1, 4, 40} {
+		board := runBoard(t, n)
+		server := httptest.NewServer(board.Handler())
+		chrome.call("Page.navigate", map[string]any{"url": server.URL}, nil)
+		chrome.wait(`document.querySelectorAll(".panel").length`, fmt.Sprint(n))
+		chrome.wait(`document.querySelector("#title").textContent`, "LeNet on digits")
+		for _, screen := range []struct {
+			name          string
+			width, height int
+			mobile        bool
+		}{{"desktop", 1280, 820, false}, {"phone", 390, 844, true}} {
+			chrome.call("Emulation.setDeviceMetricsOverride", map[string]any{"width": screen.width, "height": screen.height, "deviceScaleFactor": 1 + map[bool]int{true: 1}[screen.mobile], "mobile": screen.mobile}, nil)
+			chrome.wait(`document.documentElement.scrollWidth <= window.innerWidth`, "true")
+			outside := chrome.eval(`[...document.querySelectorAll(".panel, .panel h2, .panel canvas, .panel button, header > *, .progress")].filter(e => {
+				const r = e.getBoundingClientRect(); return r.width > 0 && (r.left < -0.5 || r.right > window.innerWidth + 0.5) }).length`)
+			if outside != "0" {
+				t.Errorf("%d panels on a %s: %s things are outside", n, screen.name, outside)
+			}
+			for _, scheme := range []string{"light", "dark"} {
+				chrome.scheme(scheme)
+				chrome.eval("new Promise(done => setTimeout(done, 150))")
+				chrome.screenshot(fmt.Sprintf("looks-%d-%s-%s", n, screen.name, scheme))
+			}
+		}
+		chrome.call("Page.navigate", map[string]any{"url": "about:blank"}, nil)
+		server.CloseClientConnections()
+		server.Close()
+	}
+	for _, entry := range chrome.logged {
+		if !strings.Contains(entry, "ERR_INCOMPLETE_CHUNKED_ENCODING") && !strings.Contains(entry, "ERR_CONNECTION") { // we cut it
+			t.Errorf("the page reported %s", entry)
+		}
+	}
+}
+
+// runBoard is the board of a run that is under way, with n panels.
+func runBoard(t *testing.T, n int) *Board {
+	b := &Board{}
+	if err := b.SetAxes("", Axes{Title: "LeNet on digits", XLabel: "epoch"}); err != nil {
+		t.Fatal(err)
+	}
+	names := []string{"loss", "accuracy", "throughput", "memory"}
+	units := []string{"", "", "examples/s", "peak MiB"}
+	for i := range n {
+		name, unit := fmt.Sprintf("layer %d, norm of the gradient", i-3), ""
+		if i < len(names) {
+			name, unit = names[i], units[i]
+		}
+		if err := b.SetAxes(name, Axes{YLabel: unit, YFromZero: unit != "", XLim: [2]float64{0, 20}}); err != nil {
+			t.Fatal(err)
+		}
+		for k := range 130 {
+			x := float64(k+1) / 10
+			wave := 0.05 * float64(k*7919%13) / 13
+			switch i {
+			case 0:
+				b.Draw("loss/training", x, 2.3/(1+x)+wave, 1)
+			case 1:
+				b.Draw("accuracy/training", x, 0.98-0.7/(1+x)+wave/5, 1)
+			case 2:
+				b.Draw("throughput/training", x, 41234+9000*wave, 1)
+			case 3:
+				b.Draw("memory/gpu:0", x, 812.5, 1)
+				b.Draw("memory/gpu:1", x, 640, 1)
+			default:
+				b.Draw(name+"/training", x, 1/(x+float64(i))+wave/10, 1)
+			}
+			if i < 2 && (k+1)%10 == 0 {
+				b.Draw(name+"/validation", x, map[int]float64{0: 2.4/(1+x) + 0.1, 1: 0.95 - 0.6/(1+x)}[i], 1)
+			}
+		}
+	}
+	p := newProgress(nil, Plan{Epochs: 20, Steps: 100}, nil, look{})
+	t.Cleanup(func() { p.Close() })
+	b.Track(p)
+	p.Epoch(14)
+	p.Add(30)
+	return b
+}

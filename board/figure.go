@@ -10,11 +10,15 @@ import (
 
 // Sizes of a picture, in units that are pixels on a plain screen.
 const (
-	wide, high           = 720.0, 420.0 // of a panel, below the others
-	manyPanels           = 6            // more of them are smaller, in rows
+	wide, high           = 720.0, 420.0 // of a panel that is alone
+	halfWide, halfHigh   = 540.0, 340.0 // of a few, two in a row
+	manyPanels           = 6            // more of them are smaller, three in a row
 	smallWide, smallHigh = 360.0, 240.0
+	cardWide, cardHigh   = 460.0, 310.0 // of a panel in a document of its own, to stand beside others
 	panelsInRow          = 3
 
+	headHeight = 44.0 // of the title above all panels
+	headSize   = 19.0
 	titleSize  = 16.0
 	labelSize  = 13.0
 	tickSize   = 12.0
@@ -79,10 +83,22 @@ type panelCurve struct {
 	points []xy
 }
 
-// panels copies what the board shows, the main panel first. There is always one.
-func (b *Board) panels() []panel {
+// figure is a copy of what the board shows.
+type figure struct {
+	title  string  // above all panels, or ""
+	card   bool    // one panel in a document of its own
+	panels []panel // the main one first; there is always one
+}
+
+// figure copies what the board shows.
+func (b *Board) figure() figure {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	return figure{title: b.title(), panels: b.panels()}
+}
+
+// panels copies what the panels show. The caller holds b.mu.
+func (b *Board) panels() []panel {
 	groups := b.groups()
 	panels := make([]panel, 0, len(groups))
 	for _, g := range groups {
@@ -143,28 +159,50 @@ func (b *Board) panelAxes(name string) Axes {
 	return a
 }
 
-// figureSize is the size of a picture of n panels: one below the other, or if there are many, small ones in rows.
-func figureSize(n int) (w, h float64) {
-	if n <= manyPanels {
-		return wide, high * float64(n)
-	}
-	return smallWide * panelsInRow, smallHigh * float64((n+panelsInRow-1)/panelsInRow)
+// layout is how n panels are arranged: one alone, a few two in a row, many smaller ones three in a row.
+type layout struct {
+	n, columns int
+	w, h       float64 // of a panel
+	top        float64 // where the first row begins
 }
 
-// place is where one of n panels lies.
-func place(i, n int) box {
-	if n <= manyPanels {
-		return box{0, high * float64(i), wide, high * float64(i+1)}
+func (f figure) layout() layout {
+	l := layout{n: len(f.panels), columns: 1, w: wide, h: high}
+	switch {
+	case f.card:
+		l.w, l.h = cardWide, cardHigh
+	case l.n > manyPanels:
+		l.columns, l.w, l.h = panelsInRow, smallWide, smallHigh
+	case l.n > 1:
+		l.columns, l.w, l.h = 2, halfWide, halfHigh
 	}
-	x, y := smallWide*float64(i%panelsInRow), smallHigh*float64(i/panelsInRow)
-	return box{x, y, x + smallWide, y + smallHigh}
+	if f.title != "" {
+		l.top = headHeight
+	}
+	return l
 }
 
-func drawFigure(c canvas, panels []panel) {
-	w, h := figureSize(len(panels))
+// size is that of the picture.
+func (l layout) size() (w, h float64) {
+	return l.w * float64(l.columns), l.top + l.h*float64((l.n+l.columns-1)/l.columns)
+}
+
+// place is where panel i lies.
+func (l layout) place(i int) box {
+	x, y := l.w*float64(i%l.columns), l.top+l.h*float64(i/l.columns)
+	return box{x, y, x + l.w, y + l.h}
+}
+
+func (f figure) draw(c canvas) {
+	l := f.layout()
+	w, h := l.size()
 	c.rect(0, 0, w, h, paper)
-	for i, p := range panels {
-		p.draw(c, place(i, len(panels)))
+	if f.title != "" {
+		bold := font{size: headSize, bold: true}
+		c.text(xy{w / 2, headHeight - 10}, shorten(f.title, w-48, bold), bold, middle, ink)
+	}
+	for i, p := range f.panels {
+		p.draw(c, l.place(i))
 	}
 }
 
@@ -286,6 +324,9 @@ func (p panel) fit() (x, y axis) {
 			xlo, xhi = min(xlo, q.x), max(xhi, q.x)
 			ylo, yhi = min(ylo, q.y), max(yhi, q.y)
 		}
+	}
+	if p.axes.YFromZero && p.axes.YScale == Linear && ylo > 0 && ylo <= yhi {
+		ylo = 0
 	}
 	return fitAxis(p.axes.XScale, p.axes.XLim, xlo, xhi, 0), fitAxis(p.axes.YScale, p.axes.YLim, ylo, yhi, 0.05)
 }

@@ -127,7 +127,7 @@ func TestSVGWithValuesThatCannotBeDrawn(t *testing.T) {
 		if strings.Contains(out.String(), "NaN") || strings.Contains(out.String(), "Inf") {
 			t.Errorf("%v: a coordinate is not a number", scale)
 		}
-		drawImage(b.panels())
+		drawImage(b.figure())
 	}
 }
 
@@ -144,8 +144,8 @@ func TestEmptyBoard(t *testing.T) {
 }
 
 func TestImage(t *testing.T) {
-	img := drawImage(sampleBoard(t).panels())
-	if size := img.Bounds().Size(); size.X != 1440 || size.Y != 1680 {
+	img := drawImage(sampleBoard(t).figure())
+	if size := img.Bounds().Size(); size.X != 2160 || size.Y != 680 {
 		t.Errorf("size %v", size)
 	}
 	count := map[color.RGBA]int{}

@@ -67,11 +67,16 @@ func TestManyPanels(t *testing.T) {
 // Panels are where the picture has room for them, and do not overlap.
 func TestPlaces(t *testing.T) {
 	for n := 1; n < 40; n++ {
-		w, h := figureSize(n)
+		f := figure{panels: make([]panel, n)}
+		if n%2 == 0 {
+			f.title = "a title"
+		}
+		l := f.layout()
+		w, h := l.size()
 		var taken []box
 		for i := range n {
-			p := place(i, n)
-			if p.x0 < 0 || p.y0 < 0 || p.x1 > w || p.y1 > h {
+			p := l.place(i)
+			if p.x0 < 0 || p.y0 < l.top || p.x1 > w || p.y1 > h {
 				t.Errorf("panel %d of %d is at %v, outside %v×%v", i, n, p, w, h)
 			}
 			for _, q := range taken {

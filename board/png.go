@@ -29,7 +29,7 @@ const (
 	noteHeight   = 40.0       // of what stands below if there are more
 )
 
-// WritePNG writes the curves as a PNG image, one panel below the other; more than six are smaller, three in a row, and more
+// WritePNG writes the curves as a PNG image, up to six panels two in a row; more are smaller, three in a row, and more
 // than some seventy less sharp. It shows the first 500 and says so if there are more: [Board.WriteSVG] and the web page have
 // them all. Its letters are those of the Go fonts, which know Latin, Greek and Cyrillic; for others use [Board.WriteSVG].
 func (b *Board) WritePNG(w io.Writer) error {
@@ -37,7 +37,7 @@ func (b *Board) WritePNG(w io.Writer) error {
 	if err := gate.Given("the writer", w); err != nil {
 		return fmt.Errorf("board: %w", err)
 	}
-	img := drawImage(b.panels())
+	img := drawImage(b.figure())
 	var e png.Encoder
 	if img.Rect.Dx()*img.Rect.Dy() > maxPixels/2 {
 		e.CompressionLevel = png.BestSpeed
@@ -45,10 +45,10 @@ func (b *Board) WritePNG(w io.Writer) error {
 	return e.Encode(w, img)
 }
 
-func drawImage(panels []panel) *image.RGBA {
-	rest := max(0, len(panels)-maxPNGPanels)
-	panels = panels[:len(panels)-rest]
-	width, height := figureSize(len(panels))
+func drawImage(f figure) *image.RGBA {
+	rest := max(0, len(f.panels)-maxPNGPanels)
+	f.panels = f.panels[:len(f.panels)-rest]
+	width, height := f.layout().size()
 	full := height
 	if rest > 0 {
 		full += noteHeight
@@ -56,7 +56,7 @@ func drawImage(panels []panel) *image.RGBA {
 	// In steps, so that there are few sizes of letters to keep.
 	scale := min(pngScale, math.Floor(16*math.Sqrt(maxPixels/(width*full)))/16)
 	c := &pngCanvas{scale: scale, img: image.NewRGBA(image.Rect(0, 0, int(width*scale), int(full*scale)))}
-	drawFigure(c, panels)
+	f.draw(c)
 	if rest > 0 {
 		c.rect(0, height, width, noteHeight, paper)
 		c.text(xy{width / 2, height + noteHeight/2}, fmt.Sprintf("and %d more panels: see the SVG file or the web page", rest), font{size: labelSize}, middle, ink)

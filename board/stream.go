@@ -12,6 +12,7 @@ type stream struct {
 	version uint64 // of the board, when last looked at
 	begun   bool
 	sent    []sentCurve // by index of series
+	title   string      // the last message about it
 	layout  []byte      // the last message about panels
 	state   []byte      // the last message about progress
 }
@@ -33,6 +34,7 @@ type wirePanel struct {
 	YLim   [2]float64 `json:"ylim"`
 	XLog   bool       `json:"xlog"`
 	YLog   bool       `json:"ylog"`
+	YZero  bool       `json:"yzero,omitempty"`
 	Series []wireName `json:"series"`
 }
 
@@ -44,6 +46,7 @@ type wireName struct {
 
 // next returns the messages that bring the page up to date; none if it is.
 //
+//	event: title     what stands above all panels, when it is new
 //	event: panels    all panels with their axes and the names in them, when any of that is new
 //	event: points    for series that have news: {id, from, buckets, last, count}. The buckets take the place of those from
 //	                 index "from" on; each is one or two points in a flat list. They are those of curve.
@@ -55,7 +58,7 @@ func (s *stream) next() []byte {
 	progress := b.progress
 	version := b.version.Load()
 	if !s.begun || version != s.version {
-		layout := b.wirePanels()
+		layout, title := b.wirePanels(), b.title()
 		news := s.news()
 		s.version, s.begun = version, true
 		b.mu.Unlock()
@@ -67,6 +70,10 @@ func (s *stream) next() []byte {
 		if !slices.Equal(text, s.layout) {
 			s.layout = text
 			out = appendEvent(out, "panels", text)
+		}
+		if title != s.title {
+			s.title = title
+			out = appendEvent(out, "title", appendJSONString(nil, title))
 		}
 		if len(news) > 0 {
 			out = appendEvent(out, "points", encodeNews(news))
@@ -97,7 +104,7 @@ func (b *Board) wirePanels() []wirePanel {
 		a := b.panelAxes(g.panel)
 		p := wirePanel{
 			Name: g.panel, Title: a.Title, XLabel: a.XLabel, YLabel: a.YLabel, XLim: a.XLim, YLim: a.YLim,
-			XLog: a.XScale == Log, YLog: a.YScale == Log, Series: []wireName{},
+			XLog: a.XScale == Log, YLog: a.YScale == Log, YZero: a.YFromZero, Series: []wireName{},
 		}
 		for _, id := range g.series {
 			s := b.series[id]

@@ -6,25 +6,43 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/locusml/locus/internal/gate"
 )
 
-// WriteSVG writes the curves as an SVG document, one panel below the other; more than six are smaller, three in a row.
+// WriteSVG writes the curves as an SVG document. Up to six panels are two in a row, more are smaller, three in a row.
 func (b *Board) WriteSVG(w io.Writer) error {
 	gate.Receiver("board.Board.WriteSVG", b != nil, "use new(board.Board)")
 	if err := gate.Given("the writer", w); err != nil {
 		return fmt.Errorf("board: %w", err)
 	}
-	panels := b.panels()
+	return b.figure().writeSVG(w)
+}
+
+// WritePanelSVG writes one panel as an SVG document, small enough to stand beside others; "" is the main one. One that has no points is an error that lists
+// those that have.
+func (b *Board) WritePanelSVG(w io.Writer, name string) error {
+	gate.Receiver("board.Board.WritePanelSVG", b != nil, "use new(board.Board)")
+	if err := gate.Given("the writer", w); err != nil {
+		return fmt.Errorf("board: %w", err)
+	}
+	f := b.figure()
+	i := slices.IndexFunc(f.panels, func(p panel) bool { return p.name == cleanName(name) && len(p.curves) > 0 })
+	if i < 0 {
+		return fmt.Errorf("board: there is no panel %q with points; there are %q", name, b.Panels())
+	}
+	return figure{card: true, panels: f.panels[i : i+1]}.writeSVG(w)
+}
+
+func (f figure) writeSVG(w io.Writer) error {
+	panels := f.panels
 	c := svgCanvas{buf: bufio.NewWriterSize(w, 1<<16)} // a picture of many panels is long
-	width, height := figureSize(len(panels))
-	c.printf(`<svg xmlns="http://www.w3.org/2000/svg" width="%s" height="%s" viewBox="0 0 %s %s" role="img" font-family="system-ui, 'Segoe UI', Helvetica, Arial, sans-serif">`+"\n",
-		num(width), num(height), num(width), num(height))
-	c.printf("<title>%s</title>\n", escape(describe(panels)))
-	drawFigure(&c, panels)
+	width, height := f.layout().size()
+	c.begin(width, height, describe(panels))
+	f.draw(&c)
 	c.printf("</svg>\n")
 	return c.buf.Flush()
 }
@@ -53,6 +71,13 @@ func describe(panels []panel) string {
 type svgCanvas struct{ buf *bufio.Writer }
 
 func (c *svgCanvas) printf(format string, args ...any) { fmt.Fprintf(c.buf, format, args...) }
+
+// begin writes the head of a document, with its content in words.
+func (c *svgCanvas) begin(width, height float64, words string) {
+	c.printf(`<svg xmlns="http://www.w3.org/2000/svg" width="%s" height="%s" viewBox="0 0 %s %s" role="img" font-family="system-ui, 'Segoe UI', Helvetica, Arial, sans-serif">`+"\n",
+		num(width), num(height), num(width), num(height))
+	c.printf("<title>%s</title>\n", escape(words))
+}
 
 // num writes a coordinate to a tenth of a pixel.
 func num(v float64) string {

@@ -53,6 +53,19 @@ func Split(d Dataset, key locus.Key, sizes ...int) ([]Dataset, error) {
 	if err != nil {
 		return nil, err
 	}
+	shares, err := shares(key, count, sizes)
+	if err != nil {
+		return nil, err
+	}
+	parts := make([]Dataset, len(shares))
+	for i, at := range shares {
+		parts[i] = &subset{d, at}
+	}
+	return parts, nil
+}
+
+// shares divides the positions up to count at random.
+func shares(key locus.Key, count int, sizes []int) ([][]int, error) {
 	total, rest := 0, -1
 	for i, n := range sizes {
 		switch {
@@ -67,12 +80,12 @@ func Split(d Dataset, key locus.Key, sizes ...int) ([]Dataset, error) {
 		}
 	}
 	order := permutation(key, count)
-	parts := make([]Dataset, len(sizes))
+	parts := make([][]int, len(sizes))
 	for i, n := range sizes {
 		if i == rest {
 			n = count - total
 		}
-		parts[i] = &subset{d, order[:n:n]}
+		parts[i] = order[:n:n]
 		order = order[n:]
 	}
 	return parts, nil

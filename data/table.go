@@ -128,6 +128,24 @@ func (t *Table) Rows(at []int) (*Table, error) {
 	return &Table{t.names, t.at, rows}, nil
 }
 
+// Split shares the rows out at random, by key, into tables of the given sizes, as
+// [Split] does with a dataset's examples: one of the sizes may be -1 and gets the
+// rest.
+func (t *Table) Split(key locus.Key, sizes ...int) ([]*Table, error) {
+	gate.Receiver("data.Table.Split", t != nil, "read it with data.ReadCSV")
+	shares, err := shares(key, len(t.rows), sizes)
+	if err != nil {
+		return nil, err
+	}
+	parts := make([]*Table, len(shares))
+	for i, at := range shares {
+		if parts[i], err = t.Rows(at); err != nil {
+			return nil, err
+		}
+	}
+	return parts, nil
+}
+
 func (t *Table) find(column string) (int, error) {
 	if i, ok := t.at[column]; ok {
 		return i, nil

@@ -176,3 +176,36 @@ func FuzzCSV(f *testing.F) {
 		}
 	})
 }
+
+// Split shares all rows out, each once, and alike for a key.
+func TestTableSplit(t *testing.T) {
+	table, err := ParseCSV(strings.NewReader("n\n0\n1\n2\n3\n4\n5\n6\n"), CSVOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	parts, err := table.Split(locus.NewKey(1), 2, -1, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, _ := table.Split(locus.NewKey(1), 2, -1, 1)
+	var all []string
+	for i, want := range []int{2, 4, 1} {
+		cells, err := parts[i].Column("n")
+		if err != nil || len(cells) != want {
+			t.Errorf("part %d has %q", i, cells)
+		}
+		if same, _ := again[i].Column("n"); !slices.Equal(same, cells) {
+			t.Errorf("part %d is %q, then %q", i, cells, same)
+		}
+		all = append(all, cells...)
+	}
+	slices.Sort(all)
+	if strings.Join(all, "") != "0123456" {
+		t.Errorf("%q", all)
+	}
+	for _, sizes := range [][]int{{8}, {-1, -1}, {4, 4}, {-2}} {
+		if _, err := table.Split(locus.NewKey(1), sizes...); !errors.Is(err, locus.ErrArgument) {
+			t.Errorf("%v: %v", sizes, err)
+		}
+	}
+}

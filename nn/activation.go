@@ -56,7 +56,7 @@ func CELU(alpha float64) Module {
 func SELU() Module { return named("SELU", (*locus.Tensor).Selu) }
 
 // ReLU6 is x, at least 0 and at most 6.
-func ReLU6() Module { return named("ReLU6", (*locus.Tensor).Relu6) }
+func ReLU6() Module { return activation("ReLU6", (*locus.Tensor).Relu6, locus.Relu6Activation) }
 
 // Mish is x·tanh(softplus(x)).
 func Mish() Module { return named("Mish", (*locus.Tensor).Mish) }
@@ -71,10 +71,14 @@ func Softsign() Module { return named("Softsign", (*locus.Tensor).Softsign) }
 func LogSigmoid() Module { return named("LogSigmoid", (*locus.Tensor).LogSigmoid) }
 
 // HardSigmoid is x/6 + ½, at least 0 and at most 1.
-func HardSigmoid() Module { return named("HardSigmoid", (*locus.Tensor).HardSigmoid) }
+func HardSigmoid() Module {
+	return activation("HardSigmoid", (*locus.Tensor).HardSigmoid, locus.HardSigmoidActivation)
+}
 
 // HardSwish is x·hardsigmoid(x).
-func HardSwish() Module { return named("HardSwish", (*locus.Tensor).HardSwish) }
+func HardSwish() Module {
+	return activation("HardSwish", (*locus.Tensor).HardSwish, locus.HardSwishActivation)
+}
 
 // HardTanh is x, at least lo and at most hi.
 func HardTanh(lo, hi float64) Module {

@@ -119,7 +119,6 @@ func (l *MultiHeadAttentionLayer) Attend(q, k, v, mask *locus.Tensor) *locus.Ten
 		o.Dropout, o.Key = l.Dropout.P, l.Dropout.next()
 	}
 	q, k, v = l.project(q, k, v)
-	q, k, v = l.split(q), l.split(k), l.split(v)
 	if l.Rotary != nil {
 		q, k = l.Rotary.Forward(q), l.Rotary.Forward(k)
 	}
@@ -127,14 +126,21 @@ func (l *MultiHeadAttentionLayer) Attend(q, k, v, mask *locus.Tensor) *locus.Ten
 	return l.OutProj.Forward(y.Reshape(append(y.Shape()[:y.Rank()-2], l.features)...))
 }
 
-// split gives each head an axis: (…, L, features) becomes (…, heads, L, features/heads).
-func (l *MultiHeadAttentionLayer) split(x *locus.Tensor) *locus.Tensor {
+// split takes n projections that lie side by side apart, and gives each head an axis:
+// (…, L, n·features) becomes n times (…, heads, L, features/heads). Heads come before
+// the cut, so that the gradients of all projections are put together in one copy.
+func (l *MultiHeadAttentionLayer) split(x *locus.Tensor, n int) []*locus.Tensor {
 	s := x.Shape()
-	return x.Reshape(append(s[:len(s)-1], l.heads, l.features/l.heads)...).Transpose(-3, -2)
+	x = x.Reshape(append(s[:len(s)-1], n, l.heads, l.features/l.heads)...)
+	parts := make([]*locus.Tensor, n)
+	for i := range parts {
+		parts[i] = x.Narrow(-3, i, i+1).Squeeze(-3).Transpose(-3, -2)
+	}
+	return parts
 }
 
-// project computes queries, keys and values, those of the same input in one
-// product.
+// project computes queries, keys and values of each head, those of the same input in
+// one product.
 func (l *MultiHeadAttentionLayer) project(q, k, v *locus.Tensor) (_, _, _ *locus.Tensor) {
 	n, bias := l.features, l.InProjBias.valueOrNil()
 	part := func(x *locus.Tensor, from, to int) *locus.Tensor {
@@ -152,13 +158,13 @@ func (l *MultiHeadAttentionLayer) project(q, k, v *locus.Tensor) (_, _, _ *locus
 	}
 	switch {
 	case l.InProjWeight != nil && q == k && k == v:
-		p := part(q, 0, 3).Chunk(3, -1)
+		p := l.split(part(q, 0, 3), 3)
 		return p[0], p[1], p[2]
 	case l.InProjWeight != nil && k == v:
-		p := part(k, 1, 3).Chunk(2, -1)
-		return part(q, 0, 1), p[0], p[1]
+		p := l.split(part(k, 1, 3), 2)
+		return l.split(part(q, 0, 1), 1)[0], p[0], p[1]
 	}
-	return part(q, 0, 1), part(k, 1, 2), part(v, 2, 3)
+	return l.split(part(q, 0, 1), 1)[0], l.split(part(k, 1, 2), 1)[0], l.split(part(v, 2, 3), 1)[0]
 }
 
 // PaddingMask gives the mask for sequences that were padded to a common size:

@@ -1,6 +1,7 @@
 package nn
 
 import (
+	"runtime"
 	"sync"
 	"sync/atomic"
 
@@ -23,10 +24,17 @@ type Buffer struct {
 
 // bufferValue is a value and who it belongs to.
 type bufferValue struct {
-	t     *locus.Tensor
-	made  bool        // by an update of the buffer, which may free it when it is replaced
-	given atomic.Bool // somebody has a handle of it: the collector frees it
+	t    *locus.Tensor
+	made bool // by an update of the buffer, which may free it when it is replaced
+	seen atomic.Int32
 }
+
+// Who has seen a buffer's value.
+const (
+	unseen  = iota
+	given   // somebody has a handle of it: the collector frees it
+	claimed // a program is writing another one over it, which will be there in a moment
+)
 
 // NewBuffer returns a buffer with t as its first value.
 func NewBuffer(t *locus.Tensor) *Buffer {
@@ -50,7 +58,10 @@ func (b *Buffer) Value() *locus.Tensor {
 		if v == nil {
 			return nil
 		}
-		v.given.Store(true)
+		if !v.seen.CompareAndSwap(unseen, given) && v.seen.Load() != given {
+			runtime.Gosched()
+			continue
+		}
 		if b.value.Load() == v { // whoever replaces it from now on sees that it was given
 			return v.t
 		}
@@ -131,7 +142,7 @@ func (b *Buffer) replace(t *locus.Tensor, made bool) {
 		return
 	}
 	old := b.value.Swap(&bufferValue{t: t, made: made})
-	if old != nil && old.made && !old.given.Load() && !old.t.SharesMemory(t) {
+	if old != nil && old.made && old.seen.Load() != given && !old.t.SharesMemory(t) {
 		old.t.Free() // at once: the collector would let garbage pile up, a little in every step
 	}
 }

@@ -185,7 +185,7 @@ func layerCases() map[string]layerCase {
 		"hard_shrink": plain(nn.HardShrink(0.4)), "threshold": plain(nn.Threshold(0.2, -1)), "glu": plain(nn.GLU(1)), "softmax": plain(nn.Softmax(1)),
 		"softmin": plain(nn.Softmin(1)), "log_softmax": plain(nn.LogSoftmax(1)), "identity": plain(nn.Identity()),
 	}
-	for kind, o := range map[string]nn.TransformerOptions{"post": {Hidden: 7}, "pre": {Hidden: 7, PreNorm: true, Activation: (*locus.Tensor).Gelu}} {
+	for kind, o := range map[string]nn.TransformerOptions{"post": {Hidden: 7}, "pre": {Hidden: 7, PreNorm: true, Activation: locus.GeluActivation}} {
 		cases["encoder_layer_"+kind] = plain(nn.TransformerEncoderLayer(6, 3, o, f64))
 		cases["decoder_layer_"+kind] = layerCase{layer: nn.TransformerDecoderLayer(6, 3, o, f64), call: func(l any, in tensors) tensors {
 			return tensors{l.(*nn.DecoderLayer).Decode(in[0], in[1], nil, nil)}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/locusml/locus"
 	"github.com/locusml/locus/internal/gate"
@@ -195,23 +196,23 @@ func (l *RecurrentLayer) Run(x *locus.Tensor, s RecurrentState) (*locus.Tensor, 
 		}
 	}
 	n := x.Dim(0)
-	first := func(t *locus.Tensor, what string) *locus.Tensor {
+	zeros := sync.OnceValue(func() *locus.Tensor { return beside(x, x.Device().As(x.DType()).Zeros(n, l.hidden)) })
+	first := func(t *locus.Tensor, what string) func(cell int) *locus.Tensor {
 		want := []int{len(l.Cells), n, l.hidden}
-		if t == nil {
-			return beside(x, x.Device().As(x.DType()).Zeros(want...))
-		}
-		if fmt.Sprint(t.Shape()) != fmt.Sprint(want) {
+		if t != nil && fmt.Sprint(t.Shape()) != fmt.Sprint(want) {
 			fail(locus.ErrShape, name, fmt.Sprintf("the first %s has shape %v; want (layers·directions, N, hidden) = %v", what, t.Shape(), want), "")
 		}
-		return t
+		return func(cell int) *locus.Tensor {
+			if t == nil {
+				return zeros()
+			}
+			return t.Index(cell)
+		}
 	}
-	h0 := first(s.H, "state")
-	var c0 *locus.Tensor
-	if l.kind.hasCell() {
-		c0 = first(s.C, "cell")
-	} else if s.C != nil {
+	if !l.kind.hasCell() && s.C != nil {
 		fail(locus.ErrArgument, name, "only an LSTM has cells; leave C nil", "")
 	}
+	h0, c0 := first(s.H, "state"), first(s.C, "cell")
 
 	var lastH, lastC []*locus.Tensor
 	x = x.Transpose(0, 1).Contiguous() // steps first: each is one piece of memory
@@ -222,24 +223,24 @@ func (l *RecurrentLayer) Run(x *locus.Tensor, s RecurrentState) (*locus.Tensor, 
 		var out []*locus.Tensor
 		for direction := range l.directions() {
 			i := layer*l.directions() + direction
-			in := x
-			if direction == 1 {
-				in = x.Flip(0)
-			}
+			back := direction == 1
 			var c *locus.Tensor
-			if c0 != nil {
-				c = c0.Index(i)
+			if l.kind.hasCell() {
+				c = c0(i)
 			}
-			y, h, c := l.kind.scan(l.Cells[i], in, h0.Index(i), c)
-			if direction == 1 {
-				y = y.Flip(0)
+			y, c := l.kind.scan(l.Cells[i], x, h0(i), c, locus.SequenceOptions{Reverse: back})
+			last := -1
+			if back {
+				last = 0
 			}
-			out, lastH = append(out, y), append(lastH, h)
+			out, lastH = append(out, y), append(lastH, y.Index(last))
 			if c != nil {
 				lastC = append(lastC, c)
 			}
 		}
-		x = locus.Concat(2, out...)
+		if x = out[0]; len(out) > 1 {
+			x = locus.Concat(2, out...)
+		}
 	}
 	end := RecurrentState{H: locus.Stack(0, lastH...)}
 	if lastC != nil {

@@ -17,10 +17,15 @@ func Residual(body, shortcut Module) *ResidualLayer {
 // Forward gives body(x) + shortcut(x).
 func (l *ResidualLayer) Forward(x *locus.Tensor) *locus.Tensor {
 	made("nn.Residual", l != nil && l.Body != nil)
+	w := where{kind: "Residual"}
+	defer w.blame()
+	w.at("Body", -1, l.Body)
 	y := l.Body.Forward(x)
 	if l.Shortcut != nil {
+		w.at("Shortcut", -1, l.Shortcut)
 		x = l.Shortcut.Forward(x)
 	}
+	w.own()
 	return y.Add(x)
 }
 
@@ -54,10 +59,20 @@ func ResNetBlock(in, out, stride int, opts ...Option) *ResNetBlockLayer {
 // Forward applies the block to x (N, in, H, W).
 func (b *ResNetBlockLayer) Forward(x *locus.Tensor) *locus.Tensor {
 	made("nn.ResNetBlock", b != nil && b.Conv1 != nil && b.BN1 != nil && b.Conv2 != nil && b.BN2 != nil)
-	y := b.BN1.Forward(b.Conv1.Forward(x)).Relu()
-	y = b.BN2.Forward(b.Conv2.Forward(y))
+	w := where{kind: "ResNetBlock"}
+	defer w.blame()
+	w.at("Conv1", -1, b.Conv1)
+	y := b.Conv1.Forward(x)
+	w.at("BN1", -1, b.BN1)
+	y = b.BN1.Forward(y).Relu()
+	w.at("Conv2", -1, b.Conv2)
+	y = b.Conv2.Forward(y)
+	w.at("BN2", -1, b.BN2)
+	y = b.BN2.Forward(y)
 	if b.Downsample != nil {
+		w.at("Downsample", -1, b.Downsample)
 		x = b.Downsample.Forward(x)
 	}
+	w.own()
 	return y.Add(x).Relu()
 }

@@ -27,7 +27,10 @@ type joiner interface {
 // activation behind it in one go (see [locus.Linear]).
 func (s *SequentialLayer) Forward(x *locus.Tensor) *locus.Tensor {
 	made("nn.Sequential", s != nil)
+	w := where{kind: "Sequential"}
+	defer w.blame()
 	for i := 0; i < len(s.Layers); i++ {
+		w.at("", i, s.Layers[i])
 		if s.Layers[i] == nil { // put there by hand: Add refuses it
 			fail(locus.ErrArgument, "nn.Sequential", "layer "+strconv.Itoa(i)+" is nil", "")
 		}

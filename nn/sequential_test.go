@@ -10,7 +10,7 @@ import (
 // A linear layer, or a convolution, and the activation behind it run as one op; nobody
 // may notice.
 func TestSequentialJoins(t *testing.T) {
-	acts := []nn.Module{nn.ReLU(), nn.GELU(), nn.GELUTanh(), nn.SiLU(), nn.Sigmoid(), nn.Tanh(), nn.LeakyReLU(0.1)}
+	acts := []nn.Module{nn.ReLU(), nn.GELU(), nn.GELUTanh(), nn.SiLU(), nn.Sigmoid(), nn.Tanh(), nn.ReLU6(), nn.HardSigmoid(), nn.HardSwish(), nn.LeakyReLU(0.1)}
 	for _, act := range append(acts, nn.Flatten()) {
 		testJoins(t, act, nn.Sequential(nn.Linear(20, 30), act, nn.Linear(30, 7), act), locus.Randn(5, 20))
 	}

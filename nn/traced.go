@@ -1,6 +1,8 @@
 package nn
 
 import (
+	"unsafe"
+
 	"github.com/locusml/locus"
 	"github.com/locusml/locus/internal/trace"
 )
@@ -18,8 +20,15 @@ func (l *lazy) traced() bool {
 
 type parameterHolder struct{ p *Parameter }
 
-func (h parameterHolder) Load() any   { return h.p.value.Load() }
-func (h parameterHolder) Store(v any) { h.p.value.Store(h.p.leaf(v.(*locus.Tensor))) }
+func (h parameterHolder) Load() any { return h.p.value.Load() }
+
+func (h parameterHolder) Store(v any) {
+	t := v.(*locus.Tensor)
+	if !t.IsView() || t.RequiresGrad() == h.p.frozen.Load() { // else it is as leaf would make it
+		t = h.p.leaf(t)
+	}
+	h.p.value.Store(t)
+}
 
 type bufferHolder struct{ b *Buffer }
 
@@ -36,6 +45,20 @@ func (h bufferHolder) Store(v any) {
 	h.b.replace(v.(*locus.Tensor), true)
 }
 
+// Spare claims the value for a program that writes the new one over it. It reports
+// false if somebody may have a handle of it; see bufferValue.
+func (h bufferHolder) Spare() bool {
+	v := h.b.value.Load()
+	return v != nil && v.made && v.seen.CompareAndSwap(unseen, claimed)
+}
+
+// Unspare undoes Spare.
+func (h bufferHolder) Unspare() {
+	if v := h.b.value.Load(); v != nil {
+		v.seen.CompareAndSwap(claimed, unseen)
+	}
+}
+
 // fieldHolder is a field of type *locus.Tensor.
 type fieldHolder struct {
 	at   **locus.Tensor
@@ -47,6 +70,9 @@ func (e Entry) holder() fieldHolder {
 }
 
 func (h fieldHolder) Load() any { return *h.at }
+
+// Address is where the tensor stands; see package plain.
+func (h fieldHolder) Address() unsafe.Pointer { return unsafe.Pointer(h.at) }
 
 func (h fieldHolder) Store(v any) {
 	t := v.(*locus.Tensor).Detach()

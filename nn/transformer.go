@@ -8,16 +8,23 @@ import (
 // TransformerOptions are the options of transformer layers. The zero value is
 // PyTorch's, but without dropout.
 type TransformerOptions struct {
-	Hidden     int                                 // features between the two linear layers; 0 means 2048
-	Dropout    float64                             // everywhere, in training
-	PreNorm    bool                                // normalise what goes into each part, not what comes out
-	Activation func(x *locus.Tensor) *locus.Tensor // nil means max(x, 0)
-	Causal     bool                                // encoders: position i sees only positions up to i; decoders always do that
-	Rotary     bool                                // self-attention knows positions by rotation: see [Rotary]
-	FinalNorm  bool                                // stacks: normalise the last layer's result
+	Hidden     int              // features between the two linear layers; 0 means 2048
+	Dropout    float64          // everywhere, in training
+	PreNorm    bool             // normalise what goes into each part, not what comes out
+	Activation locus.Activation // between the two linear layers; the zero value means max(x, 0)
+	Causal     bool             // encoders: position i sees only positions up to i; decoders always do that
+	Rotary     bool             // self-attention knows positions by rotation: see [Rotary]
+	FinalNorm  bool             // stacks: normalise the last layer's result
+
+	// ActivationFunc is any other function in the place of Activation. It runs as ops
+	// of its own, where Activation is part of the first linear layer's.
+	ActivationFunc func(x *locus.Tensor) *locus.Tensor
 }
 
 func (o TransformerOptions) withDefaults() TransformerOptions {
+	if o.Activation != locus.NoActivation && o.ActivationFunc != nil {
+		fail(locus.ErrArgument, "nn.TransformerOptions", "both Activation and ActivationFunc are given", "leave one of them out")
+	}
 	if o.Hidden == 0 {
 		o.Hidden = 2048
 	}
@@ -26,10 +33,13 @@ func (o TransformerOptions) withDefaults() TransformerOptions {
 
 // feed is the two linear layers at each position.
 func (o TransformerOptions) feed(x *locus.Tensor, up, down *LinearLayer, dropout *DropoutLayer) *locus.Tensor {
-	if o.Activation == nil {
+	switch {
+	case o.ActivationFunc != nil:
+		x = o.ActivationFunc(up.Forward(x))
+	case o.Activation == locus.NoActivation:
 		x = up.then(x, locus.ReluActivation)
-	} else {
-		x = o.Activation(up.Forward(x))
+	default:
+		x = up.then(x, o.Activation)
 	}
 	return down.Forward(dropout.Forward(x))
 }
@@ -144,10 +154,14 @@ func (e *Encoder) Forward(x *locus.Tensor) *locus.Tensor { return e.Encode(x, ni
 // Encode is Forward with a mask, as [MultiHeadAttentionLayer.Attend] takes it.
 func (e *Encoder) Encode(x, mask *locus.Tensor) *locus.Tensor {
 	made("nn.TransformerEncoder", e != nil)
-	for _, l := range e.Layers {
+	w := where{kind: "Encoder"}
+	defer w.blame()
+	for i, l := range e.Layers {
+		w.at("Layers", i, l)
 		x = l.Encode(x, mask)
 	}
 	if e.Norm != nil {
+		w.at("Norm", -1, e.Norm)
 		x = e.Norm.Forward(x)
 	}
 	return x
@@ -175,10 +189,14 @@ func TransformerDecoder(n, features, heads int, o TransformerOptions, opts ...Op
 // Decode applies the layers; see [DecoderLayer.Decode].
 func (d *Decoder) Decode(x, memory, mask, memoryMask *locus.Tensor) *locus.Tensor {
 	made("nn.TransformerDecoder", d != nil)
-	for _, l := range d.Layers {
+	w := where{kind: "Decoder"}
+	defer w.blame()
+	for i, l := range d.Layers {
+		w.at("Layers", i, l)
 		x = l.Decode(x, memory, mask, memoryMask)
 	}
 	if d.Norm != nil {
+		w.at("Norm", -1, d.Norm)
 		x = d.Norm.Forward(x)
 	}
 	return x

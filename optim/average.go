@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/locusml/locus"
+	"github.com/locusml/locus/internal/trace"
 	"github.com/locusml/locus/nn"
 )
 
@@ -19,8 +20,8 @@ import (
 //	}
 //	y := nn.Apply(net, nn.TreeOf(net).With(average.Tree()), x)
 //
-// They live on the devices of the parameters. An average must not be used from
-// several goroutines at the same time.
+// They live on the devices of the parameters. Update may be part of a compiled
+// function. An average must not be used from several goroutines at the same time.
 type Average struct {
 	params []nn.Entry
 	decay  float64
@@ -55,34 +56,53 @@ func (a *Average) ready() *Average {
 
 // Update takes the present values into the averages. Nothing waits.
 func (a *Average) Update() {
-	refuseTrace("optim.Average")
 	a.ready()
 	for _, e := range a.params {
 		if e.Value() == nil {
 			fail(locus.ErrArgument, "optim.Average.Update", e.Name+" has no value yet", "run Forward once first")
 		}
 	}
-	keep := min(a.decay, float64(1+a.count)/float64(10+a.count))
-	locus.NoGrad(func() {
-		for i, e := range a.params {
-			a.update(i, e.Value().Detach(), keep)
-		}
-	})
+	if trace.Current() != nil {
+		defer a.enter()()
+	}
+	locus.NoGrad(a.update)
 	a.count++
 }
 
-func (a *Average) update(i int, value *locus.Tensor, keep float64) {
-	s := locus.NewScope()
-	defer s.Close()
-	old := a.values[i]
-	if old == nil {
-		a.values[i] = s.Keep(s.Use(value).Copy())
+// keep returns the part that the update after n others keeps of the averages.
+func (a *Average) keep(n int64) float64 {
+	return min(a.decay, float64(1+n)/float64(10+n))
+}
+
+// update takes the present values in: one launch for all averages of a type, which are
+// overwritten.
+func (a *Average) update() {
+	var at []int
+	var old, values, moved []*locus.Tensor
+	for i, e := range a.params {
+		value, was := e.Value().Detach(), a.get(i)
+		if was == nil {
+			a.set(i, value.Copy())
+			continue
+		}
+		// The network may have moved, or been converted, since the last time.
+		here := was.To(value.Device()).Cast(value.DType())
+		if here != was {
+			moved = append(moved, was)
+		}
+		at, old, values = append(at, i), append(old, here), append(values, value)
+	}
+	if len(at) == 0 {
 		return
 	}
-	// The network may have moved, or been converted, since the last time.
-	was := s.Use(old).To(value.Device()).Cast(value.DType())
-	a.values[i] = s.Keep(was.Blend(keep, s.Use(value), 1-keep))
-	old.Free()
+	var next []*locus.Tensor
+	a.late(func() { next = locus.AverageAll(old, values, a.keep(a.count)) })
+	for k, i := range at {
+		a.set(i, next[k])
+	}
+	for _, t := range moved {
+		t.Free()
+	}
 }
 
 // Updates is the number of updates.
@@ -93,7 +113,7 @@ func (a *Average) Updates() int64 { return a.ready().count }
 func (a *Average) Tree() nn.Tree {
 	t := nn.Tree{}
 	for i, e := range a.ready().params {
-		if v := a.values[i]; v != nil {
+		if v := a.get(i); v != nil {
 			t[e.Name] = v
 		}
 	}
@@ -103,7 +123,7 @@ func (a *Average) Tree() nn.Tree {
 // Apply gives the network the averages, as copies.
 func (a *Average) Apply() {
 	for i, e := range a.ready().params {
-		if v := a.values[i]; v != nil {
+		if v := a.get(i); v != nil {
 			e.Set(v.Copy())
 		}
 	}

@@ -11,7 +11,8 @@ import (
 // a scale before the gradient is taken, and the gradients are divided by it
 // afterwards. Where that overflows, the step is left out and the scale halved;
 // after many good steps it is doubled. All of it stays on the device: whether a
-// step counts is a tensor that chooses between old and new values.
+// step counts is a tensor that chooses between old and new values. It may be part of
+// a compiled function.
 //
 //	scaler := optim.NewScaler(device)
 //	for … {
@@ -44,7 +45,7 @@ func (s *Scaler) ready() *Scaler {
 // Scale returns the loss times the scale; the loss may be on another device. It may
 // be called from several goroutines.
 func (s *Scaler) Scale(loss *locus.Tensor) *locus.Tensor {
-	scale := s.ready().scale
+	scale := s.get(scaleCell)
 	checkTensor("optim.Scaler.Scale", "", "the loss", loss)
 	if sc := loss.Scope(); sc != nil {
 		scale = sc.Use(scale)
@@ -55,7 +56,7 @@ func (s *Scaler) Scale(loss *locus.Tensor) *locus.Tensor {
 // Unscale divides gradients by the scale, and tells whether all of them are finite:
 // one bool, for [Optimizer.StepIf]. Entries may be nil.
 func (s *Scaler) Unscale(grads []*locus.Tensor) (out []*locus.Tensor, ok *locus.Tensor) {
-	scale := s.ready().scale
+	scale := s.get(scaleCell)
 	for i, g := range grads {
 		if g != nil {
 			checkTensor("optim.Scaler.Unscale", "", fmt.Sprintf("gradient %d", i), g)
@@ -67,21 +68,22 @@ func (s *Scaler) Unscale(grads []*locus.Tensor) (out []*locus.Tensor, ok *locus.
 
 // Update moves the scale after a step that did or did not count.
 func (s *Scaler) Update(ok *locus.Tensor) {
-	refuseTrace("optim.Scaler")
 	checkTensor("optim.Scaler.Update", "", "ok", ok)
-	ok = ok.Reshape().To(s.ready().scale.Device())
-	good := ok.Where(s.good.Add(1), 0)
+	oldScale, oldGood := s.get(scaleCell), s.get(goodCell)
+	ok = ok.Reshape().To(oldScale.Device())
+	good := ok.Where(oldGood.Add(1), 0)
 	grow := good.Ge(growthSteps)
-	scale := ok.Where(grow.Where(s.scale.Mul(2), s.scale), s.scale.Mul(0.5).Maximum(1))
+	scale := ok.Where(grow.Where(oldScale.Mul(2), oldScale), oldScale.Mul(0.5).Maximum(1))
 	good = grow.Where(0, good)
 	for _, t := range []*locus.Tensor{scale, good} {
 		if sc := t.Scope(); sc != nil {
 			sc.Keep(t)
 		}
 	}
-	s.scale.Free()
-	s.good.Free()
-	s.scale, s.good = scale, good
+	oldScale.Free()
+	oldGood.Free()
+	s.set(scaleCell, scale)
+	s.set(goodCell, good)
 }
 
 // Step takes a step of o with the gradients of a loss that was scaled, unless they
@@ -115,12 +117,12 @@ func (s *Scaler) Step(o *Optimizer, grads []*locus.Tensor) {
 }
 
 // Value reads the scale, which waits for the device.
-func (s *Scaler) Value() float64 { return s.ready().scale.Item() }
+func (s *Scaler) Value() float64 { return s.get(scaleCell).Item() }
 
 // State returns what the scaler remembers by name, for a checkpoint. The next
 // update frees it.
 func (s *Scaler) State() map[string]*locus.Tensor {
-	return map[string]*locus.Tensor{"scale": s.ready().scale, "good": s.good}
+	return map[string]*locus.Tensor{"scale": s.get(scaleCell), "good": s.get(goodCell)}
 }
 
 // SetState puts back what State returned. The tensors are copied.
@@ -128,7 +130,7 @@ func (s *Scaler) SetState(state map[string]*locus.Tensor) error {
 	const op = "optim.Scaler.SetState"
 	var scale, good *locus.Tensor
 	err := locus.Try(func() {
-		d := s.ready().scale.Device()
+		d := s.get(scaleCell).Device()
 		for name, into := range map[string]**locus.Tensor{"scale": &scale, "good": &good} {
 			t := state[name]
 			checkTensor(op, "", name, t)
@@ -146,7 +148,8 @@ func (s *Scaler) SetState(state map[string]*locus.Tensor) error {
 		}
 	})
 	if err == nil {
-		s.scale, s.good = scale, good
+		s.set(scaleCell, scale)
+		s.set(goodCell, good)
 	}
 	return err
 }

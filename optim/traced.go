@@ -58,10 +58,81 @@ func (o *Optimizer) late(i int, f func()) {
 	}, f)
 }
 
-// refuseTrace makes a function that is being compiled stay eager: what is not part of
-// a program must not change in one.
-func refuseTrace(what string) {
-	if t := trace.Current(); t != nil {
-		t.Refuse("%s is not part of compiled functions: call it outside", what)
+// scalerHolder is what a scaler keeps on the device, as a variable of a program.
+type scalerHolder struct {
+	s    *Scaler
+	cell scalerCell
+}
+
+type scalerCell uint8
+
+const (
+	scaleCell scalerCell = iota
+	goodCell
+)
+
+func (h scalerHolder) at() **locus.Tensor {
+	if h.cell == scaleCell {
+		return &h.s.scale
 	}
+	return &h.s.good
+}
+
+func (h scalerHolder) Load() any   { return *h.at() }
+func (h scalerHolder) Store(v any) { *h.at() = v.(*locus.Tensor) }
+
+func (s *Scaler) get(c scalerCell) *locus.Tensor {
+	return trace.Get(scalerHolder{s.ready(), c}).(*locus.Tensor)
+}
+
+func (s *Scaler) set(c scalerCell, t *locus.Tensor) {
+	if h := (scalerHolder{s, c}); !trace.Set(h, t) {
+		h.Store(t)
+	}
+}
+
+// averageHolder is the average of a parameter.
+type averageHolder struct {
+	a *Average
+	i int
+}
+
+func (h averageHolder) Load() any   { return h.a.values[h.i] }
+func (h averageHolder) Store(v any) { h.a.values[h.i] = v.(*locus.Tensor) }
+
+func (a *Average) get(i int) *locus.Tensor {
+	return trace.Get(averageHolder{a, i}).(*locus.Tensor)
+}
+
+func (a *Average) set(i int, t *locus.Tensor) {
+	if h := (averageHolder{a, i}); !trace.Set(h, t) {
+		h.Store(t)
+	}
+}
+
+// enter makes an update part of the trace that is under way: how much of the averages
+// it keeps depends on the number of updates before it, which is asked for at each run.
+// The update is counted by the caller; leave ends it.
+func (a *Average) enter() (leave func()) {
+	before := a.count
+	trace.Advance(func() {
+		before = a.count
+		a.count++
+	}, func() { a.count-- })
+	return trace.Clock(func() (float64, int64) { return 0, before })
+}
+
+// late runs f, which takes an update with the numbers of the present one.
+func (a *Average) late(f func()) {
+	trace.Late(func(was op.Attrs, _ float64, before int64) op.Attrs {
+		keep := a.keep(before)
+		switch u := was.(type) {
+		case op.Update:
+			u.Keep, u.Rate = keep, -(1 - keep)
+			return u
+		case op.Scales: // of devices that take the update apart
+			return op.Scales{A: keep, B: 1 - keep}
+		}
+		return nil
+	}, f)
 }

@@ -383,7 +383,8 @@ op("Tensor.PRelu", F.prelu, FLOATS, S(X(2, 3), X(1)), S(X(2, 3), X(3)), S(X(2, 3
 
 # ---- linear maps, convolution, pooling ----------------------------------
 
-ACTIVATIONS = {"none": lambda x: x, "relu": F.relu, "gelu": F.gelu, "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"), "silu": F.silu, "sigmoid": torch.sigmoid, "tanh": torch.tanh}
+ACTIVATIONS = {"none": lambda x: x, "relu": F.relu, "gelu": F.gelu, "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"), "silu": F.silu, "sigmoid": torch.sigmoid, "tanh": torch.tanh,
+               "relu6": F.relu6, "hard_sigmoid": lambda x: F.relu6(x + 3) / 6, "hard_swish": F.hardswish}
 
 
 def linear(x, w, b=None, activation="none"):
@@ -671,6 +672,35 @@ f, samples = cell(torch.lstm_cell, 4, True)
 op("LSTMCell", f, ["float32", "float64"], *samples)
 f, samples = cell(torch.gru_cell, 3)
 op("GRUCell", f, ["float32", "float64"], *samples)
+
+
+
+def sequence(network, gates, two=False):
+    def f(x, h, *rest, relu=False, reverse=False):
+        rest = list(rest)
+        state = h[None]
+        if two:
+            state = (state, rest.pop(0)[None])
+        if reverse:
+            x = x.flip(0)
+        run = torch.rnn_relu if relu else network
+        y, *end = run(x, state, rest, len(rest) > 2, 1, 0.0, False, False, False)
+        if reverse:
+            y = y.flip(0)
+        return (y, end[1][0]) if two else y
+    W = dict(lo=-1, hi=1)
+
+    def sample(l, n, i, s, bias, **attrs):
+        return S(X(l, n, i), *[X(n, s, **W) for _ in range(1 + two)], X(gates * s, i, **W), X(gates * s, s, **W), *[X(gates * s, **W) for _ in range(2 * bias)], **attrs)
+    return f, [sample(3, 2, 3, 4, True), sample(4, 2, 3, 2, False, reverse=True), sample(1, 1, 1, 2, True), sample(5, 3, 2, 3, True, reverse=True), sample(2, 9, 7, 11, True)]
+
+
+f, samples = sequence(torch.rnn_tanh, 1)
+op("RNNSequence", f, ["float32", "float64"], *samples, S(*samples[0].inputs, relu=True), S(*samples[3].inputs, relu=True, reverse=True))
+f, samples = sequence(torch.lstm, 4, True)
+op("LSTMSequence", f, ["float32", "float64"], *samples)
+f, samples = sequence(torch.gru, 3)
+op("GRUSequence", f, ["float32", "float64"], *samples)
 
 # ---- updates of parameters ----------------------------------------------
 

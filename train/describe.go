@@ -24,6 +24,7 @@ func (t *Trainer) String() string {
 	add(s.accumulate > 1, "a step every %d batches", s.accumulate)
 	add(s.clip > 0, "gradients of norm at most %g", s.clip)
 	add(s.lowered, "in %s", s.precision)
+	add(s.eager, "not compiled")
 	add(s.schedule != nil, "a schedule")
 	add(s.plateau != nil, "a plateau")
 	add(s.averaged, "averages of weights, decay %g", s.average)

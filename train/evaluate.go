@@ -11,6 +11,7 @@ import (
 	"github.com/locusml/locus/data"
 	"github.com/locusml/locus/internal/gate"
 	"github.com/locusml/locus/internal/guard"
+	"github.com/locusml/locus/internal/trace"
 	"github.com/locusml/locus/nn"
 	"github.com/locusml/locus/train/metric"
 )
@@ -66,7 +67,7 @@ func (t *Trainer) Predict(net nn.Module, d Data) iter.Seq2[*locus.Tensor, error]
 // PredictContext is Predict that ends when ctx does, with its error.
 func (t *Trainer) PredictContext(ctx context.Context, net nn.Module, d Data) iter.Seq2[*locus.Tensor, error] {
 	return func(yield func(*locus.Tensor, error) bool) {
-		var models []nn.Module
+		var p *prediction
 		var loader *data.Loader
 		devices, err := t.settings().checkOptions()
 		if err == nil {
@@ -74,7 +75,10 @@ func (t *Trainer) PredictContext(ctx context.Context, net nn.Module, d Data) ite
 				if loader, err = d.loader(d.Predict, Predicting, t.settings().seed, devices); err != nil {
 					return err
 				}
-				models, err = copies(net, devices)
+				models, err := copies(net, devices)
+				if err == nil {
+					p = newPrediction(t.settings(), devices, models)
+				}
 				return err
 			})
 		}
@@ -88,7 +92,7 @@ func (t *Trainer) PredictContext(ctx context.Context, net nn.Module, d Data) ite
 			}
 			var y *locus.Tensor
 			if err == nil {
-				y, err = predict(t.settings(), models, devices, batch)
+				y, err = p.predict(batch)
 			} else if batch != nil {
 				batch.Free()
 			}
@@ -117,7 +121,9 @@ func (t *Trainer) evaluate(ctx context.Context, model Model, d Data, set data.Da
 		if err != nil {
 			return err
 		}
-		scores, err = (&evaluation{ctx: ctx, set: t.settings(), stage: stage, devices: devices, models: models}).measure(loader)
+		e := newEvaluation(t.settings(), new(reason), stage, devices, models)
+		defer e.close()
+		scores, err = e.measure(ctx, loader)
 		return err
 	})
 	return scores, withStack(err)
@@ -172,36 +178,66 @@ func bound[M nn.Module](m M, tree nn.Tree, d locus.Device) M {
 	return nn.Eval(nn.Bind(m, tree.Map(func(_ string, t *locus.Tensor) *locus.Tensor { return t.To(d) })))
 }
 
-// evaluation measures models, one a device, which are equal.
+// evaluation measures models, one a device, which are equal. It may be used again and
+// again: what is compiled, is once.
 type evaluation struct {
-	ctx     context.Context
 	set     *settings
 	stage   Stage
 	devices []locus.Device
 	models  []Model
+	meters  []*meter
+	counts  []*metric.Meter
+	sizes   []int // of the parts of the batch that is measured
+	steps   []*compiled
+}
+
+func newEvaluation(set *settings, why *reason, stage Stage, devices []locus.Device, models []Model) *evaluation {
+	e := &evaluation{set: set, stage: stage, devices: devices, models: models, sizes: make([]int, len(models))}
+	for i, m := range models {
+		e.meters, e.counts = append(e.meters, newMeter()), append(e.counts, newCount(set.measures))
+		e.steps = append(e.steps, set.compile(why, m, func(args ...*locus.Tensor) []*locus.Tensor {
+			trace.Watch(&e.sizes[i], "the number of examples of a batch", func() any { return e.sizes[i] })
+			scoped(args, func(_ *locus.Scope, fields []*locus.Tensor) {
+				defer watch(m)()
+				e.meters[i].addAll(validationStep(m, fields, e.counts[i]), e.sizes[i])
+			})
+			return nil
+		}))
+	}
+	return e
+}
+
+// scoped calls f, without gradients, with tensors in a scope that is closed afterwards.
+func scoped(args []*locus.Tensor, f func(sc *locus.Scope, args []*locus.Tensor)) {
+	locus.NoGrad(func() {
+		locus.Scoped(func(sc *locus.Scope) {
+			used := make([]*locus.Tensor, len(args))
+			for i, a := range args {
+				used[i] = sc.Use(a)
+			}
+			f(sc, used)
+		})
+	})
 }
 
 // measure returns the metrics over the examples of a loader. Each batch is split over
 // the devices.
-func (e *evaluation) measure(loader *data.Loader) (metric.Result, error) {
-	meters, counts := make([]*meter, len(e.models)), make([]*metric.Meter, len(e.models))
-	for i := range meters {
-		meters[i], counts[i] = newMeter(), newCount(e.set.measures)
-		defer meters[i].reset()
-		if counts[i] != nil {
-			defer counts[i].Reset()
+func (e *evaluation) measure(ctx context.Context, loader *data.Loader) (metric.Result, error) {
+	for i, m := range e.meters {
+		m.restart()
+		if e.counts[i] != nil {
+			e.counts[i].Reset()
 		}
 	}
 	for batch, err := range loader.Epoch(0) {
 		if err != nil {
 			return metric.Result{}, err
 		}
-		err := ended(e.ctx)
+		err := ended(ctx)
 		if err == nil {
 			err = eachPart(e.set, e.stage, batch, e.devices, func(i int, fields []*locus.Tensor, size int) {
-				for name, v := range validationStep(e.models[i], fields, counts[i]) {
-					meters[i].add(name, v, size)
-				}
+				e.sizes[i] = size
+				e.steps[i].call(fields...)
 			})
 		}
 		batch.Free()
@@ -212,14 +248,24 @@ func (e *evaluation) measure(loader *data.Loader) (metric.Result, error) {
 	var scores metric.Result
 	err := guard.Call(func() error {
 		if len(e.set.measures) > 0 {
-			scores = metric.Read(counts...)
+			scores = metric.Read(e.counts...)
 		} else {
 			scores.Values = map[string]float64{}
 		}
-		maps.Copy(scores.Values, merge(meters))
+		maps.Copy(scores.Values, merge(e.meters))
 		return nil
 	})
 	return scores, err
+}
+
+// close lets go of what the evaluation held.
+func (e *evaluation) close() {
+	for i, m := range e.meters {
+		m.reset()
+		if e.counts[i] != nil {
+			e.counts[i].Reset()
+		}
+	}
 }
 
 // ended is the error of a context that has.
@@ -253,24 +299,44 @@ func eachPart(set *settings, stage Stage, batch *data.Batch, devices []locus.Dev
 	})
 }
 
-// predict applies networks, one a device, to a batch, which it frees. The result
-// is on the first device, in no scope.
-func predict(set *settings, models []nn.Module, devices []locus.Device, batch *data.Batch) (y *locus.Tensor, err error) {
+// prediction applies networks, one a device, which are equal.
+type prediction struct {
+	set     *settings
+	devices []locus.Device
+	sizes   []int // of the parts of the batch that is computed
+	steps   []*compiled
+}
+
+func newPrediction(set *settings, devices []locus.Device, models []nn.Module) *prediction {
+	p := &prediction{set: set, devices: devices, sizes: make([]int, len(models))}
+	for i, m := range models {
+		p.steps = append(p.steps, set.compile(new(reason), m, func(args ...*locus.Tensor) (out []*locus.Tensor) {
+			trace.Watch(&p.sizes[i], "the number of examples of a batch", func() any { return p.sizes[i] })
+			scoped(args, func(sc *locus.Scope, fields []*locus.Tensor) {
+				defer watch(m)()
+				y := predictionStep(m, fields)
+				if y.Rank() == 0 || y.Dim(0) != p.sizes[i] {
+					panic(&locus.Error{Kind: locus.ErrShape, Op: "train.Predict", Msg: fmt.Sprintf("the prediction for %d examples has shape %v", p.sizes[i], y.Shape()),
+						Fix: "return one tensor with the examples along axis 0"})
+				}
+				// A network may return its input, or a view of it, which ends with the batch.
+				out = []*locus.Tensor{sc.Keep(y.Detach().Copy())}
+			})
+			return out
+		}))
+	}
+	return p
+}
+
+// predict computes a batch, which it frees. The result is on the first device, in no
+// scope.
+func (p *prediction) predict(batch *data.Batch) (y *locus.Tensor, err error) {
 	defer batch.Free()
-	parts := make([]*locus.Tensor, len(models))
+	parts := make([]*locus.Tensor, len(p.steps))
 	defer freeAll(parts)
-	err = eachPart(set, Predicting, batch, devices, func(i int, fields []*locus.Tensor, size int) {
-		p := predictionStep(models[i], fields)
-		if p.Rank() == 0 || p.Dim(0) != size {
-			panic(&locus.Error{Kind: locus.ErrShape, Op: "train.Predict", Msg: fmt.Sprintf("the prediction for %d examples has shape %v", size, p.Shape()),
-				Fix: "return one tensor with the examples along axis 0"})
-		}
-		// A network may return its input, or a view of it, which ends with the batch.
-		p = p.Detach().Copy()
-		if s := p.Scope(); s != nil {
-			s.Keep(p)
-		}
-		parts[i] = p
+	err = eachPart(p.set, Predicting, batch, p.devices, func(i int, fields []*locus.Tensor, size int) {
+		p.sizes[i] = size
+		parts[i] = p.steps[i].call(fields...)[0]
 	})
 	if err != nil {
 		return nil, err
@@ -283,9 +349,9 @@ func predict(set *settings, models []nn.Module, devices []locus.Device, batch *d
 		locus.NoGrad(func() {
 			locus.Scoped(func(s *locus.Scope) {
 				var all []*locus.Tensor
-				for _, p := range parts {
-					if p != nil {
-						all = append(all, s.Use(p).To(devices[0]))
+				for _, t := range parts {
+					if t != nil {
+						all = append(all, s.Use(t).To(p.devices[0]))
 					}
 				}
 				y = s.Keep(locus.Concat(0, all...))

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"time"
 
@@ -38,6 +37,8 @@ func (t *Trainer) FitContext(ctx context.Context, model Model, d Data) (*Report,
 	start := time.Now()
 	err = guard.Call(r.fit)
 	r.report.Time = time.Since(start)
+	r.report.Uncompiled = r.why.String()
+	r.explain()
 	for _, d := range devices {
 		r.report.PeakMemory[d.String()] = d.MemoryStats().Peak
 	}
@@ -72,16 +73,21 @@ type run struct {
 	scaler            *optim.Scaler   // float16 only
 	grads             []*locus.Tensor // sums over the batches that wait for a step, on the first device; nil if there are none
 	pending           int             // the number of these batches
+	waits             waits           // of the update that is under way
+	apply             *compiled       // the update by gradients that wait
+	why               reason          // some of it is not compiled
 	schedule          optim.Schedule
 	plateau           *optim.Plateau // nil without
 	average           *optim.Average // nil without
 	baseLR            float64
 	progress          *board.Progress
+	curves            *curves // nil without a board
 	saver             *saver
 	monitor           monitor
-	epoch             Epoch    // the one that is under way
-	startBatch        int      // where a resumed run goes on in it
-	own               []string // names of hyperparameters that are not the trainer's
+	evaluation        *evaluation // of the validation data; nil before the first
+	epoch             Epoch       // the one that is under way
+	startBatch        int         // where a resumed run goes on in it
+	own               []string    // names of hyperparameters that are not the trainer's
 }
 
 // fit prepares, then runs the epochs.
@@ -181,6 +187,7 @@ func (r *run) prepareModel() error {
 		r.average = optim.NewAverage(r.replicas[0].params, r.set.average)
 		r.average.Update() // where training begins
 	}
+	r.compile()
 	r.report.Hyperparameters = r.describe()
 	if err := r.checkMonitor(); err != nil {
 		return err
@@ -231,6 +238,8 @@ func (r *run) runEpoch() (done bool, err error) {
 	if err := tell(r.set.beforeEpoch, *e); err != nil {
 		return false, err
 	}
+	r.curves.begin(e.Examples)
+	r.recheck()
 	last := 0
 	for batch, err := range r.train.EpochFrom(e.Number, r.startBatch) {
 		if err != nil {
@@ -270,6 +279,8 @@ func (r *run) runEpoch() (done bool, err error) {
 	if e.Train, err = r.metrics(); err != nil {
 		return false, err
 	}
+	r.curves.metrics(float64(e.Number+1), "training", e.Train)
+	r.curves.costs(float64(e.Number+1), r)
 	if r.validation != nil {
 		scores, err := r.validate()
 		if err != nil {
@@ -281,7 +292,7 @@ func (r *run) runEpoch() (done bool, err error) {
 		e.Validation, e.Tables = scores.Values, scores.Tables
 	}
 	for _, p := range r.replicas {
-		p.reset()
+		p.restart()
 	}
 	if done, err = r.judge(e); err != nil {
 		return false, err
@@ -289,8 +300,7 @@ func (r *run) runEpoch() (done bool, err error) {
 	r.report.Epochs = append(r.report.Epochs, *e)
 	r.show("", e.Train)
 	r.show("validation ", e.Validation)
-	r.draw(float64(e.Number+1), "", e.Train)
-	r.draw(float64(e.Number+1), "validation ", e.Validation)
+	r.curves.metrics(float64(e.Number+1), "validation", e.Validation)
 	stop := tell(r.set.afterEpoch, *e)
 	if stop != nil && !errors.Is(stop, ErrStop) {
 		return false, stop
@@ -323,7 +333,11 @@ func (r *run) afterBatch(index int) error {
 		return err
 	}
 	r.show("", now)
-	r.draw(float64(r.epoch.Number)+float64(index+1)/float64(r.train.Len()), "", now)
+	if index+1 < r.train.Len() { // the end of the epoch draws its own
+		x := float64(r.epoch.Number) + float64(index+1)/float64(r.train.Len())
+		r.curves.metrics(x, "training", now)
+		r.curves.costs(x, r)
+	}
 	return nil
 }
 
@@ -377,16 +391,31 @@ func (r *run) notFinite(name string, v float64) error {
 // nothing if the run was interrupted.
 func (r *run) validate() (metric.Result, error) {
 	r.copyState() // what a callback has changed
-	models := make([]Model, len(r.replicas))
+	var tree nn.Tree
+	if r.average != nil {
+		tree = r.measured()
+	}
+	if r.evaluation == nil {
+		models := make([]Model, len(r.replicas))
+		for i, p := range r.replicas {
+			if models[i] = p.model; tree != nil {
+				models[i] = bound(p.model, tree, p.device)
+			}
+		}
+		r.evaluation = newEvaluation(r.set, &r.why, Validating, r.devices, models)
+	}
+	e := r.evaluation
 	for i, p := range r.replicas {
-		if r.average != nil {
-			models[i] = bound(p.model, r.measured(), p.device)
+		if tree != nil {
+			for _, entry := range nn.State(e.models[i]) {
+				entry.Set(tree[entry.Name].To(p.device))
+			}
 			continue
 		}
-		models[i] = nn.Eval(p.model)
+		nn.Eval(p.model)
 		defer nn.Train(p.model)
 	}
-	scores, err := (&evaluation{ctx: r.ctx, set: r.set, stage: Validating, devices: r.devices, models: models}).measure(r.validation)
+	scores, err := e.measure(r.ctx, r.validation)
 	if err != nil && r.ctx.Err() != nil && errors.Is(err, r.ctx.Err()) {
 		return metric.Result{}, nil
 	}
@@ -394,8 +423,13 @@ func (r *run) validate() (metric.Result, error) {
 }
 
 func (r *run) prepareBoard() {
-	if r.set.progress != nil {
+	r.curves = newCurves(r.set)
+	if r.set.progress != nil || r.set.board != nil {
 		r.progress = board.NewProgress(r.set.progress, board.Plan{Epochs: r.set.maxEpochs, Steps: int64(r.train.Len())})
+		r.why.tell = func(text string) { r.progress.Printf("train: not compiled: %s", text) }
+	}
+	if r.set.board != nil {
+		r.set.board.Track(r.progress)
 	}
 }
 
@@ -409,28 +443,18 @@ func (r *run) show(prefix string, values map[string]float64) {
 	}
 }
 
-func (r *run) draw(x float64, prefix string, values map[string]float64) {
-	if r.set.board == nil {
-		return
-	}
-	for k, v := range values {
-		if !math.IsNaN(v) && !math.IsInf(v, 0) {
-			r.set.board.Draw(prefix+k, x, v, 1)
-		}
-	}
-}
-
 // close ends what shows the run and lets go of what it held.
 func (r *run) close() {
 	if r.progress != nil {
 		r.progress.Close()
 	}
-	if r.set.board != nil {
-		r.set.board.Flush()
-	}
+	r.curves.end(len(r.report.Epochs))
 	r.dropGrads()
 	for _, p := range r.replicas {
 		p.reset()
+	}
+	if r.evaluation != nil {
+		r.evaluation.close()
 	}
 	if r.sound {
 		nn.Eval(r.model)

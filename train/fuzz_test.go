@@ -77,6 +77,7 @@ type randomRun struct {
 	Callback       string
 	StopAt         int64 // a callback asks to stop after so many steps; 0: never
 	Devices        []locus.Device
+	Eager          bool // the second run is compiled, not the first
 	numberOfInputs int
 }
 
@@ -134,6 +135,7 @@ func newRandomRun(bytes []byte) *randomRun {
 	if monitorOption == nil || r.Validation == 0 || r.Monitor == "m0" && r.Metrics == 0 && c.of(8) != 1 {
 		r.Monitor = ""
 	}
+	r.Eager = c.yes()
 	return r
 }
 
@@ -181,8 +183,8 @@ func (m *fuzzModel) TrainingStep(fields []*locus.Tensor) *locus.Tensor {
 	return m.Loss(m.Forward(fields[0]).Cast(locus.Float32), fields[1])
 }
 
-// model makes the model; onBatch is told when the first device trains on a part.
-func (r *randomRun) model(onBatch func()) train.Model {
+// model makes the model.
+func (r *randomRun) model() train.Model {
 	keys := locus.NewKey(r.Seed).Split(len(r.Layers) + 1)
 	var layers []nn.Module
 	for i, l := range r.Layers {
@@ -197,12 +199,7 @@ func (r *randomRun) model(onBatch func()) train.Model {
 			return locus.CrossEntropy(y, target, locus.CrossEntropyOptions{})
 		},
 	}[r.Loss]
-	m := &train.Supervised{Net: nn.Sequential(layers...), LossFunc: func(y, target *locus.Tensor) *locus.Tensor {
-		if onBatch != nil && y.RequiresGrad() && y.Device() == r.Devices[0] {
-			onBatch()
-		}
-		return loss(y, target)
-	}}
+	m := &train.Supervised{Net: nn.Sequential(layers...), LossFunc: loss}
 	if r.Metrics > 0 {
 		m.MetricsFunc = func(y, target *locus.Tensor) map[string]*locus.Tensor {
 			out := map[string]*locus.Tensor{}
@@ -388,11 +385,14 @@ func (r *randomRun) fit(t testing.TB, dir string, interrupt int, more ...train.O
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	var seen atomic.Int64
-	m := r.model(func() {
-		if seen.Add(1) == int64(interrupt) {
-			cancel()
-		}
-	})
+	m := r.model()
+	if interrupt > 0 {
+		more = append(more, tellBatches(r.Devices[0], func() {
+			if seen.Add(1) == int64(interrupt) {
+				cancel()
+			}
+		}))
+	}
 	if r.Checkpoints {
 		more = append(more, train.Checkpoints(dir, 2))
 		if r.Resume {
@@ -460,12 +460,13 @@ func leaks(t testing.TB, what any, f func()) {
 	}
 }
 
-// check runs the run, twice, and checks what must hold of any.
+// check runs the run, twice, and checks what must hold of any: one of both is compiled,
+// and of a run that is resumed one of the parts.
 func (r *randomRun) check(t testing.TB) (result string) {
 	dir := memoryDir(t)
 	var first, second outcome
 	inTime(t, 2*time.Minute, func() {
-		first = r.fit(t, filepath.Join(dir, "a"), 0, train.AfterStep(replicasEqual))
+		first = r.fit(t, filepath.Join(dir, "a"), 0, train.AfterStep(replicasEqual), train.Compile(!r.Eager))
 	}, r)
 	if kinds := r.refused(); kinds != nil {
 		is := func(kind error) bool { return errors.Is(first.err, kind) }
@@ -492,14 +493,14 @@ func (r *randomRun) check(t testing.TB) (result string) {
 	if r.Callback != "" && r.Callback != "read" || r.StopAt > 0 {
 		interrupt = 0 // the state of callbacks is not the trainer's
 	}
-	inTime(t, 2*time.Minute, func() { second = r.fit(t, filepath.Join(dir, "b"), interrupt) }, r)
+	inTime(t, 2*time.Minute, func() { second = r.fit(t, filepath.Join(dir, "b"), interrupt, train.Compile(r.Eager)) }, r)
 	if interrupt == 0 {
 		r.checkLedger(t, second)
 	}
 	if second.stopped {
 		again := *r
 		again.Resume = true
-		inTime(t, 2*time.Minute, func() { second = again.fit(t, filepath.Join(dir, "b"), 0) }, r)
+		inTime(t, 2*time.Minute, func() { second = again.fit(t, filepath.Join(dir, "b"), 0, train.Compile(!r.Eager)) }, r)
 	}
 	if fmt.Sprint(first.err) != fmt.Sprint(second.err) {
 		t.Fatalf("%+v\nfirst %v, then %v", r, first.err, second.err)

@@ -87,6 +87,11 @@ func tell[T any](callbacks []func(*T) error, record T) error {
 	return nil
 }
 
+// prepared reports whether [settings.prepare] has nothing to do.
+func (set *settings) prepared(fields []*locus.Tensor, d locus.Device) bool {
+	return len(set.prepareBatch) == 0 && !slices.ContainsFunc(fields, func(f *locus.Tensor) bool { return f.Device() != d })
+}
+
 // prepare puts a part of a batch on its device, the i-th, in scope s, and lets
 // [PrepareBatch] have it.
 func (set *settings) prepare(s *locus.Scope, d locus.Device, i int, b Batch) ([]*locus.Tensor, error) {

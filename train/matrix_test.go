@@ -65,6 +65,7 @@ type cell struct {
 	several    bool
 	length     length
 	unasked    bool // the option Precision is not given
+	eager      bool // not compiled
 }
 
 func (c cell) name() string {
@@ -76,7 +77,11 @@ func (c cell) name() string {
 	if c.unasked {
 		precision = "no Precision"
 	}
-	return fmt.Sprintf("%d devices/accumulate %d/%s/%s/%s/%s", c.devices, c.accumulate, precision, c.layer, metrics, c.length.name)
+	way := "compiled"
+	if c.eager {
+		way = "eager"
+	}
+	return fmt.Sprintf("%d devices/accumulate %d/%s/%s/%s/%s/%s", c.devices, c.accumulate, precision, c.layer, metrics, c.length.name, way)
 }
 
 // task is a small classification problem: 4 numbers, 3 classes.
@@ -339,26 +344,33 @@ func severalMetrics(y, target *locus.Tensor) map[string]*locus.Tensor {
 }
 
 // train trains the cell's network with more options; onBatch is told when the first
-// device computes its part of a batch.
+// device gets its part of a batch.
 func (c cell) train(ctx context.Context, set data.Dataset, onBatch func(), more ...train.Option) (*train.Supervised, *train.Report, error) {
-	first := gpus[0]
-	m := &train.Supervised{Net: network(c.layer), Optimizer: matrixOptimizer,
-		LossFunc: func(y, target *locus.Tensor) *locus.Tensor {
-			if onBatch != nil && y.RequiresGrad() && y.Device() == first {
-				onBatch()
-			}
-			return matrixLoss(y, target)
-		}}
+	m := &train.Supervised{Net: network(c.layer), Optimizer: matrixOptimizer, LossFunc: matrixLoss}
 	if c.several {
 		m.MetricsFunc = severalMetrics
 	}
 	opts := []train.Option{train.MaxEpochs(matrixEpochs), train.Seed(matrixSeed), train.Devices(gpus[:c.devices]...), train.LogEvery(c.length.logEvery),
-		train.Accumulate(c.accumulate), train.ClipGradients(matrixClip), train.Schedule(matrixSchedule())}
+		train.Accumulate(c.accumulate), train.ClipGradients(matrixClip), train.Schedule(matrixSchedule()), train.Compile(!c.eager)}
 	if !c.unasked {
 		opts = append(opts, train.Precision(c.precision))
 	}
+	if onBatch != nil {
+		opts = append(opts, tellBatches(gpus[0], onBatch))
+	}
 	r, err := train.New(append(opts, more...)...).FitContext(ctx, m, train.Data{Train: set, Validation: set, BatchSize: c.length.batch})
 	return m, r, err
+}
+
+// tellBatches calls f when a device gets its part of a batch to train on. The loss
+// would not do: a compiled step does not call it.
+func tellBatches(d locus.Device, f func()) train.Option {
+	return train.PrepareBatch(func(b *train.Batch) error {
+		if b.Stage == train.Training && b.Fields[0].Device() == d {
+			f()
+		}
+		return nil
+	})
 }
 
 // sameTensors reports the first tensor of a model that is not what is wanted:
@@ -450,6 +462,9 @@ func memoryDir(t testing.TB) string {
 func TestMatrix(t *testing.T) {
 	halves, overflowed := 0, 0 // cells in float16, and those where a step is left out
 	at, every := 0, 1
+	// Each cell runs compiled and not compiled, one of them with several metrics; with
+	// LOCUS_TRAIN_MATRIX=full (.ci/run) both with one metric and with several.
+	full := os.Getenv("LOCUS_TRAIN_MATRIX") == "full"
 	if testing.Short() {
 		every = 5
 		t.Log("-short: every fifth cell")
@@ -487,9 +502,15 @@ func TestMatrix(t *testing.T) {
 							want[name] = locus.ToSlice[float32](v.Detach())
 						}
 						for _, c.several = range []bool{false, true} {
-							var straight map[string][]float32 // nil where the run failed
-							t.Run(c.name()+"/straight", func(t *testing.T) { straight = c.straight(t, set, h, want) })
-							t.Run(c.name()+"/resumed", func(t *testing.T) { c.resumed(t, set, h, want, straight) })
+							for _, c.eager = range []bool{false, true} {
+								// Of both ways with one metric and both with several, one each.
+								if !full && c.eager != (c.several == (at%2 == 0)) {
+									continue
+								}
+								var straight map[string][]float32 // nil where the run failed
+								t.Run(c.name()+"/straight", func(t *testing.T) { straight = c.straight(t, set, h, want) })
+								t.Run(c.name()+"/resumed", func(t *testing.T) { c.resumed(t, set, h, want, straight) })
+							}
 						}
 					}
 				}
@@ -509,6 +530,9 @@ func (c cell) straight(t *testing.T, set data.Dataset, h *byHand, want map[strin
 	if err := sameTensors(m, want, bufferTolerance); err != nil {
 		t.Error(err)
 	}
+	if r.Uncompiled != "" {
+		t.Errorf("not compiled: %s", r.Uncompiled)
+	}
 	if r.Steps != int64(h.taken+h.skipped) || len(r.Epochs) != matrixEpochs {
 		t.Errorf("%d steps in %d epochs; want %d in %d", r.Steps, len(r.Epochs), h.taken+h.skipped, matrixEpochs)
 	}
@@ -523,13 +547,16 @@ func (c cell) straight(t *testing.T, set data.Dataset, h *byHand, want map[strin
 }
 
 // resumed interrupts the run twice, where with Accumulate(3) gradients wait for a
-// step: after the second batch, and after the first of the next epoch.
+// step: after the second batch, and after the first of the next epoch. The second of the
+// three runs is compiled if the others are not: checkpoints know nothing of it.
 func (c cell) resumed(t *testing.T, set data.Dataset, h *byHand, want, straight map[string][]float32) {
 	checkpoints := train.Checkpoints(filepath.Join(memoryDir(t), "run"), 2)
 	for epoch, after := range []int64{2, 1} {
 		ctx, cancel := context.WithCancel(context.Background())
 		var at, seen atomic.Int64 // the epoch, and the batches seen in the one to interrupt
-		_, _, err := c.train(ctx, set, func() {
+		way := c
+		way.eager = c.eager == (epoch == 0)
+		_, _, err := way.train(ctx, set, func() {
 			if at.Load() == int64(epoch) && seen.Add(1) == after {
 				cancel()
 			}

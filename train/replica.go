@@ -2,6 +2,7 @@ package train
 
 import (
 	"github.com/locusml/locus"
+	"github.com/locusml/locus/internal/trace"
 	"github.com/locusml/locus/nn"
 	"github.com/locusml/locus/optim"
 	"github.com/locusml/locus/train/metric"
@@ -16,6 +17,12 @@ type replica struct {
 	meter  *meter
 	count  *metric.Meter // of Measure; nil without
 
+	size, batch int // of the part of a batch that is computed, and of the whole
+
+	first *compiled // the gradients of a batch
+	more  *compiled // the same, added to those that wait; of the first replica only
+	whole *compiled // a step by one batch; of the first replica only
+
 	precision locus.DType // what the network is computed in
 	lowered   bool        // precision is not the network's own
 
@@ -28,6 +35,14 @@ func newReplica(s *settings, m Model, d locus.Device) *replica {
 	r := &replica{device: d, model: m, meter: newMeter(), count: newCount(s.measures), precision: s.precision, lowered: s.lowered, state: nn.State(m)}
 	r.from, r.own = make([]*locus.Tensor, len(r.state)), make([]*locus.Tensor, len(r.state))
 	return r
+}
+
+// restart begins to measure anew.
+func (r *replica) restart() {
+	r.meter.restart()
+	if r.count != nil {
+		r.count.Reset()
+	}
 }
 
 // reset forgets what was measured.
@@ -88,35 +103,46 @@ func (r *replica) copyFrom(first *replica) {
 }
 
 // backward computes the gradients of a part of a batch, which is on its device, in
-// scope sc, weighted by its share of the batch and times the scale, unless scaler
-// is nil, and counts its metrics. Gradients of parameters that are not trained are
-// nil.
-func (r *replica) backward(sc *locus.Scope, p part, batch int, trained []int, scaler *optim.Scaler) []*locus.Tensor {
-	model, fields := r.lower(sc, p.fields)
+// scope sc, of the parameters that are trained, weighted by its share of the batch and
+// times the scale: the given one, or the scaler's unless that is nil. It counts the
+// part's metrics.
+func (r *replica) backward(sc *locus.Scope, fields []*locus.Tensor, trained []int, scaler *optim.Scaler, scale *locus.Tensor) []*locus.Tensor {
+	trace.Watch(sizeKey{r}, "the number of examples of a batch", func() any { return [2]int{r.size, r.batch} })
+	used := make([]*locus.Tensor, len(fields))
+	for i, f := range fields {
+		used[i] = sc.Use(f)
+	}
+	model, used := r.lower(sc, used)
 	leaves := make([]*locus.Tensor, len(trained))
 	for k, i := range trained {
 		leaves[k] = r.params[i].Value()
 	}
-	loss, metrics := trainingStep(model, fields, r.count)
-	r.meter.add("loss", loss, p.size)
-	for name, v := range metrics {
-		r.meter.add(name, v, p.size)
-	}
-	grads := make([]*locus.Tensor, len(r.params))
+	loss, metrics := func() (*locus.Tensor, map[string]*locus.Tensor) {
+		defer watch(r.model)()
+		return trainingStep(model, used, r.count)
+	}()
+	r.meter.add("loss", loss, r.size)
+	r.meter.addAll(metrics, r.size)
 	if len(trained) == 0 {
-		return grads
+		return nil
 	}
-	if scaler != nil {
+	switch {
+	case scale != nil:
+		loss = loss.Mul(scale.Cast(loss.DType()))
+	case scaler != nil:
 		loss = scaler.Scale(loss)
 	}
-	for k, g := range locus.Grad([]*locus.Tensor{loss}, leaves, locus.FreeGraph) {
-		if p.size != batch {
-			g = g.Mul(float64(p.size) / float64(batch))
+	grads := locus.Grad([]*locus.Tensor{loss}, leaves, locus.FreeGraph)
+	if r.size != r.batch {
+		for k, g := range grads {
+			grads[k] = g.Mul(float64(r.size) / float64(r.batch))
 		}
-		grads[trained[k]] = g
 	}
 	return grads
 }
+
+// sizeKey is the key under which the size of a replica's part is watched.
+type sizeKey struct{ r *replica }
 
 // lower returns the model and a batch in the precision that the network is
 // computed in. Gradients flow through the rounding to the parameters themselves,

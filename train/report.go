@@ -41,6 +41,7 @@ type Report struct {
 	Stopped    string           // why it ended before its last epoch; "" if it did not
 	BestEpoch  int              // -1 without validation data
 	Parameters int
+	Uncompiled string // why steps were computed as they are written, though they were to be compiled; "" if none were
 
 	Hyperparameters Hyperparameters
 }
@@ -93,6 +94,9 @@ func (r *Report) String() string {
 	}
 	if r.Stopped != "" {
 		b.WriteString("; stopped: " + r.Stopped)
+	}
+	if r.Uncompiled != "" {
+		b.WriteString("; not compiled: " + r.Uncompiled)
 	}
 	b.WriteByte('\n')
 	return b.String()

@@ -117,7 +117,7 @@ func (s *saver) save(r *run, epoch, batch int) error {
 		if batch > 0 {
 			state.Examples = r.epoch.Examples
 			state.Weights = append(state.Weights, p.meter.weights)
-			for name, t := range p.meter.sums {
+			for name, t := range p.meter.measured() {
 				tensors[fmt.Sprint(meterPrefix, i, ".", name)] = t
 			}
 			if p.count != nil {

@@ -1,11 +1,14 @@
 package train
 
 import (
+	"encoding/binary"
+	"slices"
 	"sync"
 
 	"github.com/locusml/locus"
 	"github.com/locusml/locus/data"
 	"github.com/locusml/locus/internal/guard"
+	"github.com/locusml/locus/internal/trace"
 )
 
 // A step, whatever the options: every device computes the gradients of its part of
@@ -13,40 +16,161 @@ import (
 // enough of them; the first device updates its parameters; the others copy its
 // state. One device, one batch per step and full precision are the cases in which
 // parts of this have nothing to do.
+//
+// What is compiled: with one device and one batch per step, all of it; else the
+// gradients of a part on its device, added to those that wait if there is one device,
+// and the update. Copies between devices are made in between.
 
 // step trains on one batch, which it frees.
 func (r *run) step(b *data.Batch, lr float64) error {
 	defer b.Free()
-	parts := split(b, len(r.replicas))
-	scopes := make([]*locus.Scope, len(parts))
-	for i := range parts {
-		scopes[i] = locus.NewScope()
-		defer scopes[i].Close()
+	if len(r.replicas) == 1 && r.set.accumulate == 1 {
+		return guard.Call(func() error { return r.atOnce(b, lr) })
 	}
+	parts := split(b, len(r.replicas))
 	r.copyState() // what a callback has changed
-	trained := r.trained()
-	grads := make([][]*locus.Tensor, len(parts))
+	trained := r.replicas[0].trained()
+	waiting := r.waiting(trained)
+	grads := make([][]*locus.Tensor, len(parts)) // of the parameters that are trained
 	err := each(len(parts), func(i int) error {
-		p := parts[i]
-		if p.size == 0 {
+		p := r.replicas[i]
+		if p.size = parts[i].size; p.size == 0 {
 			return nil
 		}
-		fields, err := r.set.prepare(scopes[i], r.devices[i], i, Batch{Stage: Training, Epoch: b.Epoch, Index: b.Index, Fields: p.fields})
-		if err == nil {
-			grads[i] = r.replicas[i].backward(scopes[i], part{fields, p.size}, b.Size, trained, r.scaler)
+		p.batch = b.Size
+		s := locus.NewScope()
+		defer s.Close()
+		args, err := r.set.prepare(s, p.device, i, Batch{Stage: Training, Epoch: b.Epoch, Index: b.Index, Fields: parts[i].fields})
+		if err != nil {
+			return err
 		}
-		return err
+		switch {
+		case waiting != nil:
+			grads[i] = p.more.call(slices.Concat(args, waiting)...)
+		case r.scaler != nil && len(parts) > 1: // a program has no copies between devices
+			grads[i] = p.first.call(slices.Concat(args, []*locus.Tensor{s.Use(r.scaler.State()["scale"]).To(p.device)})...)
+		default:
+			grads[i] = p.first.call(args...)
+		}
+		return nil
 	})
 	if err != nil {
 		return err
 	}
 	return guard.Call(func() error {
-		r.collect(sum(grads, r.devices[0]))
+		if r.pending++; waiting != nil {
+			r.wait(trained, grads[0])
+		} else {
+			r.collect(trained, sum(grads, len(trained), r.devices[0]))
+		}
 		if r.pending == r.set.accumulate {
 			r.update(lr)
 		}
 		return nil
 	})
+}
+
+// atOnce is a step on one device by one batch.
+func (r *run) atOnce(b *data.Batch, lr float64) error {
+	p := r.replicas[0]
+	p.size, p.batch = b.Size, b.Size
+	args := b.Fields
+	if !r.set.prepared(args, p.device) {
+		s := locus.NewScope()
+		defer s.Close()
+		var err error
+		if args, err = r.set.prepare(s, p.device, 0, Batch{Stage: Training, Epoch: b.Epoch, Index: b.Index, Fields: args}); err != nil {
+			return err
+		}
+	}
+	r.opt.SetLR(lr)
+	p.whole.call(args...)
+	r.report.Steps = r.opt.Steps()
+	return nil
+}
+
+// compile makes the parts of a step.
+func (r *run) compile() {
+	for i, p := range r.replicas {
+		if i == 0 {
+			p.whole = r.set.compile(&r.why, p.model, func(args ...*locus.Tensor) []*locus.Tensor {
+				locus.Scoped(func(sc *locus.Scope) {
+					trained := p.trained()
+					r.advance(trained, p.backward(sc, args, trained, r.scaler, nil))
+				})
+				return nil
+			})
+			// The gradients that wait are the last arguments.
+			p.more = r.set.compile(&r.why, p.model, func(args ...*locus.Tensor) (sums []*locus.Tensor) {
+				locus.Scoped(func(sc *locus.Scope) {
+					trained := p.trained()
+					old := args[len(args)-len(trained):]
+					sums = p.backward(sc, args[:len(args)-len(trained)], trained, r.scaler, nil)
+					for k, g := range sums {
+						sums[k] = sc.Use(old[k]).Add(g)
+						old[k].Free()
+					}
+					own(sc, sums)
+				})
+				return sums
+			})
+			r.apply = r.set.compile(&r.why, p.model, func(args ...*locus.Tensor) []*locus.Tensor {
+				trace.Watch(applied{r}, "the number of batches of a step, or which parameters are trained", func() any { return r.waits })
+				locus.Scoped(func(sc *locus.Scope) {
+					grads := make([]*locus.Tensor, len(args))
+					for k, g := range args {
+						grads[k] = sc.Use(g)
+						if r.waits.batches > 1 {
+							grads[k] = grads[k].Mul(1 / float64(r.waits.batches))
+						}
+					}
+					r.advance(r.waits.at(), grads)
+				})
+				return nil
+			})
+		}
+		// With several devices and a scaler, the scale is the last argument.
+		p.first = r.set.compile(&r.why, p.model, func(args ...*locus.Tensor) (grads []*locus.Tensor) {
+			locus.Scoped(func(sc *locus.Scope) {
+				trained := p.trained()
+				var scale *locus.Tensor
+				if r.scaler != nil && len(r.replicas) > 1 {
+					args, scale = args[:len(args)-1], args[len(args)-1]
+				}
+				grads = p.backward(sc, args, trained, r.scaler, scale)
+				own(sc, grads)
+			})
+			return grads
+		})
+	}
+}
+
+// applied is the key under which what an update depends on is watched.
+type applied struct{ r *run }
+
+// waits says which gradients an update is for: comparable, as a program's signature
+// must be.
+type waits struct {
+	batches   int
+	positions string // of the parameters, four bytes each
+}
+
+func (w waits) at() []int {
+	at := make([]int, len(w.positions)/4)
+	for k := range at {
+		at[k] = int(binary.LittleEndian.Uint32([]byte(w.positions[4*k:])))
+	}
+	return at
+}
+
+// own takes gradients out of their scope, as tensors whose memory is nobody else's.
+func own(sc *locus.Scope, grads []*locus.Tensor) {
+	for k, g := range grads {
+		if g.IsView() {
+			g = g.Copy()
+		}
+		grads[k] = sc.Keep(g)
+	}
 }
 
 // each runs f for every i < n, at the same time if there are several, and returns
@@ -73,9 +197,9 @@ func each(n int, f func(i int) error) error {
 
 // trained lists the positions of the parameters that get a gradient at present: a
 // callback may freeze some.
-func (r *run) trained() []int {
-	var at []int
-	for i, e := range r.replicas[0].params {
+func (r *replica) trained() []int {
+	at := make([]int, 0, len(r.params))
+	for i, e := range r.params {
 		if !e.Frozen() {
 			at = append(at, i)
 		}
@@ -83,26 +207,49 @@ func (r *run) trained() []int {
 	return at
 }
 
-// collect adds the gradients of a batch, nil for what was frozen, to those that
-// wait for the step. They outlive their scopes.
-func (r *run) collect(grads []*locus.Tensor) {
-	r.pending++
-	if r.grads == nil {
-		r.grads = make([]*locus.Tensor, len(grads))
+// waiting returns the gradients that wait for the step, if the gradients of one more
+// batch can be added to them where they are computed; else nil.
+func (r *run) waiting(trained []int) []*locus.Tensor {
+	if len(r.replicas) > 1 || r.grads == nil || len(trained) == 0 {
+		return nil
 	}
-	for i, g := range grads {
-		old := r.grads[i]
-		switch {
-		case g == nil:
-			continue
-		case old != nil:
-			g = old.Add(g)
-			old.Free()
+	var l []*locus.Tensor
+	for _, g := range r.grads {
+		if g != nil {
+			l = append(l, g)
 		}
-		if r.set.accumulate > 1 {
-			if s := g.Scope(); s != nil {
-				s.Keep(g)
-			}
+	}
+	for _, i := range trained {
+		if r.grads[i] == nil {
+			return nil // it was frozen for the batches before
+		}
+	}
+	if len(l) != len(trained) {
+		return nil // one was frozen meanwhile
+	}
+	return l
+}
+
+// wait makes sums those that wait for the step.
+func (r *run) wait(trained []int, sums []*locus.Tensor) {
+	for k, i := range trained {
+		r.grads[i] = sums[k]
+	}
+}
+
+// collect adds the gradients of a batch, which are its own, to those that wait for the
+// step.
+func (r *run) collect(trained []int, grads []*locus.Tensor) {
+	if r.grads == nil {
+		r.grads = make([]*locus.Tensor, len(r.replicas[0].params))
+	}
+	for k, g := range grads {
+		i := trained[k]
+		if old := r.grads[i]; old != nil {
+			r.grads[i] = old.Add(g)
+			old.Free()
+			g.Free()
+			continue
 		}
 		r.grads[i] = g
 	}
@@ -111,38 +258,44 @@ func (r *run) collect(grads []*locus.Tensor) {
 // update takes a step on the first device with the mean of the gradients that
 // wait, and gives the other devices its result.
 func (r *run) update(lr float64) {
-	locus.Scoped(func(sc *locus.Scope) {
-		grads := make([]*locus.Tensor, len(r.grads))
-		any := false
-		for i, g := range r.grads {
-			if g == nil {
-				continue
-			}
-			any = true
-			grads[i] = sc.Use(g)
-			if r.pending > 1 {
-				grads[i] = grads[i].Mul(1 / float64(r.pending))
-			}
+	var args []*locus.Tensor
+	at := make([]byte, 0, 4*len(r.grads))
+	for i, g := range r.grads {
+		if g != nil {
+			args = append(args, g)
+			at = binary.LittleEndian.AppendUint32(at, uint32(i))
 		}
-		var ok *locus.Tensor
-		if r.scaler != nil && any {
-			grads, ok = r.scaler.Unscale(grads)
-		}
-		if r.set.clip > 0 && any {
-			grads, _ = locus.ClipGlobalNorm(grads, r.set.clip)
-		}
-		r.opt.SetLR(lr)
-		r.opt.StepIf(ok, grads)
-		if ok != nil {
-			r.scaler.Update(ok)
-		}
-	})
+	}
+	if r.waits.batches != r.pending || r.waits.positions != string(at) {
+		r.waits = waits{r.pending, string(at)}
+	}
+	r.opt.SetLR(lr)
+	r.apply.call(args...)
 	r.dropGrads()
 	r.report.Steps = r.opt.Steps()
+	r.copyState()
+}
+
+// advance takes a step with the gradients of the parameters at the given positions.
+func (r *run) advance(at []int, some []*locus.Tensor) {
+	grads := make([]*locus.Tensor, len(r.replicas[0].params))
+	for k, i := range at {
+		grads[i] = some[k]
+	}
+	var ok *locus.Tensor
+	if r.scaler != nil && len(at) > 0 {
+		grads, ok = r.scaler.Unscale(grads)
+	}
+	if r.set.clip > 0 && len(at) > 0 {
+		grads, _ = locus.ClipGlobalNorm(grads, r.set.clip)
+	}
+	r.opt.StepIf(ok, grads)
+	if ok != nil {
+		r.scaler.Update(ok)
+	}
 	if r.average != nil {
 		r.average.Update()
 	}
-	r.copyState()
 }
 
 // flush takes a last step with the gradients that wait at the end of an epoch, and
@@ -167,21 +320,30 @@ func (r *run) copyState() {
 	}
 }
 
-// sum adds the gradients of all devices up on device d, always in the
-// same order.
-func sum(grads [][]*locus.Tensor, d locus.Device) []*locus.Tensor {
-	total := make([]*locus.Tensor, len(grads[0]))
-	for _, part := range grads {
-		for i, g := range part {
-			switch {
-			case g == nil:
-			case total[i] == nil:
-				total[i] = g.To(d)
-			default:
-				total[i] = total[i].Add(g.To(d))
+// sum adds the gradients of all devices, n of each, up on device d, always in the same
+// order, and frees them. The sums are nobody else's.
+func sum(grads [][]*locus.Tensor, n int, d locus.Device) []*locus.Tensor {
+	total := make([]*locus.Tensor, n)
+	locus.Scoped(func(sc *locus.Scope) {
+		for k := range total {
+			var used []*locus.Tensor
+			for _, part := range grads {
+				if part != nil {
+					used = append(used, part[k])
+				}
 			}
+			if len(used) == 1 && used[0].Device() == d {
+				total[k] = used[0]
+				continue
+			}
+			t := sc.Use(used[0]).To(d)
+			for _, g := range used[1:] {
+				t = t.Add(sc.Use(g).To(d))
+			}
+			total[k] = sc.Keep(t)
+			freeAll(used)
 		}
-	}
+	})
 	return total
 }
 

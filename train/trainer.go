@@ -6,6 +6,7 @@ import (
 	"io"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/locusml/locus"
 	"github.com/locusml/locus/board"
@@ -48,6 +49,7 @@ type settings struct {
 	seed       uint64
 	logEvery   int
 	board      *board.Board
+	boardRun   string // the run's name there
 	progress   io.Writer
 	afterEpoch []func(*Epoch) error
 	afterStep  []func(*Step) error
@@ -72,6 +74,8 @@ type settings struct {
 	plateau      *optim.PlateauOptions
 	average      float64
 	averaged     bool // average was asked for
+	eager        bool // nothing is compiled
+	explain      io.Writer
 	missing      bool // an option was a zero value
 }
 
@@ -158,8 +162,16 @@ func Seed(seed uint64) Option { return Option{func(s *settings) { s.seed = seed 
 // progress and the check for NaN; the end of an epoch always reads.
 func LogEvery(steps int) Option { return Option{func(s *settings) { s.logEvery = steps }} }
 
-// Board draws the metrics.
-func Board(b *board.Board) Option { return Option{func(s *settings) { s.board = b }} }
+// Board draws the run: a panel per metric with its curves "training" and
+// "validation", one with examples per second, one with the most memory that the
+// devices have needed so far, and the learning rate where a [Schedule] or
+// [Plateau] changes it. Axes that the program has set stay as they are.
+//
+// With the name of the run, such as "lr 0.1", the curves of several runs can share
+// a board.
+func Board(b *board.Board, run ...string) Option {
+	return Option{func(s *settings) { s.board, s.boardRun = b, strings.Join(run, " ") }}
+}
 
 // Progress shows a progress bar.
 func Progress(w io.Writer) Option { return Option{func(s *settings) { s.progress = w }} }

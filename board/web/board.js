@@ -3,6 +3,7 @@
 const PALETTE = 8;
 const DASHES = [[], [7, 4], [2, 3], [8, 3, 2, 3]];
 const FEW_POINTS = 30;
+const MANY_PANELS = 6;
 const element = id => document.getElementById(id);
 
 function make(tag, className, text) {
@@ -322,6 +323,7 @@ class Panel {
       }
     }
     this.xAxis = new Axis(xlog, xlim, xlo, xhi, 0);
+    if (this.spec.yzero && !ylog && ylo > 0 && ylo <= yhi) ylo = 0;
     this.yAxis = new Axis(ylog, this.spec.ylim, ylo, yhi, 0.05);
   }
 
@@ -516,8 +518,17 @@ function onPanels(specs) {
     p.update(spec);
   });
   main.classList.toggle("single", specs.length === 1);
+  main.classList.toggle("several", specs.length > 2 && specs.length <= MANY_PANELS);
+  main.classList.toggle("many", specs.length > MANY_PANELS);
   title = specs[0].title || "Locus board";
+  element("title").textContent = "Locus board"; // a title of its own comes in a message of its own
   element("panels").dataset.ready = "true";
+  setTitle();
+}
+
+function onTitle(text) {
+  if (text) title = text;
+  element("title").textContent = text || "Locus board";
   setTitle();
 }
 
@@ -554,6 +565,7 @@ function connect() {
   let ended = false;
   const on = (name, f) => source.addEventListener(name, e => f(JSON.parse(e.data)));
   on("panels", onPanels);
+  on("title", onTitle);
   on("points", onPoints);
   on("progress", onProgress);
   on("end", () => { ended = true; setLink("ended", "run ended"); });

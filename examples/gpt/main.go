@@ -73,7 +73,7 @@ func newGPT(vocab *data.Vocab, c config) *GPT {
 		Embed:     nn.Embedding(vocab.Len(), c.features, nn.WithInit(nn.Normal(0, 0.02))),
 		Positions: nn.LearnedPositions(c.context, c.features),
 		Body: nn.TransformerEncoder(c.layers, c.features, c.heads, nn.TransformerOptions{
-			Hidden: 4 * c.features, Activation: (*locus.Tensor).Gelu,
+			Hidden: 4 * c.features, Activation: locus.GeluActivation,
 			Causal: true, PreNorm: true, FinalNorm: true,
 		}),
 		Out:     nn.Linear(c.features, vocab.Len(), nn.NoBias()),

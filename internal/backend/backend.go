@@ -90,28 +90,43 @@ type Pinner interface {
 	Pinned() memory.Source
 }
 
-// Recorder is a device that can queue many calls as one: a CUDA graph, for instance.
-type Recorder interface {
-	// Record returns the calls, in their order, as one piece of work. It runs nothing.
-	// The blocks of all views are those that each replay will read and write, and
-	// stay the caller's; scratch memory that kernels need belongs to the recording.
-	// The calls were run before with the same blocks, so that what is made once, such
-	// as modules and handles, is there. late marks calls whose attributes will be
-	// changed with Set. An error means that these calls cannot be recorded; the caller
-	// then goes on with Run.
-	Record(calls []*Call, late []bool) (Recording, error)
+// Fuser is a device that computes expressions of elementwise ops: op.FusedOps.
+type Fuser interface {
+	// Fuses reports whether an expression may have the op whose KernelType (see op.Def)
+	// is t, with a result of type out.
+	Fuses(id op.ID, t, out dtype.DType) bool
 }
 
-// Recording is what Record returns. One goroutine at a time may use it.
+// Recorder is a device that can queue many calls as one: a CUDA graph, for instance.
+// A recording is bound to addresses: what counts is the memory in which the blocks of
+// its calls lay, which by the time of a replay may belong to other blocks.
+type Recorder interface {
+	// RecordCalls returns the calls, in their order, as one piece of work. It runs
+	// none of them. Each replay reads and writes the blocks of the calls' views, which
+	// stay the caller's: they must not be freed before Close. Scratch memory that
+	// kernels need belongs to the recording. The calls were run before with the same
+	// blocks, so that what is made once, such as modules and handles, is there. late
+	// marks calls whose attributes will be changed with Set; nil marks none. The calls
+	// are the caller's again when RecordCalls returns.
+	//
+	// An error means that these calls cannot be recorded, and says why; the device is
+	// as before, and the caller goes on with Run.
+	RecordCalls(calls []*Call, late []bool) (Recording, error)
+}
+
+// Recording is what RecordCalls returns. One goroutine at a time may use it.
 type Recording interface {
-	// Set changes the attributes of a late call for the replays to come; its views are
-	// as they were.
+	// Set changes the attributes of late call i for the replays to come; those that
+	// are queued keep theirs. c is the call with the views that it was recorded with. An
+	// error means that the recording does not fit the new attributes, or is lost: it
+	// must be closed, and may be made anew.
 	Set(i int, c *Call) error
 
 	// Replay queues the calls, as Run would one after the other.
 	Replay() error
 
-	// Close frees what the recording holds, behind what is queued.
+	// Close frees what the recording holds, behind what is queued. The second call
+	// does nothing.
 	Close()
 }
 
@@ -133,7 +148,8 @@ type Event interface {
 //
 // A scalar written as a Go number arrives as a constant: Block is nil, Bits
 // holds the value in the element type's own representation in its low bytes, and
-// all strides are zero. Only operands of the broadcast families can be constants.
+// all strides are zero. Only operands of the broadcast families and of op.FusedOps can
+// be constants.
 type View struct {
 	Block   *memory.Block
 	Bits    uint64

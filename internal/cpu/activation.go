@@ -100,3 +100,73 @@ func softplus32(dst, x []float32) {
 	}
 	room.free()
 }
+
+// The gradients of activations made of straight lines. Vector code has no jumps:
+// ReluGrad chooses, since b + 3 > 0 says exactly what b > -3 does.
+
+// relu6Grad32 is a where 0 < x < 6.
+func relu6Grad32(dst, a, x, s, _, _ []float32) {
+	vec.RSubSF32(s, x, 6)
+	vec.ReluGradF32(s, a, s)
+	vec.ReluGradF32(dst, s, x)
+}
+
+// hardSigmoidGrad32 is a/6 where -3 < x < 3.
+func hardSigmoidGrad32(dst, a, x, s, t, _ []float32) {
+	vec.MulSF32(s, a, 1./6)
+	within3(dst, s, x, t)
+}
+
+// within3 is a where -3 < x < 3; s is a buffer.
+func within3(dst, a, x, s []float32) {
+	vec.AbsF32(s, x)
+	vec.RSubSF32(s, s, 3)
+	vec.ReluGradF32(dst, a, s) // in one go: dst may be x
+}
+
+// hardSwishGrad32 is a·(x/3 + ½) where -3 < x < 3, and a from there on.
+func hardSwishGrad32(dst, a, x, s, t, u []float32) {
+	vec.AffineF32(s, x, 1./3, 0.5)
+	vec.MulF32(s, s, a)
+	within3(s, s, x, t)
+	vec.SubSF32(t, x, math.Nextafter32(3, 0)) // positive from 3 on
+	vec.ReluGradF32(t, a, t)
+	vec.AddF32(dst, s, t)
+}
+
+func relu6Slope(x float64) float64 {
+	if x > 0 && x < 6 {
+		return 1
+	}
+	return 0
+}
+
+func hardSigmoidSlope(x float64) float64 {
+	if x > -3 && x < 3 {
+		return 1. / 6
+	}
+	return 0
+}
+
+func hardSwishSlope(x float64) float64 {
+	switch {
+	case x > -3 && x < 3:
+		return x/3 + 0.5
+	case x >= 3:
+		return 1
+	}
+	return 0
+}
+
+// choose64 is a·slope(b), and 0 where the slope is, whatever a.
+func choose64(slope func(float64) float64) loop2[float64, float64] {
+	return func(dst, a, b []float64) {
+		for i, x := range b[:len(dst)] {
+			s, g := slope(x), a[i]
+			dst[i] = 0
+			if s != 0 {
+				dst[i] = g * s
+			}
+		}
+	}
+}

@@ -52,6 +52,10 @@ func init() {
 	registerBinary(op.GeluTanhGrad, grainDear, composed(geluTanhGrad32), timesFunc[float64](geluTanhGrad))
 	registerBinary(op.SiluGrad, grainDear, composed(siluGrad32), timesFunc[float64](siluGrad))
 
+	registerBinary(op.Relu6Grad, grainCheap, composed(relu6Grad32), choose64(relu6Slope))
+	registerBinary(op.HardSigmoidGrad, grainCheap, composed(hardSigmoidGrad32), choose64(hardSigmoidSlope))
+	registerBinary(op.HardSwishGrad, grainCheap, composed(hardSwishGrad32), choose64(hardSwishSlope))
+
 	registerCompare(op.Equal, vec.EqF32, vec.EqF64, equal, equal, equal)
 	registerCompare(op.NotEqual, vec.NeF32, vec.NeF64, notEqual, notEqual, notEqual)
 	register(op.Equal, dtype.Bool, binary(grainCheap, equal[uint8]))

@@ -70,7 +70,15 @@ func withNumber[R, T any](id op.ID, d dtype.DType, l numberLoops[R, T]) {
 	if id == op.Pow {
 		grain = grainDear
 	}
-	table[id][d] = func(c *backend.Call) error {
+	table[id][d] = numbered(other, grain, l)
+	if d == dtype.Float32 && streams[id] != nil && l.secondStream != nil {
+		streams[id] = numbered(streams[id], grain, numberLoops[R, T]{second: l.secondStream, first: l.firstStream})
+	}
+}
+
+// numbered serves a number and a contiguous operand by loops, all others by other.
+func numbered[R, T any](other kernel, grain int, l numberLoops[R, T]) kernel {
+	return func(c *backend.Call) error {
 		x, y := &c.In[0], &c.In[1]
 		if last := len(c.Out.Shape) - 1; !x.Const() && !y.Const() && (last < 0 || x.Strides[last] != 0 && y.Strides[last] != 0) {
 			return other(c) // soon decided, for the sake of small operands

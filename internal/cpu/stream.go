@@ -10,14 +10,20 @@ import (
 // Results that do not fit the caches are written past them, which saves
 // reading the memory that is about to be overwritten.
 
+// streams has the kernels of float32 that do so whatever the size, for parts of large
+// results.
+var streams [op.NumOps]kernel
+
 func registerBinaryStream(id op.ID, grain int, f32, stream loop2[float32, float32], f64 loop2[float64, float64]) {
 	registerBinary(id, grain, f32, f64)
-	table[id][dtype.Float32] = bySize(binary(grain, f32), binary(grain, stream))
+	streams[id] = binary(grain, stream)
+	table[id][dtype.Float32] = bySize(binary(grain, f32), streams[id])
 }
 
 func registerUnaryStream(id op.ID, grain int, f32, stream loop1[float32, float32], f64 loop1[float64, float64]) {
 	registerUnary(id, grain, f32, f64)
-	table[id][dtype.Float32] = bySize(unary(grain, f32), unary(grain, stream))
+	streams[id] = unary(grain, stream)
+	table[id][dtype.Float32] = bySize(unary(grain, f32), streams[id])
 }
 
 func bySize(small, large kernel) kernel {

@@ -38,6 +38,9 @@ func init() {
 	registerUnaryStream(op.Gelu, grainDear, vec.GeluF32, vec.GeluStreamF32, mapFloats[float64](gelu))
 	registerUnaryStream(op.GeluTanh, grainDear, vec.GeluTanhF32, vec.GeluTanhStreamF32, mapFloats[float64](geluTanh))
 	registerUnaryStream(op.Silu, grainDear, vec.SiluF32, vec.SiluStreamF32, mapFloats[float64](silu))
+	registerUnary(op.Relu6, grainCheap, vec.Relu6F32, vec.Relu6F64)
+	registerUnary(op.HardSigmoid, grainCheap, vec.HardSigmoidF32, vec.HardSigmoidF64)
+	registerUnary(op.HardSwish, grainCheap, vec.HardSwishF32, vec.HardSwishF64)
 	registerUnary(op.Softplus, grainDear, softplus32, mapFloats[float64](softplus))
 	registerUnaryStream(op.Erf, grainDear, vec.ErfF32, vec.ErfStreamF32, vec.ErfF64)
 

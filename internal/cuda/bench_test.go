@@ -221,6 +221,12 @@ func BenchmarkEmbedding(b *testing.B) {
 			x.b = b
 			x.time(&backend.Call{Op: op.IndexAdd, Attrs: op.Axis{Axis: 0}, In: []backend.View{table, index, out}, Out: x.empty(dtype.Float32, 50000, width)}, float64(4*(rows+2*50000)*width), "GB/s")
 		})
+		b.Run(fmt.Sprintf("gradient/%d", width), func(b *testing.B) { // to zeros that take no memory
+			x.b = b
+			zeros := table
+			zeros.Strides = []int{0, 0}
+			x.time(&backend.Call{Op: op.IndexAdd, Attrs: op.Axis{Axis: 0}, In: []backend.View{zeros, index, out}, Out: x.empty(dtype.Float32, 50000, width)}, float64(4*(rows+50000)*width), "GB/s")
+		})
 	}
 }
 

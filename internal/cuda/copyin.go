@@ -3,6 +3,7 @@
 package cuda
 
 import (
+	"slices"
 	"unsafe"
 
 	"github.com/locusml/locus/internal/backend"
@@ -17,9 +18,10 @@ import (
 // copyStream is that stream. Guarded by the device's mu.
 type copyStream struct {
 	stream         uintptr
-	fence          uintptr  // the event that it waits for
-	queued, joined int64    // copies queued there, and those that the device's stream waits for
-	last           *arrival // the last of them, while joined < queued
+	fence          uintptr    // the event that it waits for
+	queued, joined int64      // copies queued there, and those that the device's stream waits for
+	last           *arrival   // the last of them, while joined < queued
+	pending        []*arrival // those that it does not wait for yet, in their order
 }
 
 // arrival is a copy into a block on the stream of copies.
@@ -27,6 +29,7 @@ type arrival struct {
 	d     *Device
 	event *event
 	seq   int64 // copies are done in this order
+	to    span  // where it goes
 }
 
 // Join makes everything that is queued later wait for the copy.
@@ -44,6 +47,11 @@ func (d *Device) join(a *arrival) error {
 		return nil
 	}
 	d.copies.joined = a.seq
+	i := 0
+	for i < len(d.copies.pending) && d.copies.pending[i].seq <= a.seq {
+		i++
+	}
+	d.copies.pending = slices.Delete(d.copies.pending, 0, i)
 	if d.copies.joined == d.copies.queued {
 		d.copies.last = nil
 	}
@@ -90,6 +98,24 @@ func (d *Device) arrivals(c *backend.Call) error {
 	return d.arrived(c.Out.Block)
 }
 
+// arrivedAt makes what is queued next wait for what is still being copied to any of the
+// places, which are in the order of their addresses, whatever block it is copied to there.
+func (d *Device) arrivedAt(places []span) error {
+	for i := len(d.copies.pending) - 1; i >= 0; i-- { // the last one stands for those before it
+		a := d.copies.pending[i]
+		at, _ := slices.BinarySearchFunc(places, a.to.from, func(s span, from uintptr) int {
+			if s.to <= from {
+				return -1
+			}
+			return 1
+		})
+		if at < len(places) && places[at].from < a.to.to {
+			return d.join(a)
+		}
+	}
+	return nil
+}
+
 // waitFor makes a stream wait for an event.
 func (d *Device) waitFor(stream, event uintptr) error {
 	d.c.fn, d.c.a[0], d.c.a[1], d.c.a[2] = d.card.drv.streamWaitEvent, stream, event, 0
@@ -125,7 +151,8 @@ func (d *Device) closeCopies(b *memory.Block) (*event, error) {
 		return nil, err
 	}
 	d.copies.queued++
-	d.copies.last = &arrival{d, e, d.copies.queued}
+	d.copies.last = &arrival{d, e, d.copies.queued, span{b.Addr, b.Addr + uintptr(b.Size)}}
+	d.copies.pending = append(d.copies.pending, d.copies.last)
 	b.SetArrival(d.copies.last)
 	return e, nil
 }

@@ -15,6 +15,7 @@ import (
 type blasLibrary struct {
 	path                                 string
 	create, setStream, gemm, gemmBatched uintptr
+	setWorkspace                         uintptr // 0 if it is too old
 }
 
 // loadBLAS finds cuBLAS.
@@ -34,7 +35,8 @@ func findBLAS(major int) (*blasLibrary, error) {
 	}
 	b := &blasLibrary{}
 	err = h.Symbols(map[string]*uintptr{"cublasCreate_v2": &b.create, "cublasSetStream_v2": &b.setStream,
-		"cublasGemmEx": &b.gemm, "cublasGemmStridedBatchedEx": &b.gemmBatched}, nil)
+		"cublasGemmEx": &b.gemm, "cublasGemmStridedBatchedEx": &b.gemmBatched},
+		map[string]*uintptr{"cublasSetWorkspace_v2": &b.setWorkspace})
 	b.path = h.Path()
 	return b, err
 }
@@ -82,6 +84,9 @@ func notStarted(l library) error {
 // cublas returns the device's handle, or nil without cuBLAS. Between begin and end.
 func (d *Device) cublas() (*blas, error) {
 	if d.libs.blas == nil {
+		if d.capturing() {
+			return nil, d.again(func() error { _, err := d.cublas(); return err })
+		}
 		b, err := d.newBLAS()
 		if err != nil {
 			return nil, err
@@ -148,6 +153,14 @@ func blasTypes(t dtype.DType) (kind, compute, scale uintptr) {
 // gemm queues c = a·b for row-major matrices, by asking for the transposed
 // product of column-major ones. A bias is what c holds already.
 func (b *blas) gemm(d *Device, t dtype.DType, g *product) error {
+	if err := d.library(libBLAS.Name); err != nil {
+		return err
+	}
+	if d.capturing() {
+		if err := d.rec.capture.lendBLAS(d, b); err != nil {
+			return err
+		}
+	}
 	kind, compute, _ := blasTypes(t)
 	one, zero := uintptr(unsafe.Pointer(&b.one32)), uintptr(unsafe.Pointer(&b.zero32))
 	if t == dtype.Float64 {

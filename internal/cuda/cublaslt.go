@@ -120,6 +120,9 @@ const ltPlansMax = 1024
 // cublasLt returns the device's handle, or nil without cuBLASLt. Between begin and end.
 func (d *Device) cublasLt() (*lt, error) {
 	if d.libs.lt == nil {
+		if d.capturing() {
+			return nil, d.again(func() error { _, err := d.cublasLt(); return err })
+		}
 		l, err := d.newLt()
 		if err != nil {
 			return nil, err
@@ -168,10 +171,12 @@ func (l *lt) gemm(d *Device, b *blas, t dtype.DType, g *product, epilogue uint32
 	if epilogue&ltAddBias != 0 {
 		key.aligned = alignment(g.bias)
 	}
-	p := l.planOf(d, key, g.bias)
+	p, err := l.planOf(d, key, g.bias)
+	if err != nil {
+		return false, err
+	}
 	work := uintptr(0)
 	if p.workspace > 0 && !p.tooLarge {
-		var err error
 		if work, err = d.workspace(p.workspace); err != nil && !d.refused(err) {
 			return false, err
 		}
@@ -179,7 +184,9 @@ func (l *lt) gemm(d *Device, b *blas, t dtype.DType, g *product, epilogue uint32
 	}
 	if p.tooLarge {
 		key.lean = true
-		p = l.planOf(d, key, g.bias)
+		if p, err = l.planOf(d, key, g.bias); err != nil {
+			return false, err
+		}
 	}
 	if p.none {
 		return false, nil
@@ -195,23 +202,34 @@ func (l *lt) gemm(d *Device, b *blas, t dtype.DType, g *product, epilogue uint32
 	if t == dtype.Float64 {
 		one, zero = uintptr(unsafe.Pointer(&b.one64)), uintptr(unsafe.Pointer(&b.zero64))
 	}
+	if err := d.library(libBLASLt.Name); err != nil {
+		return false, err
+	}
 	d.c.fn = l.lib.matmul
 	copy(d.c.a[:], []uintptr{l.handle, p.desc, one, g.b.addr, p.a, g.a.addr, p.b, zero, g.c, p.c, g.c, p.c,
-		uintptr(unsafe.Pointer(&p.algorithm)), work, uintptr(p.workspace), d.stream})
+		uintptr(unsafe.Pointer(&p.algorithm)), work, uintptr(p.workspace), d.opStream()})
 	return true, blasError("cublasLtMatmul", int32(d.c.doWide()))
 }
 
 // planOf returns the plan of a product.
-func (l *lt) planOf(d *Device, key ltKey, bias uintptr) *ltPlan {
+func (l *lt) planOf(d *Device, key ltKey, bias uintptr) (*ltPlan, error) {
 	p := l.plans[key]
 	if p == nil {
+		if d.capturing() {
+			return nil, l.planLater(d, key, bias)
+		}
 		if len(l.plans) == ltPlansMax {
 			l.forget(d)
 		}
 		p = l.plan(d, key, bias)
 		l.plans[key] = p
 	}
-	return p
+	return p, nil
+}
+
+// planLater makes the plan when a capture has ended.
+func (l *lt) planLater(d *Device, key ltKey, bias uintptr) error {
+	return d.again(func() error { _, err := l.planOf(d, key, bias); return err })
 }
 
 // plan describes a product and asks for the best algorithm.

@@ -163,6 +163,9 @@ const (
 // cudnn returns the device's handle, or nil without cuDNN. Between begin and end.
 func (d *Device) cudnn() (*dnn, error) {
 	if d.libs.dnn == nil {
+		if d.capturing() {
+			return nil, d.again(func() error { _, err := d.cudnn(); return err })
+		}
 		n, err := d.newDNN()
 		if err != nil {
 			return nil, err
@@ -239,11 +242,15 @@ func (n *dnn) plan(d *Device, c *backend.Call) (*convPlan, error) {
 	k.aligned = (addr(&c.In[0])|addr(&c.In[1])|addr(&c.Out))%dnnAlignment == 0
 	p := n.plans[k]
 	if p == nil {
-		p = &convPlan{}
-		n.plans[k] = p
-		n.prepare(d, c, p, k.aligned)
+		if d.capturing() {
+			return nil, n.planLater(d, c, k)
+		}
+		p = n.newPlan(d, c, k)
 	}
 	if p.work > 0 {
+		if d.capturing() {
+			return nil, errUntimed
+		}
 		if err := n.sort(d, c, p); err != nil {
 			return nil, err
 		}
@@ -252,6 +259,22 @@ func (n *dnn) plan(d *Device, c *backend.Call) (*convPlan, error) {
 	}
 	return p, nil
 }
+
+// newPlan asks cuDNN how it would do a call.
+func (n *dnn) newPlan(d *Device, c *backend.Call, k convKey) *convPlan {
+	p := &convPlan{}
+	n.plans[k] = p
+	n.prepare(d, c, p, k.aligned)
+	return p
+}
+
+// planLater does so when a capture has ended.
+func (n *dnn) planLater(d *Device, c *backend.Call, k convKey) error {
+	return d.again(func() error { n.newPlan(d, c, k); return nil })
+}
+
+// errUntimed is why a convolution cannot be recorded: timing runs it.
+var errUntimed = errors.New("cuDNN's algorithms have not been timed for it: it must run once before")
 
 // convRoles says which of a call's tensors is which of the forward op.
 func convRoles(c *backend.Call) (x, w, y *backend.View) {
@@ -460,7 +483,7 @@ func (n *dnn) run(d *Device, c *backend.Call) (bool, error) {
 		switch {
 		case err == nil:
 			return true, nil
-		case errors.Is(err, errShort):
+		case errors.Is(err, errShort), d.capturing(): // in a capture nothing else may be tried
 			return false, err
 		case d.refused(err):
 			p.doWithLess(by.memory)
@@ -480,6 +503,9 @@ var errDNN = errors.New("cuDNN refuses it")
 func (n *dnn) queue(d *Device, c *backend.Call, p *convPlan, by convChoice) error {
 	work, err := d.workspace(int(by.memory))
 	if err != nil {
+		return err
+	}
+	if err := d.library(libDNN.Name); err != nil {
 		return err
 	}
 	one, zero := uintptr(unsafe.Pointer(&n.one32)), uintptr(unsafe.Pointer(&n.zero32))

@@ -148,10 +148,22 @@ type attentionPlan struct {
 }
 
 // attention finds how cuDNN would do it.
-func (n *dnn) attention(d *Device, k *attentionKey) *attentionPlan {
+func (n *dnn) attention(d *Device, k *attentionKey) (*attentionPlan, error) {
 	if p := n.attentions[*k]; p != nil {
-		return p
+		return p, nil
 	}
+	if d.capturing() {
+		return nil, n.attentionLater(d, *k)
+	}
+	return n.newAttention(d, k), nil
+}
+
+// attentionLater does so when a capture has ended.
+func (n *dnn) attentionLater(d *Device, k attentionKey) error {
+	return d.again(func() error { n.newAttention(d, &k); return nil })
+}
+
+func (n *dnn) newAttention(d *Device, k *attentionKey) *attentionPlan {
 	p := &attentionPlan{numbers: [3]float32{0, 1, float32(math.Inf(-1))}}
 	n.attentions[*k] = p
 	if !n.lib.hasGraphs(dnnAttention) {
@@ -175,7 +187,10 @@ func (p *attentionPlan) number(i int) uintptr { return uintptr(unsafe.Pointer(&p
 
 // run queues the plan with the given tensors, of which the scores' own are left out
 // where nothing is hidden. A plan that fails is not tried again.
-func (p *attentionPlan) run(n *dnn, work uintptr, addrs ...uintptr) bool {
+func (p *attentionPlan) run(d *Device, n *dnn, work uintptr, addrs ...uintptr) (bool, error) {
+	if err := d.library(libDNN.Name); err != nil {
+		return false, err
+	}
 	count := 0
 	for _, a := range addrs {
 		if a != 0 {
@@ -183,8 +198,12 @@ func (p *attentionPlan) run(n *dnn, work uintptr, addrs ...uintptr) bool {
 			count++
 		}
 	}
-	p.ok = p.ok && count == len(p.graph.ids) && p.graph.execute(n.handle, p.desc, &p.addrs[0], work)
-	return p.ok
+	done := p.ok && count == len(p.graph.ids) && p.graph.execute(n.handle, p.desc, &p.addrs[0], work)
+	if !done && d.capturing() {
+		return false, errDNN // nothing else may be tried
+	}
+	p.ok = done
+	return done, nil
 }
 
 // room returns the plan's workspace. A plan that there is no room for is not tried again:
@@ -231,9 +250,9 @@ func (d *Device) dnnAttend(c *backend.Call, a *attentionParams) (bool, error) {
 			return false, nil
 		}
 	}
-	p := n.attention(d, &k)
-	if !p.ok {
-		return false, nil
+	p, err := n.attention(d, &k)
+	if err != nil || !p.ok {
+		return false, err
 	}
 	memory := (int(p.memory) + 15) &^ 15
 	work, err := p.room(d, memory+int(a.batches)*int(a.rows)*4)
@@ -245,7 +264,7 @@ func (d *Device) dnnAttend(c *backend.Call, a *attentionParams) (bool, error) {
 		saved = work + uintptr(memory)
 	}
 	p.numbers[0] = float32(a.scale)
-	return p.run(n, work, a.q, a.k, a.v, p.number(0), p.hiddenAt(k.causal), saved, a.out), nil
+	return p.run(d, n, work, a.q, a.k, a.v, p.number(0), p.hiddenAt(k.causal), saved, a.out)
 }
 
 // dnnAttendGrad queues the gradients and reports whether cuDNN took them, some of
@@ -285,9 +304,9 @@ func (d *Device) dnnAttendGrad(c *backend.Call, g *attentionGradParams) (bool, e
 	for _, m := range all {
 		m.shape[0], m.shape[1] = someBatches, someHeads
 	}
-	p := n.attention(d, &k)
-	if !p.ok {
-		return false, nil
+	p, err := n.attention(d, &k)
+	if err != nil || !p.ok {
+		return false, err
 	}
 	memory := (int(p.memory) + 15) &^ 15
 	work, err := p.room(d, memory+int(someBatches*someHeads)*int(a.rows)*4)
@@ -302,10 +321,10 @@ func (d *Device) dnnAttendGrad(c *backend.Call, g *attentionGradParams) (bool, e
 		for h := int64(0); h < heads; h += someHeads {
 			first := b*heads + h
 			rows, keys := first*int64(a.rows), first*int64(a.keys)
-			if !p.run(n, work, at(a.q, k.q.strides, 2, b, h), at(a.k, k.k.strides, 2, b, h), at(a.v, k.v.strides, 2, b, h),
+			if done, err := p.run(d, n, work, at(a.q, k.q.strides, 2, b, h), at(a.k, k.k.strides, 2, b, h), at(a.v, k.v.strides, 2, b, h),
 				at(g.y, k.y.strides, 2, b, h), at(g.g, k.g.strides, 2, b, h), a.saved+uintptr(rows*4), p.number(0), p.number(1), p.hiddenAt(k.causal),
-				work+uintptr(memory), g.dv+uintptr(keys*int64(a.width)*2), g.dk+uintptr(keys*int64(a.depth)*2), g.dq+uintptr(rows*int64(a.depth)*2)) {
-				return false, nil
+				work+uintptr(memory), g.dv+uintptr(keys*int64(a.width)*2), g.dk+uintptr(keys*int64(a.depth)*2), g.dq+uintptr(rows*int64(a.depth)*2)); !done {
+				return false, err
 			}
 		}
 	}

@@ -64,6 +64,8 @@ type Device struct {
 	copies  copyStream     // of large copies to the device
 	flights pendingFlights // host memory that the device still reads
 	trial   trial
+	rec     recorder // of many calls as one
+	count   Launches
 }
 
 // trial is what tests set to reach code that the card would not choose.
@@ -74,8 +76,9 @@ type trial struct {
 }
 
 var (
-	_ backend.Device = (*Device)(nil)
-	_ backend.Pinner = (*Device)(nil)
+	_ backend.Device   = (*Device)(nil)
+	_ backend.Pinner   = (*Device)(nil)
+	_ backend.Recorder = (*Device)(nil)
 )
 
 func newDevice(c *card, limit int64, name string) *Device {
@@ -128,6 +131,13 @@ func (d *Device) Details() Details {
 	c := d.card
 	libs := append([]Library{{"libcuda", c.drv.path, "memory, kernels and copies"}}, librariesFound(c.drv)...)
 	return Details{fmt.Sprintf("%d.%d", c.major, c.minor), cudaVersion(c.drv.version), c.pci, c.sms, c.total, libs}
+}
+
+// Launches returns what the device has counted since it was made.
+func (d *Device) Launches() Launches {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.count
 }
 
 var blocking = os.Getenv("LOCUS_CUDA_BLOCKING") == "1"

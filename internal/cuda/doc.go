@@ -12,7 +12,8 @@
 //
 // Without them the package's own kernels do the work. The build tag nocuda
 // leaves everything out, for a fully static binary. LOCUS_CUDA_BLOCKING=1 waits
-// after each op, so that a fault in a kernel is reported by the op that caused it.
+// after each op, so that a fault in a kernel is reported by the op that caused it; then
+// nothing is recorded.
 //
 // Kernels are compiled to PTX by go generate ./internal/cuda; see kernels/gen for
 // what that needs. They run on cards from compute capability 7.0 and drivers from CUDA 11.0
@@ -26,5 +27,6 @@
 // driver.go (NVIDIA's libraries, the driver's functions), result.go (their results as Go
 // errors), device.go, and one file per family of ops. A Device consists of parts:
 // caller.go (calls), queue.go (the stream), workspace.go, libraries.go, module.go
-// (kernels), memory.go, event.go, stage.go, copyin.go, copyout.go and flight.go (copies).
+// (kernels), memory.go, event.go, stage.go, copyin.go, copyout.go and flight.go (copies),
+// graph.go and capture.go (many calls recorded as one), launches.go (counters).
 package cuda

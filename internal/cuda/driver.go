@@ -42,6 +42,8 @@ type driver struct {
 	ctxSetCurrent, launchKernel, memcpyHtoDAsync, memcpyDtoHAsync, memcpyPeerAsync,
 	eventCreate, eventRecord, eventQuery, eventSynchronize, eventElapsedTime,
 	streamSynchronize, streamWaitEvent uintptr
+
+	graphs graphFunctions
 }
 
 // setUp and hot say which function of the library fills which field.
@@ -80,7 +82,7 @@ func loadDriver() (*driver, error) {
 		return nil, err
 	}
 	d := &driver{}
-	if err := h.Symbols(d.hot(), nil); err != nil {
+	if err := h.Symbols(d.hot(), d.graphs.all()); err != nil {
 		return nil, err
 	}
 	if err := h.Functions(d.setUp()); err != nil {

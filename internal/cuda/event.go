@@ -100,6 +100,20 @@ func (d *Device) Record() backend.Event {
 	return e
 }
 
+// Mark marks the end of the queue of kernels; copies to the device may still be under
+// way.
+func (d *Device) Mark() backend.Event {
+	if d.begin() != nil {
+		return &event{d: d}
+	}
+	defer d.end()
+	e, err := d.recordEvent()
+	if err != nil {
+		return &event{d: d}
+	}
+	return e
+}
+
 // Wait blocks until the device has passed the event. What failed before it is
 // reported by Synchronize.
 func (e *event) Wait() { _ = e.wait() } // a lost device answers every later call

@@ -30,6 +30,7 @@ type fake struct {
 	peerLies bool             // peer copies report success and copy nothing
 	tight    map[string]int64 // functions that find no memory while more than this is used
 	onLaunch func() func()    // gives what a launch does when its stream gets there
+	graphs   fakeCaptures
 
 	// Where lazy is set, streams run only when somebody asks or waits, and then in an
 	// order that is random but for what they wait for.
@@ -111,6 +112,22 @@ type launched struct {
 	kernel string
 	grid   [3]uintptr
 	block  uintptr
+	params [paramWords]uint64 // with whatever lies behind them
+}
+
+// paramsAt reads what a launch's parameters point to.
+func paramsAt(args uintptr) [paramWords]uint64 {
+	return *(*[paramWords]uint64)(*(*unsafe.Pointer)(pointer(args)))
+}
+
+// launch queues a kernel, which does nothing but what onLaunch says.
+func (f *fake) launch(stream uintptr, l launched) {
+	f.mu.Lock()
+	f.launches = append(f.launches, l)
+	f.mu.Unlock()
+	if f.onLaunch != nil {
+		f.enqueue(stream, always, f.onLaunch())
+	}
 }
 
 // The C functions of the process call the fake that was made last: callbacks
@@ -119,7 +136,7 @@ var current *fake
 
 func newFake() (*fake, *driver) {
 	f := &fake{version: 12040, cards: 1, major: 8, total: 1 << 30, results: map[string]Result{}, memory: map[uintptr][]byte{}, kernels: map[uintptr]string{},
-		streams: map[uintptr][]fakeTask{}, events: map[uintptr]*fakeEvent{}}
+		streams: map[uintptr][]fakeTask{}, events: map[uintptr]*fakeEvent{}, graphs: newFakeCaptures()}
 	current = f
 	return f, f.driver()
 }
@@ -170,11 +187,9 @@ var fakeHot = sync.OnceValue(func() *driver {
 	set(&d.ctxSetCurrent, plain("cuCtxSetCurrent", nil))
 	set(&d.launchKernel, func(k, gx, gy, gz, bx, by, bz, shared, stream, params, extra uintptr) uintptr {
 		return plain("cuLaunchKernel", func(f *fake) {
-			f.mu.Lock()
-			f.launches = append(f.launches, launched{f.kernels[k], [3]uintptr{gx, gy, gz}, bx})
-			f.mu.Unlock()
-			if f.onLaunch != nil {
-				f.enqueue(stream, always, f.onLaunch())
+			l := launched{f.kernels[k], [3]uintptr{gx, gy, gz}, bx, paramsAt(params)}
+			if !f.graphs.captured(stream, l) {
+				f.launch(stream, l)
 			}
 		})()
 	})
@@ -239,6 +254,7 @@ var fakeHot = sync.OnceValue(func() *driver {
 			f.enqueue(s, func() bool { return e.passed >= n }, func() {})
 		})()
 	})
+	fakeGraphFunctions(&d.graphs, set, plain)
 	return d
 })
 

@@ -361,19 +361,36 @@ func (d *Device) scatter(c *backend.Call, p *scatterParams) error {
 	if n == 0 {
 		return nil
 	}
-	keys := keysParams{in: addr(index), lines: p.lines, length: p.length, step: p.indexStep}
-	keys.line = p.line
-	order, err := d.sortKeys(&keys, index.DType)
-	if err != nil {
+	p.out, p.src, p.index, p.flag = c.Out.Block.Addr, addr(src), addr(index), d.flagDev
+	p.op, p.wide = int32(c.Op), wideIndex(index.DType)
+	if p.wholeRows(x.DType) {
+		return d.addRows(x, p)
+	}
+	var err error
+	if p.order, err = d.sortedOrder(p, index.DType); err != nil {
 		return err
 	}
-	p.out, p.src, p.index, p.order, p.flag = c.Out.Block.Addr, addr(src), addr(index), order, d.flagDev
-	p.op, p.wide = int32(c.Op), wideIndex(index.DType)
 	p.lanes = 1
 	for p.lanes < 32 && int(p.lanes) < int(p.inner) {
 		p.lanes *= 2
 	}
 	return runKernel(d, "index", "scatter_add_"+typeName(x.DType), p, oneEach(n*int(p.lanes)))
+}
+
+// sortedOrder queues sorting the indices of each line, and returns their places.
+func (d *Device) sortedOrder(p *scatterParams, t dtype.DType) (uintptr, error) {
+	if radixFits(p) {
+		r := newRadix(int(p.length), int(p.limit))
+		work, err := d.workspace(r.working)
+		if err != nil {
+			return 0, err
+		}
+		_, order, err := r.sort(d, p, work)
+		return order, err
+	}
+	keys := keysParams{in: p.index, lines: p.lines, length: p.length, step: p.indexStep}
+	keys.line = p.line
+	return d.sortKeys(&keys, t)
 }
 
 func (d *Device) runCumSum(c *backend.Call) error {

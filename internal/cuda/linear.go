@@ -132,9 +132,9 @@ func (d *Device) activate(t dtype.DType, g *product, act op.ID) error {
 }
 
 // activateRest queues what our own kernels for large products leave to do: any
-// activation but relu.
+// activation but relu and relu6.
 func (d *Device) activateRest(t dtype.DType, g *product) error {
-	if g.act == op.Relu {
+	if g.act == op.Relu || g.act == op.Relu6 {
 		return nil
 	}
 	return d.activate(t, g, g.act)

@@ -21,9 +21,12 @@ var references = map[op.ID]func(float64) float64{
 	op.GeluTanh: func(x float64) float64 {
 		return 0.5 * x * (1 + math.Tanh(math.Sqrt(2/math.Pi)*(x+0.044715*x*x*x)))
 	},
-	op.Silu:    func(x float64) float64 { return x / (1 + math.Exp(-x)) },
-	op.Sigmoid: func(x float64) float64 { return 1 / (1 + math.Exp(-x)) },
-	op.Tanh:    math.Tanh,
+	op.Silu:        func(x float64) float64 { return x / (1 + math.Exp(-x)) },
+	op.Sigmoid:     func(x float64) float64 { return 1 / (1 + math.Exp(-x)) },
+	op.Tanh:        math.Tanh,
+	op.Relu6:       func(x float64) float64 { return min(max(x, 0), 6) },
+	op.HardSigmoid: func(x float64) float64 { return min(max(x/6+0.5, 0), 1) },
+	op.HardSwish:   func(x float64) float64 { return x * min(max(x/6+0.5, 0), 1) },
 }
 
 // Bias and activation behind products, by each way that they can be computed: in

@@ -145,7 +145,7 @@ func (d *Device) runUpdateAll(c *backend.Call) error {
 		return err
 	}
 	p := paramsOf[updateParams](d, k)
-	p.rate, p.keep, p.decay, p.momentum, p.fresh, p.beta, p.root, p.eps, p.start = u.Rate, u.Keep, u.Decay, u.Momentum, u.Fresh, u.Beta, u.Root, u.Eps, u.Start
+	p.numbers(u)
 	p.first, p.nesterov, p.slots, p.at = asInt(u.First), asInt(u.Nesterov), int32(u.Slots()), slotsAt(u)
 	extra := in[len(in)-u.Extra():]
 	p.factor, p.ok = 0, 0
@@ -159,8 +159,11 @@ func (d *Device) runUpdateAll(c *backend.Call) error {
 	params := (len(in) - len(extra)) / each
 	var addresses [2 + 2*maxSlots + 1]uintptr
 	// Steps in place have fewer addresses, and more of them fit into a launch.
-	launched := false
+	launched, elsewhere := false, false
 	for _, inPlace := range []bool{true, false} {
+		if !inPlace && !elsewhere {
+			break
+		}
 		words := each
 		if p.inPlace = asInt(inPlace); !inPlace {
 			words += results
@@ -168,7 +171,11 @@ func (d *Device) runUpdateAll(c *backend.Call) error {
 		err := perLaunch(&p.l, words, params, func(i, blocks int) (int, bool) {
 			x := in[i*each:][:each]
 			n := x[0].Elements()
-			if n == 0 || replaces(c, x, i*results, u) != inPlace {
+			if n == 0 {
+				return blocks, true
+			}
+			if replaces(c, x, i*results, u) != inPlace {
+				elsewhere = true
 				return blocks, true
 			}
 			a := addresses[:0]
@@ -194,6 +201,24 @@ func (d *Device) runUpdateAll(c *backend.Call) error {
 		}
 	}
 	return nil
+}
+
+// numbers fills in what may change from one step to the next.
+func (p *updateParams) numbers(u op.Update) {
+	p.rate, p.keep, p.decay, p.momentum, p.fresh, p.beta, p.root, p.eps, p.start = u.Rate, u.Keep, u.Decay, u.Momentum, u.Fresh, u.Beta, u.Root, u.Eps, u.Start
+}
+
+// onlyNumbers reports whether two steps differ in nothing but numbers.
+func onlyNumbers(a, b op.Attrs) bool {
+	u, ok := a.(op.Update)
+	v, also := b.(op.Update)
+	if !ok || !also || u.Slots() != v.Slots() {
+		return false
+	}
+	bare := func(u op.Update) op.Update {
+		return op.Update{Rule: u.Rule, First: u.First, Scaled: u.Scaled, Gated: u.Gated, Nesterov: u.Nesterov, Centered: u.Centered}
+	}
+	return bare(u) == bare(v)
 }
 
 // maxSlots is the largest number of tensors that a rule remembers.

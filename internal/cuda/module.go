@@ -114,6 +114,15 @@ func (d *Device) kernel(file, name string) (*kernel, error) {
 	if k != nil {
 		return k, nil
 	}
+	if d.capturing() {
+		return nil, d.again(func() error { _, err := d.load(file, name); return err })
+	}
+	return d.load(file, name)
+}
+
+// load loads a kernel.
+func (d *Device) load(file, name string) (*kernel, error) {
+	c := d.card
 	text, params, err := source(file, name)
 	if err != nil {
 		return nil, err
@@ -125,7 +134,7 @@ func (d *Device) kernel(file, name string) (*kernel, error) {
 	if err := d.result("cuModuleLoadDataEx", d.current().ModuleLoadDataEx(&module, cBytes(text), 2, &options[0], &values[0])); err != nil {
 		return nil, fmt.Errorf("loading kernel %s: %w %s", name, err, strings.TrimRight(string(log), "\x00"))
 	}
-	k = &kernel{name: name, params: params}
+	k := &kernel{name: name, params: params}
 	if err := d.result("cuModuleGetFunction", d.current().ModuleGetFunction(&k.handle, module, cBytes(name))); err != nil {
 		return nil, fmt.Errorf("loading kernel %s: %w", name, err)
 	}
@@ -172,12 +181,21 @@ func (d *Device) launch(k *kernel, g grid) error {
 	if err := d.allow(k, g.shared); err != nil {
 		return err
 	}
+	if c := d.rec.capture; c != nil {
+		return c.launch(d, k, g)
+	}
+	d.count.Kernels++
+	return d.send(k, g, d.stream)
+}
+
+// send queues k on a stream.
+func (d *Device) send(k *kernel, g grid, stream uintptr) error {
 	c := &d.c
 	c.fn = d.card.drv.launchKernel
 	c.a[0] = k.handle
 	c.a[1], c.a[2], c.a[3] = uintptr(g.x), uintptr(max(g.y, 1)), uintptr(max(g.z, 1))
 	c.a[4], c.a[5], c.a[6] = uintptr(g.threads), 1, 1
-	c.a[7], c.a[8], c.a[9], c.a[10] = uintptr(g.shared), d.stream, uintptr(unsafe.Pointer(&d.args)), 0
+	c.a[7], c.a[8], c.a[9], c.a[10] = uintptr(g.shared), stream, uintptr(unsafe.Pointer(&d.args)), 0
 	if r := Result(c.do()); r != success {
 		return d.launchFailed(k, r)
 	}

@@ -182,6 +182,9 @@ func (d *Device) normRows(p *normParams, t dtype.DType, grad, wide bool) error {
 	}
 	if wide {
 		v = lanes(t)
+		if p.red.nd == 1 && n <= 32*v*held {
+			return runKernel(d, "normalize", stem+"held_warp"+suffix, p, grid{x: ceil(rows, 4), threads: 128})
+		}
 		if p.red.nd == 1 && n <= normThreads*v*keep {
 			return runKernel(d, "normalize", stem+"held"+suffix, p, grid{x: rows, threads: threadsFor(n, v*keep)})
 		}
@@ -207,6 +210,21 @@ func (d *Device) normRows(p *normParams, t dtype.DType, grad, wide bool) error {
 		}
 	}
 	return runKernel(d, "normalize", stem+"whole"+suffix, p, grid{x: rows, threads: threads(n)})
+}
+
+// rowsOf reports whether every element of a row belongs to a parameter of its own, in
+// order, v of them can be loaded at once, and each row has one statistic.
+func (q *normGradParams) rowsOf(v int) bool {
+	k, r := &q.kept, &q.red
+	if k.nd != 1 || r.nd != 1 || int(q.params)%v != 0 || (q.g|q.x)%16 != 0 || r.stride[2][0] != 1 || k.stride[2][0] != 0 {
+		return false
+	}
+	for i := range 2 {
+		if k.stride[i][0] != 1 || r.stride[i][0]%int64(v) != 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // shared returns a workspace and counters for results that several blocks share.
@@ -236,6 +254,9 @@ func (d *Device) normParams(p *normParams, t dtype.DType, g, x *backend.View, a 
 	name, blocks, least := "norm_params_row_", params, 2048
 	if k := &q.kept; k.nd > 0 && k.stride[1][0] == 1 { // neighbours belong to different parameters
 		name, blocks, least = "norm_params_tile_", ceil(params, 32), 64
+	}
+	if v := lanes(t); q.rowsOf(v) {
+		name, blocks, least = "norm_params_wide_", ceil(params, 32*v), 32
 	}
 	chunk := ceil(n, max(1, min(ceil(4*d.card.sms, blocks), n/least, 1024)))
 	q.chunk, q.splits = uint64(chunk), int32(ceil(n, chunk))

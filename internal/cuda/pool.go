@@ -46,5 +46,18 @@ func (d *Device) runPool(c *backend.Call) error {
 		p.in, p.xs = addr(&c.In[0]), strides4(&c.In[0])
 	}
 	p.h, p.w, p.oh, p.ow = int32(x[2]), int32(x[3]), int32(y[2]), int32(y[3])
-	return runKernel(d, "pool", c.Op.String()+"_"+typeName(c.In[0].DType), &p, oneEach(n))
+	name, g := c.Op.String(), oneEach(n)
+	if tiles, ok := p.tiles(); ok && c.Op == op.MaxPoolGrad {
+		name, g = name+"_tile", grid{x: tiles, threads: 256}
+	}
+	return runKernel(d, "pool", name+"_"+typeName(c.In[0].DType), &p, g)
+}
+
+// tiles returns the number of blocks of max_pool_grad_tile. It reports false where a tile
+// has more windows than a block has room for.
+func (p *poolParams) tiles() (int, bool) {
+	const height, width, windows = 16, 32, 1024 // TILE_H, TILE_W, WINDOWS
+	touching := func(size, i int) int { return (size-1+int(p.dilation[i]*(p.kernel[i]-1)))/int(p.stride[i]) + 2 }
+	tiles := ceil(int(p.h), height) * ceil(int(p.w), width) * (int(p.n) / max(int(p.h)*int(p.w), 1))
+	return tiles, touching(height, 0)*touching(width, 1) <= windows && tiles < 1<<31
 }

@@ -15,6 +15,7 @@ import (
 type queue struct {
 	stream  uintptr
 	last    op.ID   // the op queued last
+	among   int     // if that was a recording: how many calls it has, of which last is the last
 	flag    *flag   // in host memory that kernels can write
 	flagDev uintptr // the same as kernels see it
 }
@@ -65,7 +66,11 @@ func (d *Device) result(name string, r Result) error {
 		l := &LostError{Device: d.name, Cause: err}
 		if d.card.lost.CompareAndSwap(nil, l) {
 			if d.last != op.Invalid {
-				return &backend.AsyncError{Op: d.last, Err: fmt.Errorf("%w (the last op queued is named; LOCUS_CUDA_BLOCKING=1 waits after each and names the right one)", l)}
+				named := "the last op queued is named"
+				if d.among > 0 {
+					named = fmt.Sprintf("a replay of %d calls was queued last, the last of which is named", d.among)
+				}
+				return &backend.AsyncError{Op: d.last, Err: fmt.Errorf("%w (%s; LOCUS_CUDA_BLOCKING=1 waits after each op and names the right one)", l, named)}
 			}
 			return l
 		}

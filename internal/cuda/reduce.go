@@ -128,6 +128,9 @@ func (d *Device) counters(p *reduceParams, n int) (uintptr, error) {
 	if n > maxCounters {
 		return 0, fmt.Errorf("%d counters were asked for, there are %d", n, maxCounters)
 	}
+	if d.work.counts == 0 && d.capturing() {
+		return 0, d.again(func() error { _, err := d.counters(new(reduceParams), 1); return err })
+	}
 	if d.work.counts == 0 {
 		saved := *p
 		at, err := d.take(4 * maxCounters) // for good, as the device's stream: no op's memory

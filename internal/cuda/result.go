@@ -56,6 +56,12 @@ var results = map[Result][2]string{
 	802: {"CUDA_ERROR_SYSTEM_NOT_READY", "the system is not ready (is the fabric manager running?)"},
 	803: {"CUDA_ERROR_SYSTEM_DRIVER_MISMATCH", "the kernel module and libcuda are of different versions"},
 	804: {"CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE", "this libcuda does not support the card"},
+	900: {"CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED", "not possible while calls are recorded"},
+	901: {"CUDA_ERROR_STREAM_CAPTURE_INVALIDATED", "an earlier error has ended the recording"},
+	905: {"CUDA_ERROR_STREAM_CAPTURE_ISOLATION", "something recorded depends on what is not"},
+	906: {"CUDA_ERROR_STREAM_CAPTURE_IMPLICIT", "something waits for all streams while calls are recorded"},
+	908: {"CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD", "another thread has begun the recording"},
+	910: {"CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE", "a recording cannot be changed in this way"},
 	999: {"CUDA_ERROR_UNKNOWN", "unknown error"},
 }
 

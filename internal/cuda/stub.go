@@ -41,6 +41,9 @@ func (*Device) Details() Details { return Details{} }
 // Telemetry is never reached: there are no devices.
 func (*Device) Telemetry() (Telemetry, error) { return Telemetry{}, errNoCUDA }
 
+// Launches is never reached: there are no devices.
+func (*Device) Launches() Launches { return Launches{} }
+
 // Split is never reached: there are no devices.
 func (*Device) Split(...int64) ([]*Device, error) { return nil, errNoCUDA }
 

@@ -21,8 +21,9 @@ import (
 
 // The rooms of an op.
 const (
-	workRoom = iota // between one launch and the next
-	copyRoom        // of copies of operands that a kernel cannot read where they lie
+	workRoom  = iota // between one launch and the next
+	copyRoom         // of copies of operands that a kernel cannot read where they lie
+	stateRoom        // of an op that is made of others, which use the first two
 	numRooms
 )
 
@@ -44,6 +45,7 @@ type workspace struct {
 	short   shortage // what the op gave up for
 	pressed bool     // everything was tried to make room for the driver: libraries do without
 	counts  uintptr  // the counters of kernels/reduce.cu, all 0 between launches; they stay
+	capture *capture // whose rooms ops get while calls are recorded
 }
 
 // errShort is what an op answers that must be queued again when there is room. It is
@@ -74,8 +76,15 @@ func (d *Device) workspace(size int) (uintptr, error) { return d.work.room(d.las
 // read where they lie.
 func (d *Device) copyspace(size int) (uintptr, error) { return d.work.room(d.last, copyRoom, size) }
 
+// statespace is a workspace of ops that are made of others: it stays while those use
+// workspace and copyspace.
+func (d *Device) statespace(size int) (uintptr, error) { return d.work.room(d.last, stateRoom, size) }
+
 // room returns memory for the op id, or errShort.
 func (w *workspace) room(id op.ID, which, size int) (uintptr, error) {
+	if w.capture != nil {
+		return w.capture.room(which, size)
+	}
 	r := &w.rooms[which]
 	if size <= r.Size {
 		return r.Addr, nil
@@ -111,12 +120,12 @@ func (d *Device) with(pool *memory.Pool, id op.ID, f func() error) error {
 	if err := d.begin(); err != nil {
 		return err
 	}
-	d.work.pool, d.last = pool, id
+	d.work.pool, d.last, d.among = pool, id, 0
 	err := f()
 	if err != nil && (errors.Is(err, errShort) || isExhausted(err)) {
 		err = d.insist(id, f, err)
 	}
-	if w := &d.work; w.rooms[workRoom].asked || w.rooms[copyRoom].asked {
+	if w := &d.work; w.rooms[workRoom].asked || w.rooms[copyRoom].asked || w.rooms[stateRoom].asked {
 		w.leave()
 	}
 	d.end()

@@ -18,7 +18,7 @@ import (
 var update = flag.Bool("update", false, "write exported_test.go")
 
 // packages are those whose exported functions and methods a program can call.
-var packages = []string{"locus", "board", "data", "dtype", "nn", "optim", "train", "weights"}
+var packages = []string{"locus", "board", "collective", "data", "dtype", "nn", "optim", "train", "train/metric", "weights"}
 
 // TestTable fails when an exported function or type is not in the table that
 // TestGarbage calls: the language has no reflection over packages.
@@ -76,10 +76,11 @@ func table() ([]byte, error) {
 
 // exported lists a package's functions, generic ones with their arguments, and its types.
 func exported(name string) (functions, types []string, err error) {
-	folder := filepath.Join("..", "..", name)
+	folder := filepath.Join("..", "..", filepath.FromSlash(name))
 	if name == "locus" {
 		folder = filepath.Join("..", "..")
 	}
+	name = name[strings.LastIndexByte(name, '/')+1:]
 	files, err := filepath.Glob(filepath.Join(folder, "*.go"))
 	if err != nil {
 		return nil, nil, err

@@ -8,6 +8,7 @@ import (
 	"github.com/locusml/locus"
 	"github.com/locusml/locus/data"
 	"github.com/locusml/locus/nn"
+	"github.com/locusml/locus/train/metric"
 )
 
 // TestTemplates makes sure that they do work, and that each is of something.
@@ -40,6 +41,13 @@ func TestTemplates(t *testing.T) {
 	}
 }
 
+// counted is a meter with a batch.
+func counted() *metric.Meter {
+	m := metric.NewMeter(metric.AUC(16), metric.As("exact_", metric.ExactAUC()))
+	m.Add(locus.Rand(4, 1), locus.From([]int{0, 1, 1, 0}))
+	return m
+}
+
 // templates are calls that work, a method's receiver first, of functions whose
 // operands must fit together: garbage in one place of them gets further than
 // garbage in all.
@@ -67,6 +75,8 @@ func templates() map[string][]any {
 	attention := nn.MultiHeadAttention(4, 2, nn.MultiHeadOptions{})
 	recurrent := nn.LSTM(3, 2, nn.RecurrentOptions{Layers: 2, Bidirectional: true})
 	return map[string][]any{
+		"metric.Meter.Add":                  {metric.NewMeter(metric.Accuracy(), metric.TopK(2), metric.F1(3, metric.Macro), metric.ConfusionMatrix(3), metric.Perplexity(nil)), f(2, 3), ids(0, 2)},
+		"metric.Read":                       {[]*metric.Meter{counted()}},
 		"locus.AdaptiveAvgPool2D":           {f(1, 2, 5, 5), locus.Pair(3)},
 		"locus.AdaptiveMaxPool1D":           {f(1, 2, 5), 3},
 		"locus.Attention":                   {f(2, 3, 4), f(2, 5, 4), f(2, 5, 4), locus.AttentionOptions{}},

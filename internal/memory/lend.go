@@ -56,6 +56,12 @@ func (p *Pool) lend(r Region, label Label) {
 func (p *Pool) Return(r Region) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.takeBack(r)
+	p.cache(r)
+}
+
+// takeBack counts the end of a loan; p.mu is held.
+func (p *Pool) takeBack(r Region) {
 	p.stats.Frees++
 	p.stats.InUse -= int64(r.Size)
 	for i := len(p.lent) - 1; i >= 0; i-- {
@@ -66,5 +72,4 @@ func (p *Pool) Return(r Region) {
 			break
 		}
 	}
-	p.cache(r)
 }

@@ -62,6 +62,8 @@ type Pool struct {
 	live    map[*record]struct{}
 	lent    []loan // large working memory that is out
 	pace
+
+	arena Arena
 }
 
 type sm struct {
@@ -84,7 +86,9 @@ type Label struct {
 
 // NewPool makes a pool that draws from source.
 func NewPool(source Source) *Pool {
-	return &Pool{source: source, drain: func() {}, free: map[int]*[]Region{}, live: map[*record]struct{}{}}
+	p := &Pool{source: source, drain: func() {}, free: map[int]*[]Region{}, live: map[*record]struct{}{}}
+	p.arena.pool = p
+	return p
 }
 
 // Drain sets what waits for queued work, which holds on to what it uses, before
@@ -342,8 +346,10 @@ func (p *Pool) manage(b *Block, on bool) {
 	}
 }
 
-// Trim gives what is cached back to the source.
+// Trim gives what is cached back to the source, the arena included unless a program
+// has it.
 func (p *Pool) Trim() {
+	p.arena.trim()
 	p.mu.Lock()
 	var regions []Region
 	for size, l := range p.free {

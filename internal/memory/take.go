@@ -13,8 +13,14 @@ import "runtime"
 //
 // Nothing is allocated or freed as far as the counters tell. The new block ends by
 // Free or by the collector as b would have.
-func (b *Block) Take() (*Block, bool) {
-	if b.pool.paper || b.group.Load() != nil || !b.state.CompareAndSwap(0, freedBit|releasedBit) {
+func (b *Block) Take() (*Block, bool) { return b.take(0) }
+
+// TakeHeld is Take for a caller that holds b once, and still does afterwards.
+func (b *Block) TakeHeld() (*Block, bool) { return b.take(1) }
+
+// take is Take where all holds of b are the caller's.
+func (b *Block) take(holds int32) (*Block, bool) {
+	if b.pool.paper || b.group.Load() != nil || !b.state.CompareAndSwap(holds, freedBit|releasedBit|holds) {
 		return nil, false
 	}
 	n := &Block{Region: b.Region, pool: b.pool, slab: b.slab}

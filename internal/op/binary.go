@@ -45,6 +45,9 @@ func init() {
 	binary(GeluGrad, "gelu_grad", f, "a·gelu'(b) (b: gelu's operand)")
 	binary(GeluTanhGrad, "gelu_tanh_grad", f, "a·gelu_tanh'(b) (b: the operand)")
 	binary(SiluGrad, "silu_grad", f, "a·silu'(b) (b: silu's operand)")
+	binary(Relu6Grad, "relu6_grad", f, "a where 0 < b < 6, else 0 (b: relu6's operand or result)")
+	binary(HardSigmoidGrad, "hard_sigmoid_grad", f, "a/6 where -3 < b < 3, else 0 (b: the operand)")
+	binary(HardSwishGrad, "hard_swish_grad", f, "a·(b/3 + ½) where -3 < b < 3, a from 3 on, else 0 (b: the operand)")
 
 	compare := func(id ID, name string, set dtype.Set, doc string) {
 		define(Def{ID: id, Name: name, Family: CompareFamily, Arity: 2, DTypes: []dtype.Set{set}, Doc: doc,

@@ -54,6 +54,9 @@ const (
 	Gelu
 	GeluTanh
 	Silu
+	Relu6
+	HardSigmoid
+	HardSwish
 	Erf
 	Erfc
 	Floor
@@ -87,6 +90,9 @@ const (
 	GeluGrad
 	GeluTanhGrad
 	SiluGrad
+	Relu6Grad
+	HardSigmoidGrad
+	HardSwishGrad
 	Equal
 	NotEqual
 	Less
@@ -136,14 +142,18 @@ const (
 	SoftmaxGrad
 	LogSoftmax
 	LogSoftmaxGrad
+	CrossEntropy // classes.go
+	CrossEntropyGrad
 	Normalized // norm.go
 	NormalizeGrad
 	BatchNorm
 	BatchNormGrad
 	Attend
 	AttendGrad
-	Linear  // linear.go
-	ConvAct // conv.go
+	Linear    // linear.go
+	ConvAct   // conv.go
+	Recurrent // recurrent.go
+	RecurrentGrad
 
 	// What optimizers do to every parameter, in one pass: optimize.go.
 	Blend
@@ -155,6 +165,10 @@ const (
 	GlobalNorm
 	ScaleAll
 	CastAll
+
+	// FusedOps computes an Expression, which passes over programs make of other ops. It is
+	// not in the table: nothing else calls it.
+	FusedOps
 
 	NumOps
 )

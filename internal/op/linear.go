@@ -9,7 +9,7 @@ import (
 // Activations are the ops that Linear and ConvAct can end with. It is the only list
 // of them: an activation's number, which the public constants and the kernels of
 // devices use, is its place here, from 1; 0 is none.
-var Activations = []ID{Relu, Gelu, GeluTanh, Silu, Sigmoid, Tanh}
+var Activations = []ID{Relu, Gelu, GeluTanh, Silu, Sigmoid, Tanh, Relu6, HardSigmoid, HardSwish}
 
 // CanEnd reports whether a product can end with act: with one of Activations or,
 // if it is Invalid, without.

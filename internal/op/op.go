@@ -130,6 +130,9 @@ func (d *Def) Accepts(i int) dtype.Set {
 
 // String gives the op's name.
 func (id ID) String() string {
+	if id == FusedOps {
+		return "fused"
+	}
 	if int(id) < len(table) && table[id].Name != "" {
 		return table[id].Name
 	}

@@ -151,5 +151,39 @@ func sequenceOps() []*Op {
 				x, h, w := ones(d, 3)
 				locus.GRUCell(x, h, w)
 			}),
+		network("RNNSequence", func(c *Call) *tensor {
+			return locus.RNNSequence(c.In[0], c.In[1], weights(c, 2), locus.SequenceOptions{Reverse: c.Bool("reverse"), Relu: c.Bool("relu")})
+		}).with(func(o *Op) { o.Optional = 4 }).
+			bad(locus.ErrShape, wrong, func(d locus.Device) {
+				_, h, w := ones(d, 1)
+				locus.RNNSequence(d.Ones(5, 2, 3), h, w, locus.SequenceOptions{})
+			}).
+			bad(locus.ErrShape, "no steps", func(d locus.Device) {
+				locus.RNNSequence(d.Ones(0, 2, 3), d.Ones(2, 4), locus.CellWeights{Input: d.Ones(4, 3), Hidden: d.Ones(4, 4)}, locus.SequenceOptions{})
+			}).
+			bad(locus.ErrShape, "a matrix", func(d locus.Device) {
+				locus.RNNSequence(d.Ones(2, 3), d.Ones(2, 4), locus.CellWeights{Input: d.Ones(4, 3), Hidden: d.Ones(4, 4)}, locus.SequenceOptions{})
+			}).
+			bad(locus.ErrArgument, "one bias", func(d locus.Device) {
+				locus.RNNSequence(d.Ones(5, 2, 3), d.Ones(2, 4), locus.CellWeights{Input: d.Ones(4, 3), Hidden: d.Ones(4, 4), InputBias: d.Ones(4)}, locus.SequenceOptions{})
+			}),
+		(&Op{Name: "LSTMSequence", DTypes: dtype.Floats, HalfTolerance: 4, Optional: 5, Run: func(c *Call) []*tensor {
+			y, s := locus.LSTMSequence(c.In[0], c.In[1], c.In[2], weights(c, 3), locus.SequenceOptions{Reverse: c.Bool("reverse")})
+			return []*tensor{y, s}
+		}}).
+			bad(locus.ErrShape, wrong, func(d locus.Device) {
+				_, h, w := ones(d, 4)
+				locus.LSTMSequence(d.Ones(5, 2, 3), h, h, w, locus.SequenceOptions{})
+			}).
+			bad(locus.ErrArgument, "an RNN's option", func(d locus.Device) {
+				locus.LSTMSequence(d.Ones(5, 2, 3), d.Ones(2, 4), d.Ones(2, 4), locus.CellWeights{Input: d.Ones(16, 3), Hidden: d.Ones(16, 4)}, locus.SequenceOptions{Relu: true})
+			}),
+		network("GRUSequence", func(c *Call) *tensor {
+			return locus.GRUSequence(c.In[0], c.In[1], weights(c, 2), locus.SequenceOptions{Reverse: c.Bool("reverse")})
+		}).with(func(o *Op) { o.Optional = 4 }).
+			bad(locus.ErrShape, wrong, func(d locus.Device) {
+				_, h, w := ones(d, 3)
+				locus.GRUSequence(d.Ones(5, 2, 3), h, w, locus.SequenceOptions{})
+			}),
 	)
 }

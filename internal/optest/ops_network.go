@@ -3,6 +3,7 @@ package optest
 import (
 	"github.com/locusml/locus"
 	"github.com/locusml/locus/dtype"
+	"github.com/locusml/locus/internal/op"
 )
 
 // Pair gives one size for height and width, or two; 0 where the record has none.
@@ -88,7 +89,7 @@ func (c *Call) activation() []locus.Activation {
 	if !c.Has("activation") {
 		return nil
 	}
-	for a := locus.NoActivation; a <= locus.TanhActivation; a++ {
+	for a := locus.NoActivation; int(a) <= len(op.Activations); a++ {
 		if a.String() == c.String("activation") {
 			return []locus.Activation{a}
 		}

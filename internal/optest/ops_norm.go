@@ -157,8 +157,9 @@ func lossOps() []*Op {
 				locus.GaussianNLL(d.Ones(2), d.Ones(2), d.Ones(2), 0, locus.ReduceMean)
 			}),
 		network("CrossEntropy", func(c *Call) *tensor {
-			return locus.CrossEntropy(c.In[0], c.In[1], locus.CrossEntropyOptions{Weight: c.operand(2), IgnoreIndex: ignore(c),
+			loss := locus.CrossEntropy(c.In[0], c.In[1], locus.CrossEntropyOptions{Weight: c.operand(2), IgnoreIndex: ignore(c),
 				LabelSmoothing: c.FloatOr("smoothing", 0), Reduction: c.Reduction()})
+			return loss.Cast(c.In[0].DType()) // in half precision PyTorch's loss is, too; ours is float32
 		}).with(func(o *Op) { o.Optional = 2 }).
 			bad(locus.ErrIndex, "a class outside", func(d locus.Device) {
 				locus.CrossEntropy(d.Ones(2, 3), d.From(classes), locus.CrossEntropyOptions{})

@@ -54,6 +54,9 @@ type Step struct {
 	Out   Ref
 	More  []Ref
 	Site  callsite.Site
+
+	Parts []Step // the steps that a fused one stands for, in their order
+	Alone string // why an elementwise step is not part of a fused one, where that was tried
 }
 
 // Outs calls f with each result of the step.

@@ -167,7 +167,7 @@ func TestRun(t *testing.T) {
 	used := pool.Stats().InUse
 	for i := range 4 {
 		factor = float64(i)
-		blocks, err := r.Run([]Binding{{0, arg, 2}})
+		blocks, err := r.Run([]Binding{{Value: 0, Block: arg, Offset: 2}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -187,7 +187,7 @@ func TestRun(t *testing.T) {
 	}
 	for n := 1; n <= 3; n++ {
 		device.left = n
-		_, err := r.Run([]Binding{{0, arg, 2}})
+		_, err := r.Run([]Binding{{Value: 0, Block: arg, Offset: 2}})
 		var s *StepError
 		if !errors.As(err, &s) || s.Step != &p.Steps[n-1] {
 			t.Errorf("step %d: %v", n, err)

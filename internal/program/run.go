@@ -5,7 +5,6 @@ import (
 
 	"github.com/locusml/locus/internal/backend"
 	"github.com/locusml/locus/internal/memory"
-	"github.com/locusml/locus/internal/op"
 )
 
 // Runner is the default executor: it hands the steps to the device one after the
@@ -37,6 +36,19 @@ type Binding struct {
 	Value  int
 	Block  *memory.Block
 	Offset int // elements
+
+	// Offered says that what a variable is set to may be written over the value, if
+	// nobody but the caller holds the block, and Spare, if it is not nil, agrees.
+	Offered bool
+	Spare   Spare
+}
+
+// Spare is a variable that may have shown its value to somebody.
+type Spare interface {
+	// Spare reports whether nobody has seen the value, and nobody will until the
+	// variable is set or Unspare is called.
+	Spare() bool
+	Unspare()
 }
 
 // StepError says which step failed.
@@ -53,13 +65,7 @@ func (e *StepError) Unwrap() error { return e.Err }
 // NewRunner returns an executor of p, which must not change afterwards.
 func NewRunner(p *Program, device backend.Device, pool *memory.Pool) *Runner {
 	r := &Runner{p: p, device: device, pool: pool, calls: make([]backend.Call, len(p.Steps)), last: make([][]int, len(p.Steps)),
-		first: make([]int, 0, len(p.Steps)+1), moved: map[int][]int{}, blocks: make([]*memory.Block, len(p.Values)), labels: make([]func() memory.Label, len(p.Values))}
-	for i := range p.Values {
-		spec := &p.Values[i].Spec
-		r.labels[i] = func() memory.Label {
-			return memory.Label{DType: spec.DType.String(), Shape: op.ShapeString(spec.Shape)}
-		}
-	}
+		first: make([]int, 0, len(p.Steps)+1), moved: map[int][]int{}, blocks: make([]*memory.Block, len(p.Values)), labels: labels(p)}
 	used := make([]int, len(p.Values)) // 1 + the last step that uses it
 	made := make([]bool, len(p.Values))
 	for i := range p.Steps {
@@ -146,7 +152,7 @@ func (r *Runner) Run(outside []Binding) (blocks []*memory.Block, err error) {
 		if s.Late != nil {
 			c.Attrs = s.Late()
 		}
-		err := r.device.Run(c)
+		err := backend.Queue(r.device, c)
 		for k := range binds {
 			binds[k].view.Block = nil // the program keeps no memory alive
 		}
@@ -166,6 +172,9 @@ func (r *Runner) allocate(v int) error {
 	r.blocks[v] = b
 	return err
 }
+
+// Over reports false: every value has memory of its own.
+func (*Runner) Over(int) bool { return false }
 
 // Clear forgets the blocks of the last run.
 func (r *Runner) Clear() { clear(r.blocks) }

@@ -21,26 +21,11 @@ func (p *Program) String() string {
 		}
 	}
 	for i := range p.Steps {
-		s := &p.Steps[i]
-		fmt.Fprintf(&b, "%s", p.ref(&s.Out, true))
-		for k := range s.More {
-			fmt.Fprintf(&b, ", %s", p.ref(&s.More[k], true))
+		p.step(&b, &p.Steps[i])
+		for k := range p.Steps[i].Parts {
+			b.WriteString("    ")
+			p.step(&b, &p.Steps[i].Parts[k])
 		}
-		fmt.Fprintf(&b, " = %s(", s.Op)
-		for k := range s.In {
-			if k > 0 {
-				b.WriteString(", ")
-			}
-			b.WriteString(p.ref(&s.In[k], false))
-		}
-		b.WriteString(")")
-		switch {
-		case s.Late != nil:
-			fmt.Fprintf(&b, " %T at each run", s.Attrs)
-		case s.Attrs != nil:
-			fmt.Fprintf(&b, " %+v", s.Attrs)
-		}
-		fmt.Fprintf(&b, "  # %s\n", s.Site)
 	}
 	b.WriteString("return")
 	for i := range p.Results {
@@ -48,6 +33,36 @@ func (p *Program) String() string {
 	}
 	b.WriteString("\n")
 	return b.String()
+}
+
+// step writes a line.
+func (p *Program) step(b *strings.Builder, s *Step) {
+	b.WriteString(p.ref(&s.Out, true))
+	for k := range s.More {
+		fmt.Fprintf(b, ", %s", p.ref(&s.More[k], true))
+	}
+	fmt.Fprintf(b, " = %s(", s.Op)
+	for k := range s.In {
+		if k > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString(p.ref(&s.In[k], false))
+	}
+	b.WriteString(")")
+	switch e, _ := s.Attrs.(*op.Expression); {
+	case e != nil:
+		fmt.Fprintf(b, " %d steps in one pass\n", len(e.Nodes)) // their lines follow
+		return
+	case s.Late != nil:
+		fmt.Fprintf(b, " %T at each run", s.Attrs)
+	case s.Attrs != nil:
+		fmt.Fprintf(b, " %+v", s.Attrs)
+	}
+	fmt.Fprintf(b, "  # %s", s.Site)
+	if s.Alone != "" {
+		fmt.Fprintf(b, "; not fused: %s", s.Alone)
+	}
+	b.WriteString("\n")
 }
 
 // ref writes a tensor: its value, and its layout unless that is the value's own.

@@ -49,18 +49,26 @@ func (r *Recorder) usable() error {
 	case r.Closed():
 		return &op.Problem{Kind: op.ErrArgument, Msg: "an operand was computed while a function was traced, and has no elements",
 			Fix: "let the compiled function return it, or keep it in a cell; Go variables that the function sets keep what the trace put there"}
-	case goid.Get() != r.trace.goroutine:
-		return &op.Problem{Kind: op.ErrArgument, Msg: "a function that is traced computes on another goroutine than its caller's",
-			Fix: "compute without goroutines inside a compiled function"}
+	case r.foreign():
+		// An error would end the program, where that goroutine has nobody to recover.
+		r.trace.mu.Lock()
+		r.trace.Refuse("it computes on another goroutine than its caller's: a program is made of what one goroutine does")
+		r.trace.mu.Unlock()
 	}
 	return nil
 }
+
+// foreign reports whether another goroutine computes than the one that traces. What it
+// records is worth nothing, and is recorded so that it can go on.
+func (r *Recorder) foreign() bool { return goid.Get() != r.trace.goroutine }
 
 // Allocate returns addresses without memory.
 func (r *Recorder) Allocate(size int) (memory.Region, error) {
 	if err := r.usable(); err != nil {
 		return memory.Region{}, err
 	}
+	r.trace.mu.Lock()
+	defer r.trace.mu.Unlock()
 	r.next += 64 // blocks are told apart by their handles
 	return memory.Region{Addr: r.next, Size: size}, nil
 }
@@ -79,6 +87,8 @@ func (r *Recorder) Supports(id op.ID, d dtype.DType) bool { return r.real.Suppor
 
 // Input makes a block, which the recorder must own, a value from outside.
 func (r *Recorder) Input(b *memory.Block, kind program.Kind, spec op.Spec) int {
+	r.trace.mu.Lock()
+	defer r.trace.mu.Unlock()
 	return r.add(b, program.Value{Kind: kind, Spec: spec, Bytes: b.Size})
 }
 
@@ -91,6 +101,12 @@ func (r *Recorder) add(b *memory.Block, v program.Value) int {
 
 // Ref returns a tensor as the program knows it.
 func (r *Recorder) Ref(v backend.View) (program.Ref, error) {
+	r.trace.mu.Lock()
+	defer r.trace.mu.Unlock()
+	return r.ref(v)
+}
+
+func (r *Recorder) ref(v backend.View) (program.Ref, error) {
 	ref := program.Ref{Value: -1, View: v}
 	ref.View.Block = nil
 	if v.Block == nil {
@@ -117,10 +133,12 @@ func (r *Recorder) Run(c *backend.Call) error {
 		return err
 	}
 	t := r.trace
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	s := program.Step{Op: c.Op, Attrs: c.Attrs, In: make([]program.Ref, len(c.In)), Site: callsite.Here(1)}
 	for i, v := range c.In {
 		var err error
-		if s.In[i], err = r.Ref(v); err != nil {
+		if s.In[i], err = r.ref(v); err != nil {
 			return err
 		}
 	}
@@ -151,6 +169,8 @@ func (r *Recorder) CopyIn(dst *memory.Block, src []byte, release func()) error {
 	if err := r.usable(); err != nil {
 		return err
 	}
+	r.trace.mu.Lock()
+	defer r.trace.mu.Unlock()
 	r.add(dst, program.Value{Kind: program.Const, Spec: op.Spec{DType: dtype.Uint8, Shape: []int{len(src)}}, Bytes: dst.Size, Data: slices.Clone(src), Site: callsite.Here(1)})
 	if release != nil {
 		release()
@@ -159,7 +179,10 @@ func (r *Recorder) CopyIn(dst *memory.Block, src []byte, release func()) error {
 }
 
 // CopyOut is an error: there is nothing to read.
-func (r *Recorder) CopyOut([]byte, *memory.Block, int) error { return r.read() }
+func (r *Recorder) CopyOut(dst []byte, _ *memory.Block, _ int) error {
+	clear(dst) // for another goroutine
+	return r.read()
+}
 
 // Synchronize is an error.
 func (r *Recorder) Synchronize() error { return r.read() }
@@ -167,6 +190,9 @@ func (r *Recorder) Synchronize() error { return r.read() }
 func (r *Recorder) read() error {
 	if err := r.usable(); err != nil {
 		return err
+	}
+	if r.foreign() {
+		return nil
 	}
 	r.trace.Err = Unreadable()
 	return r.trace.Err
@@ -183,6 +209,8 @@ func (r *Recorder) CopyFrom(dst *memory.Block, _ backend.Device, _ *memory.Block
 	if err := r.usable(); err != nil {
 		return false, err
 	}
+	r.trace.mu.Lock()
+	defer r.trace.mu.Unlock()
 	r.trace.Refuse("a copy between devices at %s: move tensors before the call", callsite.Here(1))
 	r.add(dst, program.Value{Bytes: dst.Size})
 	return true, nil

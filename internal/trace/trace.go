@@ -30,6 +30,7 @@ type Trace struct {
 	Stand    func(any) any // returns the stand-in of a variable's tensor, nil for one that the function has made
 	Owner    any           // what package locus knows of the trace
 
+	mu        sync.Mutex // of Program and Refusal, for goroutines that the function starts
 	goroutine uintptr
 	closed    atomic.Bool
 	variables map[any]*Variable

@@ -37,8 +37,9 @@ type Device struct {
 }
 
 var (
-	_ backend.Device = (*Device)(nil)
-	_ backend.Pinner = (*Device)(nil)
+	_ backend.Device   = (*Device)(nil)
+	_ backend.Pinner   = (*Device)(nil)
+	_ backend.Recorder = (*Device)(nil)
 )
 
 // New makes virtual GPU number index with so many bytes of memory; 0 means
@@ -111,6 +112,9 @@ func (*Device) Supports(id op.ID, t dtype.DType) bool {
 	_, ok := cpu.Kernel(id, t)
 	return ok
 }
+
+// Fuses answers as the CPU does.
+func (d *Device) Fuses(id op.ID, t, out dtype.DType) bool { return d.host.Fuses(id, t, out) }
 
 // Run queues the op's kernel.
 func (d *Device) Run(c *backend.Call) error {

@@ -9,11 +9,12 @@ import (
 	"github.com/locusml/locus/internal/backend"
 )
 
-// task is one entry of a queue: a kernel's call, or anything else.
+// task is one entry of a queue: a kernel's call, recorded calls, or anything else.
 type task struct {
 	kernel func(*backend.Call) error
 	call   *backend.Call
 	device *Device
+	work   *recorded
 	f      func()
 }
 
@@ -124,11 +125,20 @@ func (s *stream) work() {
 }
 
 func (s *stream) run(t *task) {
-	if t.kernel == nil {
+	switch {
+	case t.work != nil:
+		for i, c := range t.work.calls {
+			s.call(t.device, t.work.kernels[i], c)
+		}
+	case t.kernel != nil:
+		s.call(t.device, t.kernel, t.call)
+	default:
 		t.f()
-		return
 	}
-	if e := t.device.execute(t.kernel, t.call); e != nil {
+}
+
+func (s *stream) call(d *Device, kernel func(*backend.Call) error, c *backend.Call) {
+	if e := d.execute(kernel, c); e != nil {
 		s.failure.CompareAndSwap(nil, e) // the first is kept
 	}
 }

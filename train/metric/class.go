@@ -100,6 +100,7 @@ func (a accuracy) Update(output, target *locus.Tensor) []*locus.Tensor {
 }
 
 func (a accuracy) Values(sums [][]float64) []float64 {
+	checkSums("Accuracy", sums, 1, 1)
 	return []float64{ratio(sums[0][0], sums[1][0])}
 }
 
@@ -192,6 +193,7 @@ func checkClasses(op string, output *locus.Tensor, classes int) {
 }
 
 func (p perClass) Values(sums [][]float64) []float64 {
+	checkSums("PrecisionRecallF1", sums, p.classes, p.classes, p.classes)
 	right, got, want := sums[0], sums[1], sums[2]
 	compute := func(which string, right, got, want float64) float64 {
 		var over float64
@@ -268,6 +270,9 @@ func (c confusion) Update(output, target *locus.Tensor) []*locus.Tensor {
 func (c confusion) Values([][]float64) []float64 { return nil }
 
 func (c confusion) Table(sums [][]float64) (string, [][]float64) {
+	if len(sums) > 0 {
+		checkSums("ConfusionMatrix", sums, c.classes*c.classes)
+	}
 	rows := make([][]float64, c.classes)
 	for i := range rows {
 		if len(sums) > 0 {

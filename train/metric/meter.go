@@ -7,6 +7,7 @@ import (
 
 	"github.com/locusml/locus"
 	"github.com/locusml/locus/internal/gate"
+	"github.com/locusml/locus/internal/trace"
 )
 
 // Meter adds the statistics of metrics up on the device of the batches. It must
@@ -15,12 +16,22 @@ import (
 type Meter struct {
 	metrics []Metric
 	sums    [][]*locus.Tensor // of each metric, in no scope; nil before the first batch
+	chunks  [][]chunk         // of each Collector what it has collected, instead of sums
+}
+
+// chunk is a Collector's statistics of some batches, joined.
+type chunk []*locus.Tensor
+
+func (c chunk) free() {
+	for _, t := range c {
+		t.Free()
+	}
 }
 
 // NewMeter makes a meter. Two metrics with one name are an ErrArgument.
 func NewMeter(metrics ...Metric) *Meter {
 	gate.Check("metric.NewMeter", Check(metrics...))
-	return &Meter{slices.Clone(metrics), make([][]*locus.Tensor, len(metrics))}
+	return &Meter{slices.Clone(metrics), make([][]*locus.Tensor, len(metrics)), make([][]chunk, len(metrics))}
 }
 
 // Check refuses metrics that cannot be measured together: nil, or two with one
@@ -63,28 +74,113 @@ func (m *Meter) Add(output, target *locus.Tensor) {
 			fail(locus.ErrArgument, "Meter.Add", "the "+what+" is nil or a zero value", "")
 		}
 	}
+	if t := trace.Current(); t != nil && slices.ContainsFunc(m.metrics, func(x Metric) bool { _, ok := x.(Collector); return ok }) {
+		t.Refuse("a metric keeps all examples, whose number changes from batch to batch: measure it outside, or one that keeps sums")
+		return
+	}
 	// What does not fit changes nothing.
-	sums := make([][]*locus.Tensor, len(m.metrics))
+	sums, added := make([][]*locus.Tensor, len(m.metrics)), make([]chunk, len(m.metrics))
 	locus.NoGrad(func() {
 		locus.Scoped(func(s *locus.Scope) {
 			y, want := s.Use(output.Detach()), s.Use(target.Detach())
 			for i, metric := range m.metrics {
-				sums[i] = m.sum(s, i, metric.Update(y, want))
+				if _, ok := metric.(Collector); ok {
+					added[i] = m.collect(s, i, metric.Update(y, want))
+				} else {
+					sums[i] = m.sum(s, i, metric.Update(y, want))
+				}
 			}
-			for _, l := range sums {
-				for _, t := range l {
+			for i := range m.metrics {
+				for _, t := range slices.Concat(sums[i], added[i]) {
 					s.Keep(t)
 				}
 			}
 		})
 	})
-	m.Reset()
-	m.sums = sums
+	for i, l := range sums {
+		m.replace(i, l)
+	}
+	for i, c := range added {
+		if c != nil {
+			m.chunks[i] = append(m.chunks[i], c)
+			m.tidy(i)
+		}
+	}
+}
+
+// collect returns a batch's statistics of metric i, a Collector, in memory of
+// their own.
+func (m *Meter) collect(s *locus.Scope, i int, stats []*locus.Tensor) chunk {
+	if len(stats) == 0 {
+		fail(locus.ErrArgument, "Meter.Add", name(m.metrics[i])+" returned no statistics", "")
+	}
+	c := make(chunk, len(stats))
+	for k, t := range stats {
+		if t == nil || t.Rank() == 0 {
+			fail(locus.ErrArgument, "Meter.Add", fmt.Sprintf("statistic %d of %s is nil or one number; want examples along axis 0", k, name(m.metrics[i])), "")
+		}
+		c[k] = s.Use(t.Detach()).Copy()
+	}
+	if l := m.chunks[i]; len(l) > 0 {
+		for k := range max(len(l[0]), len(c)) {
+			if len(l[0]) != len(c) || !slices.Equal(l[0][k].Shape()[1:], c[k].Shape()[1:]) || l[0][k].DType() != c[k].DType() {
+				fail(locus.ErrShape, "Meter.Add", name(m.metrics[i])+" returned statistics of other shapes or types than before", "")
+			}
+		}
+	}
+	return c
+}
+
+// tidy joins the last chunks of metric i while the last is at least as long as the
+// one before it. So there are few chunks, and each example is copied few times.
+func (m *Meter) tidy(i int) {
+	for l := m.chunks[i]; len(l) > 1 && l[len(l)-1][0].Dim(0) >= l[len(l)-2][0].Dim(0); l = m.chunks[i] {
+		m.chunks[i] = append(l[:len(l)-2], join(l[len(l)-2:]))
+	}
+}
+
+// join makes one chunk of several, and frees them.
+func join(l []chunk) chunk {
+	if len(l) == 1 {
+		return l[0]
+	}
+	joined := make(chunk, len(l[0]))
+	locus.NoGrad(func() {
+		for k := range joined {
+			parts := make([]*locus.Tensor, len(l))
+			for i, c := range l {
+				parts[i] = c[k].To(l[0][k].Device())
+			}
+			joined[k] = locus.Concat(0, parts...)
+			for i, p := range parts {
+				if p != l[i][k] {
+					p.Free() // moved from another device; a view's Free does nothing
+				}
+			}
+		}
+	})
+	for _, c := range l {
+		c.free()
+	}
+	return joined
+}
+
+// all returns the statistics of all metrics: sums, and what was collected in one
+// piece.
+func (m *Meter) all() [][]*locus.Tensor {
+	out := slices.Clone(m.sums)
+	for i, l := range m.chunks {
+		if len(l) > 0 {
+			m.chunks[i] = []chunk{join(l)}
+			out[i] = m.chunks[i][0]
+		}
+	}
+	return out
 }
 
 // sum adds a batch's statistics of metric i to those before it.
 func (m *Meter) sum(s *locus.Scope, i int, stats []*locus.Tensor) []*locus.Tensor {
-	old := m.sums[i]
+	old := m.before(i)
 	if old != nil && len(old) != len(stats) {
 		fail(locus.ErrArgument, "Meter.Add", fmt.Sprintf("%s returned %d statistics, before it %d", name(m.metrics[i]), len(stats), len(old)), "")
 	}
@@ -121,10 +217,18 @@ func name(m Metric) string {
 
 // Reset forgets all batches.
 func (m *Meter) Reset() {
-	for i, l := range m.ready("Reset").sums {
-		for _, t := range l {
-			t.Free()
+	m.ready("Reset").resetSums()
+	for i, l := range m.chunks {
+		for _, c := range l {
+			c.free()
 		}
+		m.chunks[i] = nil
+	}
+}
+
+func (m *Meter) resetSums() {
+	for i, l := range m.sums {
+		chunk(l).free()
 		m.sums[i] = nil
 	}
 }
@@ -148,7 +252,7 @@ func (m *Meter) Tables() map[string][][]float64 { return Read(m.ready("Tables"))
 // State returns the sums by name, for a checkpoint. The next Add frees them.
 func (m *Meter) State() map[string]*locus.Tensor {
 	out := map[string]*locus.Tensor{}
-	for i, l := range m.ready("State").sums {
+	for i, l := range m.ready("State").all() {
 		for k, t := range l {
 			out[key(i, k)] = t
 		}
@@ -170,7 +274,8 @@ func (m *Meter) SetState(state map[string]*locus.Tensor) error {
 				if !ok {
 					break
 				}
-				if t == nil || t.DType() != locus.Int64 && t.DType() != locus.Float64 {
+				_, collects := m.metrics[i].(Collector)
+				if t == nil || !collects && t.DType() != locus.Int64 && t.DType() != locus.Float64 || collects && t.Rank() == 0 {
 					fail(locus.ErrArgument, "Meter.SetState", fmt.Sprintf("%s is no sum", key(i, k)), "")
 				}
 				c := t.Copy()
@@ -190,6 +295,11 @@ func (m *Meter) SetState(state map[string]*locus.Tensor) error {
 	}
 	m.Reset()
 	m.sums = sums
+	for i, metric := range m.metrics {
+		if _, ok := metric.(Collector); ok && sums[i] != nil {
+			m.chunks[i], m.sums[i] = []chunk{sums[i]}, nil
+		}
+	}
 	return nil
 }
 
@@ -216,7 +326,11 @@ func Read(meters ...*Meter) Result {
 			gate.Check("metric.Read", errMeters)
 		}
 		for i, l := range m.read() {
-			sums[i] = add(sums[i], l)
+			if _, ok := metrics[i].(Collector); ok {
+				sums[i] = extend(sums[i], l)
+			} else {
+				sums[i] = add(sums[i], l)
+			}
 		}
 	}
 	for i, m := range metrics {
@@ -236,6 +350,20 @@ func Read(meters ...*Meter) Result {
 		}
 	}
 	return r
+}
+
+// extend joins what two meters have collected.
+func extend(a, b [][]float64) [][]float64 {
+	if a == nil || b == nil {
+		return slices.Concat(a, b)
+	}
+	if len(a) != len(b) {
+		gate.Check("metric.Read", errMeters)
+	}
+	for i := range a {
+		a[i] = append(a[i], b[i]...)
+	}
+	return a
 }
 
 func add(a, b [][]float64) [][]float64 {
@@ -258,16 +386,16 @@ func add(a, b [][]float64) [][]float64 {
 
 // read copies the sums from the device: all at once.
 func (m *Meter) read() [][][]float64 {
-	out := make([][][]float64, len(m.sums))
-	state := m.State()
-	if len(state) == 0 {
+	stats := m.all()
+	out := make([][][]float64, len(stats))
+	if len(m.State()) == 0 {
 		return out
 	}
 	var all []float64
 	locus.NoGrad(func() {
 		locus.Scoped(func(s *locus.Scope) {
 			var flat []*locus.Tensor
-			for _, l := range m.sums {
+			for _, l := range stats {
 				for _, t := range l {
 					flat = append(flat, s.Use(t).To(m.device()).Cast(locus.Float64).Flatten())
 				}
@@ -275,7 +403,7 @@ func (m *Meter) read() [][][]float64 {
 			all = locus.ToSlice[float64](locus.Concat(0, flat...))
 		})
 	})
-	for i, l := range m.sums {
+	for i, l := range stats {
 		for _, t := range l {
 			out[i] = append(out[i], all[:t.Len():t.Len()])
 			all = all[t.Len():]
@@ -286,7 +414,7 @@ func (m *Meter) read() [][][]float64 {
 
 // device is where the sums are; statistics of a metric may be elsewhere.
 func (m *Meter) device() locus.Device {
-	for _, l := range m.sums {
+	for _, l := range m.all() {
 		for _, t := range l {
 			return t.Device()
 		}
@@ -297,8 +425,11 @@ func (m *Meter) device() locus.Device {
 // As is a metric under other names: prefix in front of each.
 func As(prefix string, m Metric) Metric {
 	gate.Check("metric.As", gate.Given("the metric", m))
-	if t, ok := m.(Tabler); ok {
-		return renamedTable{renamed{prefix, m}, t}
+	switch m := m.(type) {
+	case Tabler:
+		return renamedTable{renamed{prefix, m}, m}
+	case Collector:
+		return renamedCollector{renamed{prefix, m}, m}
 	}
 	return renamed{prefix, m}
 }
@@ -315,6 +446,13 @@ func (r renamed) Names() []string {
 	}
 	return names
 }
+
+type renamedCollector struct {
+	renamed
+	collector Collector
+}
+
+func (r renamedCollector) BytesPerExample() int { return r.collector.BytesPerExample() }
 
 type renamedTable struct {
 	renamed

@@ -17,6 +17,8 @@
 package metric
 
 import (
+	"fmt"
+
 	"github.com/locusml/locus"
 )
 
@@ -34,6 +36,17 @@ type Metric interface {
 	// Values computes the numbers, in the order of Names, from the sums of the
 	// statistics over all batches; NaN for what these do not define.
 	Values(sums [][]float64) []float64
+}
+
+// Collector is a metric that depends on all examples at once. Its statistics, of
+// any type, are kept for every example and joined along axis 0 where those of
+// others are added up; [Metric.Values] gets them whole. Its memory grows with the
+// number of examples, so it is for data that is known to be small enough.
+type Collector interface {
+	Metric
+
+	// BytesPerExample is the memory that an example takes on its device.
+	BytesPerExample() int
 }
 
 // Tabler is a metric with a table to show, such as a confusion matrix.
@@ -67,6 +80,22 @@ func (f function) Values(sums [][]float64) []float64 { return []float64{f.value(
 // fail panics with a misuse of a metric.
 func fail(kind error, op, msg, fix string) {
 	panic(&locus.Error{Kind: kind, Op: "metric." + op, Msg: msg, Fix: fix})
+}
+
+// checkSums refuses sums that are not those of a metric's own statistics, which have
+// the given lengths: a checkpoint may be of other metrics.
+func checkSums(op string, sums [][]float64, lengths ...int) {
+	ok := len(sums) == len(lengths)
+	for i, n := range lengths {
+		ok = ok && len(sums[i]) == n
+	}
+	if !ok {
+		have := make([]int, len(sums))
+		for i, l := range sums {
+			have[i] = len(l)
+		}
+		fail(locus.ErrArgument, op, fmt.Sprintf("sums of lengths %v; those of this metric have %v", have, lengths), "use what the same metric returned")
+	}
 }
 
 // ratio is a/b; undefined where b is 0.

@@ -380,6 +380,23 @@ func TestStateOfMeters(t *testing.T) {
 	}
 }
 
+// A state of other metrics is an error where it is read, and no panic of the runtime.
+func TestStateOfOtherMetrics(t *testing.T) {
+	all := []metric.Metric{metric.Accuracy(), metric.TopK(2), metric.F1(3, metric.Macro), metric.AUC(4), metric.ExactAUC(), metric.MAE(), metric.R2(), metric.Perplexity(nil), metric.ConfusionMatrix(3)}
+	for _, m := range all {
+		for _, state := range []map[string]*locus.Tensor{{}, {"0.0": locus.As(locus.Int64).Ones(5)}, {"0.0": locus.As(locus.Int64).Ones(2), "0.1": locus.As(locus.Int64).Ones(3)}} {
+			meter := metric.NewMeter(m)
+			if err := meter.SetState(state); err != nil {
+				t.Errorf("%T: %v", m, err)
+			}
+			err := locus.Try(func() { metric.Read(meter) })
+			if len(state) == 0 && err != nil || len(state) > 0 && !errors.Is(err, locus.ErrArgument) {
+				t.Errorf("%T with %d sums: %v", m, len(state), err)
+			}
+		}
+	}
+}
+
 // A loop by hand leaves nothing behind but the sums, and adding waits for nothing.
 func TestMetersMemoryAndWaits(t *testing.T) {
 	d := gpus[1]

@@ -32,6 +32,7 @@ func (m mean) Update(output, target *locus.Tensor) []*locus.Tensor {
 }
 
 func (m mean) Values(sums [][]float64) []float64 {
+	checkSums(m.name, sums, 1, 1)
 	return []float64{m.finish(ratio(sums[0][0], sums[1][0]))}
 }
 
@@ -69,6 +70,11 @@ func (r2) Update(output, target *locus.Tensor) []*locus.Tensor {
 }
 
 func (r2) Values(sums [][]float64) []float64 {
+	outputs := 0
+	if len(sums) > 0 {
+		outputs = len(sums[0])
+	}
+	checkSums("R2", sums, outputs, outputs, outputs, 1)
 	n := sums[3][0]
 	if n < 2 {
 		return []float64{math.NaN()}
@@ -109,5 +115,6 @@ func (p perplexity) Update(output, target *locus.Tensor) []*locus.Tensor {
 }
 
 func (perplexity) Values(sums [][]float64) []float64 {
+	checkSums("Perplexity", sums, 1, 1)
 	return []float64{math.Exp(ratio(sums[0][0], sums[1][0]))}
 }

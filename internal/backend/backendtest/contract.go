@@ -36,6 +36,7 @@ func (s *suite) testContract(t *testing.T) {
 		{"OutOfMemory", s.testOutOfMemory},
 		{"Failure", s.testFailure},
 		{"Events", s.testEvents},
+		{"Recording", s.testRecording},
 		{"Goroutines", s.testGoroutines},
 		{"NoLeak", s.testNoLeak},
 	} {

@@ -9,16 +9,19 @@ import (
 
 // unaryFloat are the references of unary ops whose description has none.
 var unaryFloat = map[op.ID]func(float64) float64{
-	op.Sign:     sign,
-	op.Log:      log,
-	op.Log2:     log2,
-	op.Log10:    func(x float64) float64 { return log(x) / math.Ln10 },
-	op.Sigmoid:  sigmoid,
-	op.Softplus: func(x float64) float64 { return math.Max(x, 0) + math.Log1p(math.Exp(-math.Abs(x))) },
-	op.Relu:     func(x float64) float64 { return math.Max(x, 0) },
-	op.Gelu:     func(x float64) float64 { return x * normalCDF(x) },
-	op.GeluTanh: func(x float64) float64 { return 0.5 * x * (1 + math.Tanh(geluInner(x))) },
-	op.Silu:     func(x float64) float64 { return x * sigmoid(x) },
+	op.Sign:        sign,
+	op.Log:         log,
+	op.Log2:        log2,
+	op.Log10:       func(x float64) float64 { return log(x) / math.Ln10 },
+	op.Sigmoid:     sigmoid,
+	op.Softplus:    func(x float64) float64 { return math.Max(x, 0) + math.Log1p(math.Exp(-math.Abs(x))) },
+	op.Relu:        func(x float64) float64 { return math.Max(x, 0) },
+	op.Gelu:        func(x float64) float64 { return x * normalCDF(x) },
+	op.GeluTanh:    func(x float64) float64 { return 0.5 * x * (1 + math.Tanh(geluInner(x))) },
+	op.Silu:        func(x float64) float64 { return x * sigmoid(x) },
+	op.Relu6:       func(x float64) float64 { return min(max(x, 0), 6) },
+	op.HardSigmoid: hardSigmoid,
+	op.HardSwish:   func(x float64) float64 { return x * hardSigmoid(x) },
 }
 
 func sign(x float64) float64 {
@@ -63,6 +66,8 @@ func sigmoid(x float64) float64 {
 	return 1 / (1 + math.Exp(-x))
 }
 
+func hardSigmoid(x float64) float64 { return min(max(x/6+0.5, 0), 1) } // NaN for NaN
+
 func normalCDF(x float64) float64 { return 0.5 * math.Erfc(-x/math.Sqrt2) }
 func normalPDF(x float64) float64 { return math.Exp(-x*x/2) / math.Sqrt(2*math.Pi) }
 func geluInner(x float64) float64 { return math.Sqrt(2/math.Pi) * (x + 0.044715*x*x*x) }
@@ -95,7 +100,7 @@ func unary(id op.ID, e *expected, x *array) {
 		return
 	case op.Copy, op.Neg, op.Abs, op.Square, op.Sqrt:
 		e.exact, e.signs = true, true
-	case op.Sign, op.Relu, op.Floor, op.Ceil, op.Round, op.Trunc:
+	case op.Sign, op.Relu, op.Relu6, op.Floor, op.Ceil, op.Round, op.Trunc:
 		e.exact = true
 	case op.Sin, op.Cos, op.Tan: // Go's reduction of huge angles is off in the last places
 		if x.dtype == dtype.Float64 {
@@ -106,7 +111,7 @@ func unary(id op.ID, e *expected, x *array) {
 				}
 			}
 		}
-	case op.Gelu, op.GeluTanh: // x·(½ + something): far below zero the sum cancels
+	case op.Gelu, op.GeluTanh, op.HardSwish, op.HardSigmoid: // x·(½ + something): far below zero the sum cancels
 		e.scale = make([]float64, x.len())
 		for i, v := range x.floats {
 			e.scale[i] = math.Abs(v)
@@ -205,7 +210,7 @@ func binary(id op.ID, e *expected, a, b *array) {
 			}
 		}
 		return
-	case op.Maximum, op.Minimum, op.ReluGrad:
+	case op.Maximum, op.Minimum, op.ReluGrad, op.Relu6Grad:
 		e.exact = true
 	case op.Pow:
 		e.units = 8
@@ -248,6 +253,24 @@ func binaryFloat(id op.ID, a, b float64) (value, scale float64) {
 		return math.Copysign(math.Atan2(a, b), a), 0 // Go's loses the sign where a/b underflows
 	case op.ReluGrad:
 		if b > 0 {
+			return a, 0
+		}
+		return 0, 0
+	case op.Relu6Grad:
+		if b > 0 && b < 6 {
+			return a, 0
+		}
+		return 0, 0
+	case op.HardSigmoidGrad:
+		if b > -3 && b < 3 {
+			return a / 6, 0
+		}
+		return 0, 0
+	case op.HardSwishGrad:
+		switch {
+		case b > -3 && b < 3:
+			return a * (b/3 + 0.5), math.Abs(a)
+		case b >= 3:
 			return a, 0
 		}
 		return 0, 0

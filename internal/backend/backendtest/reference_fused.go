@@ -20,6 +20,12 @@ func fused(id op.ID, a op.Attrs, e *expected, in []*array) {
 	case op.CastAll:
 		castAll(e, in)
 		return
+	case op.CrossEntropy:
+		crossEntropy(e, in)
+		return
+	case op.CrossEntropyGrad:
+		crossEntropyGrad(e, in)
+		return
 	}
 	switch a := a.(type) {
 	case op.Update:
@@ -29,6 +35,12 @@ func fused(id op.ID, a op.Attrs, e *expected, in []*array) {
 			normalize(id, a, e, in)
 		} else {
 			normalizeGrad(id, a, e, in)
+		}
+	case op.Recurrence:
+		if id == op.RecurrentGrad {
+			recurrentGrad(a, e, in)
+		} else {
+			recurrent(a, e, in)
 		}
 	case op.Attention:
 		if id == op.AttendGrad {
@@ -186,8 +198,8 @@ func attentionRow(a op.Attention, in []*array, b, i int) (weights, sizes []float
 	return scores, sizes, lse
 }
 
-// complete fills the operands that depend on others: what attention and the
-// normalisations have made for their gradients.
+// complete fills the operands that depend on others: what attention, the
+// normalisations and the loss of classes have made for their gradients.
 func complete(c sample.Sample, tensors []sample.Tensor) {
 	switch c.Op {
 	case op.AttendGrad:
@@ -199,6 +211,10 @@ func complete(c sample.Sample, tensors []sample.Tensor) {
 		}
 	case op.NormalizeGrad, op.BatchNormGrad:
 		completeNorm(c, tensors)
+	case op.CrossEntropyGrad:
+		completeClasses(c, tensors)
+	case op.RecurrentGrad:
+		completeRecurrence(c, tensors)
 	}
 }
 

@@ -228,12 +228,15 @@ func (s *suite) try(dev backend.Device, pool *memory.Pool, c sample.Sample) erro
 	}
 	want := evaluate(c, tensors)
 	result := func(e *expected) (backend.View, error) {
-		b, err := put(bytes.Repeat([]byte{filler}, e.len()*e.dtype.Size()+guard))
+		b, err := pool.Allocate(e.len()*e.dtype.Size()+guard, label)
+		if err == nil {
+			blocks = append(blocks, b)
+		}
 		return backend.View{Block: b, Shape: e.shape, Strides: op.Strides(e.shape), DType: e.dtype}, err
 	}
 	inPlace := false
 	run := func(results ...*expected) error {
-		views := make([]*backend.View, len(results))
+		views, got := make([]*backend.View, len(results)), make([][]byte, len(results))
 		call.More = make([]backend.View, len(results)-1)
 		for i, e := range results {
 			v, err := result(e)
@@ -243,26 +246,36 @@ func (s *suite) try(dev backend.Device, pool *memory.Pool, c sample.Sample) erro
 			if views[i] = &call.Out; i > 0 {
 				views[i] = &call.More[i-1]
 			}
-			*views[i] = v
-			if inPlace {
-				if err := s.replace(dev, call, tensors, i, v.Block); err != nil {
+			*views[i], got[i] = v, make([]byte, e.len()*e.dtype.Size()+guard)
+		}
+		fill := func() error {
+			for i, v := range views {
+				if err := dev.CopyIn(v.Block, bytes.Repeat([]byte{filler}, len(got[i])), func() {}); err != nil {
 					return err
 				}
+				if inPlace {
+					if err := s.replace(dev, call, tensors, i, v.Block); err != nil {
+						return err
+					}
+				}
 			}
+			return nil
+		}
+		if err := fill(); err != nil {
+			return err
 		}
 		if err := dev.Run(call); err != nil {
 			return fmt.Errorf("run: %w", err)
 		}
 		for i, e := range results {
-			got := make([]byte, e.len()*e.dtype.Size()+guard)
-			if err := dev.CopyOut(got, views[i].Block, 0); err != nil {
+			if err := dev.CopyOut(got[i], views[i].Block, 0); err != nil {
 				return fmt.Errorf("copy out: %w", err)
 			}
-			if err := e.checkAll(got); err != nil {
+			if err := e.checkAll(got[i]); err != nil {
 				return err
 			}
 		}
-		return nil
+		return s.recorded(dev, call, fill, got, views)
 	}
 	saves := op.Get(c.Op).Saves
 	if len(want.more) == 0 || saves {
@@ -275,10 +288,14 @@ func (s *suite) try(dev backend.Device, pool *memory.Pool, c sample.Sample) erro
 			return fmt.Errorf("with all results: %w", err)
 		}
 	}
-	if c.Op == op.UpdateAll {
+	all := []*expected{want}
+	if !saves {
+		all = append(all, want.more...)
+	}
+	if want.len() > 0 && replaces(&c, tensors, len(all)) {
 		operands := slices.Clone(call.In)
 		inPlace = true
-		if err := run(append([]*expected{want}, want.more...)...); err != nil {
+		if err := run(all...); err != nil {
 			return fmt.Errorf("in place: %w", err)
 		}
 		call.In = operands
@@ -298,22 +315,51 @@ func (s *suite) try(dev backend.Device, pool *memory.Pool, c sample.Sample) erro
 	return nil
 }
 
-// replace makes the operand that result i of UpdateAll replaces lie where the result
-// lies, in b, as it does in an optimizer's step.
-func (s *suite) replace(dev backend.Device, call *backend.Call, tensors []sample.Tensor, i int, b *memory.Block) error {
-	u := call.Attrs.(op.Update)
-	k := i % (1 + u.Slots())
-	at := i / (1 + u.Slots()) * u.Each()
-	switch {
-	case k > 0 && u.First:
-		return nil // it replaces nothing
-	case k > 0:
-		at += 1 + k // behind the gradient
+// replaced returns the operand in whose place the op may write result r, if the sample
+// has one that lies as the result does; else -1.
+func replaced(id op.ID, a op.Attrs, tensors []sample.Tensor, r int) int {
+	if len(tensors) == 0 {
+		return -1
 	}
-	x := tensors[at]
-	if !op.IsContiguous(x.Shape, x.Strides) {
+	def := op.Get(id)
+	specs := make([]op.Spec, len(tensors))
+	for i, x := range tensors {
+		specs[i] = op.Spec{DType: x.DType, Shape: x.Shape}
+	}
+	out, err := op.Check(id, a, specs)
+	if err != nil {
+		return -1
+	}
+	if r > 0 {
+		out = def.More(a, specs)[r-1]
+	}
+	for k := range tensors {
+		i := (k + op.Elements(out.Shape)) % len(tensors) // sometimes the first, sometimes the last
+		x := tensors[i]
+		if def.Over(a, r, i) && x.Bytes != nil && x.DType == out.DType && slices.Equal(x.Shape, out.Shape) && op.IsContiguous(x.Shape, x.Strides) {
+			return i
+		}
+	}
+	return -1
+}
+
+func replaces(c *sample.Sample, tensors []sample.Tensor, results int) bool {
+	for r := range results {
+		if replaced(c.Op, c.Attrs, tensors, r) >= 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// replace makes the operand that result i may be written over lie where the result
+// lies, in b, as it does in an optimizer's step and in programs.
+func (s *suite) replace(dev backend.Device, call *backend.Call, tensors []sample.Tensor, i int, b *memory.Block) error {
+	at := replaced(call.Op, call.Attrs, tensors, i)
+	if at < 0 {
 		return nil
 	}
+	x := tensors[at]
 	v := &call.In[at]
 	v.Block, v.Offset = b, 0
 	size := x.DType.Size()

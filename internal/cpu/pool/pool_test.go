@@ -2,7 +2,10 @@ package pool
 
 import (
 	"fmt"
+	"os"
 	"runtime"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -171,17 +174,23 @@ func TestSetThreads(t *testing.T) {
 	if got := SetThreads(0); got != 5 {
 		t.Fatalf("SetThreads gave back %d", got)
 	}
-	if Threads() != defaultThreads() {
-		t.Fatalf("Threads() = %d, want the default %d", Threads(), defaultThreads())
+	if want, _ := threadsFrom(os.Getenv("LOCUS_THREADS")); Threads() != want {
+		t.Fatalf("Threads() = %d, want the default %d", Threads(), want)
 	}
 	SetThreads(old)
-	t.Setenv("LOCUS_THREADS", "3")
-	if defaultThreads() != 3 {
-		t.Fatal("LOCUS_THREADS is not read")
+	most := runtime.GOMAXPROCS(0)
+	for v, want := range map[string]int{"": most, " 3 ": 3, "5000": maxThreads} {
+		if n, err := threadsFrom(v); n != want || err != nil {
+			t.Errorf("LOCUS_THREADS=%q: %d, %v", v, n, err)
+		}
 	}
-	t.Setenv("LOCUS_THREADS", "nonsense")
-	if defaultThreads() != runtime.GOMAXPROCS(0) {
-		t.Fatal("a malformed LOCUS_THREADS is not ignored")
+	for _, v := range []string{"nonsense", "-3", "0", "2.5", "99999999999999999999"} {
+		var said strings.Builder
+		n, err := threadsFrom(v)
+		warn(&said, err)
+		if n != most || !strings.Contains(said.String(), "LOCUS_THREADS="+strconv.Quote(v)+" is not a number of threads") {
+			t.Errorf("LOCUS_THREADS=%q: %d threads, said %q", v, n, said.String())
+		}
 	}
 }
 

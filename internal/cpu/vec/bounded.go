@@ -1,8 +1,8 @@
 package vec
 
-// bounded applies an assembly function that is right only for |a| <= limit: it
-// looks at a block at a time and gives a block that holds a larger element, or
-// a NaN, to the plain Go function.
+// bounded applies an assembly function that is right only for |a| <= limit. Larger
+// elements, and NaN, get what the plain Go function gives them: an element's result
+// never depends on its neighbours. dst may be a.
 func bounded(dst, a []float32, limit float32, fast func(dst, a *float32, n int), plain func(dst, a []float32)) {
 	const block = 1024
 	for lo := 0; lo < len(dst); lo += block {
@@ -10,8 +10,19 @@ func bounded(dst, a []float32, limit float32, fast func(dst, a *float32, n int),
 		d, x := dst[lo:hi], a[lo:hi]
 		if ReduceMaxF32(x) <= limit && ReduceMinF32(x) >= -limit {
 			fast(&d[0], &x[0], len(d))
-		} else {
-			plain(d, x)
+			continue
+		}
+		for i := 0; i < len(x); { // runs of elements that are all small, or all not
+			small, from := within(x[i], limit), i
+			for i++; i < len(x) && within(x[i], limit) == small; i++ {
+			}
+			if small {
+				fast(&d[from], &x[from], i-from)
+			} else {
+				plain(d[from:i], x[from:i])
+			}
 		}
 	}
 }
+
+func within(x, limit float32) bool { return x <= limit && x >= -limit }

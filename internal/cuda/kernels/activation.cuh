@@ -4,6 +4,9 @@
 #include "locus.cuh"
 
 template <class A> DEV A relu(A x) { return x > A(0) || x != x ? x : A(0); }
+template <class A> DEV A relu6(A x) { return x < A(0) ? A(0) : x > A(6) ? A(6) : x; }
+template <class A> DEV A hard_sigmoid(A x) { return relu6(x + A(3)) * A(1.0 / 6); }
+template <class A> DEV A hard_swish(A x) { return x * hard_sigmoid(x); }
 template <class A> DEV A sigmoid(A x) { return A(1) / (A(1) + m_exp(-x)); }
 template <class A> DEV A silu(A x) { return x / (A(1) + m_exp(-x)); }
 template <class A> DEV A gelu(A x) { return A(0.5) * x * (A(1) + m_erf(x * A(0.70710678118654752440))); }

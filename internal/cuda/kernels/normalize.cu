@@ -96,17 +96,21 @@ template <class T> DEV void means(const Norm& p, u64 row, typename Compute<T>::t
   shx = shx / n;
 }
 
+// A row is held by a warp, which needs nobody else's sums, or by a block.
 #define HELD 8
-template <class T, bool GRAD> DEV void held(const Norm& p) {
+template <bool WARP, class A> DEV A total(A v, A* room) { return WARP ? warp_reduce(v, plus<A>) : block_reduce(v, A(0), room, plus<A>); }
+template <class T, bool GRAD, bool WARP> DEV void held(const Norm& p) {
   typedef typename Compute<T>::type A;
-  const int V = LANES(T), H = GRAD ? HELD / 2 : HELD;
+  const int V = LANES(T), H = GRAD && !WARP ? HELD / 2 : HELD;
   __shared__ A room[33];
-  u64 row = blockIdx.x;
+  u64 row = WARP ? (u64)blockIdx.x * (blockDim.x >> 5) + (threadIdx.x >> 5) : blockIdx.x;
+  if (row >= p.rows) return;
   i64 off[3];
   offsets<3>(p.kept, row, off);
   const T *xs = (const T*)p.x + off[0], *gs = (const T*)p.g + off[1];
   T* out = (T*)p.out + off[2];
-  int first = threadIdx.x * V, step = blockDim.x * V, len = (int)p.len;
+  int thread = WARP ? threadIdx.x & 31 : threadIdx.x;
+  int first = thread * V, step = (WARP ? 32 : blockDim.x) * V, len = (int)p.len;
   Affine<T> affine;
   affine.init(p, row);
   Vec<T, V> x[H], g[GRAD ? H : 1];
@@ -131,9 +135,9 @@ template <class T, bool GRAD> DEV void held(const Norm& p) {
           shx += hv * ((get(x[h].v[j]) - mean) * rstd);
         }
       }
-    sh = block_reduce(sh, A(0), room, plus<A>);
-    shx = block_reduce(shx, A(0), room, plus<A>);
-    means<T>(p, row, affine.w0, sh, shx, threadIdx.x == 0);
+    sh = total<WARP>(sh, room);
+    shx = total<WARP>(shx, room);
+    means<T>(p, row, affine.w0, sh, shx, thread == 0);
   } else {
     A sum = A(0), m2 = A(0);
     if (!p.rms) {
@@ -142,7 +146,7 @@ template <class T, bool GRAD> DEV void held(const Norm& p) {
         if (first + h * step < len)
 #pragma unroll
           for (int j = 0; j < V; j++) sum += get(x[h].v[j]);
-      mean = block_reduce(sum, A(0), room, plus<A>) / n;
+      mean = total<WARP>(sum, room) / n;
     }
 #pragma unroll
     for (int h = 0; h < H; h++)
@@ -152,9 +156,9 @@ template <class T, bool GRAD> DEV void held(const Norm& p) {
           A c = get(x[h].v[j]) - mean;
           m2 += c * c;
         }
-    m2 = block_reduce(m2, A(0), room, plus<A>);
+    m2 = total<WARP>(m2, room);
     rstd = A(1) / m_sqrt(m2 / n + (A)p.eps);
-    if (threadIdx.x == 0) keep<T>(p, row, mean, rstd, m2);
+    if (thread == 0) keep<T>(p, row, mean, rstd, m2);
   }
 #pragma unroll
   for (int h = 0; h < H; h++)
@@ -428,6 +432,74 @@ template <class T> DEV void params_tile(const NormParams& p) {
   if (mine && warp == 0) put_params<T>(p, param, w, b);
 }
 
+// The same for rows of parameters as layers have them: a lane takes the LANES(T)
+// neighbours that it loads at once, with one statistic per row.
+template <class T> DEV void params_wide(const NormParams& p) {
+  typedef typename Compute<T>::type A;
+  const int V = LANES(T);
+  __shared__ A room[TILE_WARPS][32 * V];
+  int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+  u64 param = ((u64)blockIdx.x * 32 + lane) * V;
+  u64 begin = blockIdx.y * p.chunk, end = begin + p.chunk < p.len ? begin + p.chunk : p.len;
+  bool mine = param < p.params;
+  A w[V], b[V];
+#pragma unroll
+  for (int j = 0; j < V; j++) w[j] = b[j] = A(0);
+  if (mine) {
+    const T *g = (const T*)p.g + param, *x = (const T*)p.x + param;
+#pragma unroll 4
+    for (u64 i = begin + warp; i < end; i += TILE_WARPS) {
+      Vec<T, V> gv = *(const Vec<T, V>*)(g + (i64)i * p.red.stride[0][0]), xv = *(const Vec<T, V>*)(x + (i64)i * p.red.stride[1][0]);
+      A mean = p.mean ? ((const A*)p.mean)[i] : A(0), rstd = ((const A*)p.rstd)[i];
+#pragma unroll
+      for (int j = 0; j < V; j++) {
+        A d = get(gv.v[j]);
+        w[j] += d * ((get(xv.v[j]) - mean) * rstd);
+        b[j] += d;
+      }
+    }
+  }
+  A* partial = (A*)p.partial;
+  for (bool more = p.splits > 1;; more = false) { // the warps' sums, and then those of the splits
+#pragma unroll
+    for (int k = 0; k < 2; k++) {
+      A* own = k ? b : w;
+#pragma unroll
+      for (int j = 0; j < V; j++) room[warp][j * 32 + lane] = own[j];
+      __syncthreads();
+#pragma unroll
+      for (int j = 0; j < V; j++) {
+        A s = A(0);
+#pragma unroll
+        for (int q = 0; q < TILE_WARPS; q++) s += room[q][j * 32 + lane];
+        own[j] = s;
+      }
+      __syncthreads();
+    }
+    if (!more) break;
+    if (mine && warp == 0)
+#pragma unroll
+      for (int j = 0; j < V; j++) {
+        partial[(blockIdx.y * p.params + param + j) * 2] = w[j];
+        partial[(blockIdx.y * p.params + param + j) * 2 + 1] = b[j];
+      }
+    if (!last(p.arrived, p.splits)) return;
+#pragma unroll
+    for (int j = 0; j < V; j++) w[j] = b[j] = A(0);
+    if (mine)
+#pragma unroll 1
+      for (int s = warp; s < p.splits; s += TILE_WARPS)
+#pragma unroll
+        for (int j = 0; j < V; j++) {
+          w[j] += state(partial + (s * p.params + param + j) * 2);
+          b[j] += state(partial + (s * p.params + param + j) * 2 + 1);
+        }
+  }
+  if (mine && warp == 0)
+#pragma unroll
+    for (int j = 0; j < V; j++) put_params<T>(p, param + j, w[j], b[j]);
+}
+
 // A block for a parameter, whose elements lie together.
 template <class T> DEV void params_row(const NormParams& p) {
   typedef typename Compute<T>::type A;
@@ -463,9 +535,12 @@ template <class T> DEV void params_row(const NormParams& p) {
   KERNEL __launch_bounds__(512) norm_apply##S##_##T(const __grid_constant__ Norm p) { chunk_apply<T, N, false>(p); }  \
   KERNEL __launch_bounds__(512) norm_grad_apply##S##_##T(const __grid_constant__ Norm p) { chunk_apply<T, N, true>(p); }
 #define NORMALIZE(T)                                                                                                  \
-  KERNEL __launch_bounds__(512) norm_held_##T(const __grid_constant__ Norm p) { held<T, false>(p); }                  \
-  KERNEL __launch_bounds__(512) norm_grad_held_##T(const __grid_constant__ Norm p) { held<T, true>(p); }              \
+  KERNEL __launch_bounds__(512) norm_held_##T(const __grid_constant__ Norm p) { held<T, false, false>(p); }           \
+  KERNEL __launch_bounds__(512) norm_grad_held_##T(const __grid_constant__ Norm p) { held<T, true, false>(p); }       \
+  KERNEL __launch_bounds__(128) norm_held_warp_##T(const __grid_constant__ Norm p) { held<T, false, true>(p); }       \
+  KERNEL __launch_bounds__(128) norm_grad_held_warp_##T(const __grid_constant__ Norm p) { held<T, true, true>(p); }   \
   NORM(T, , 1) NORM(T, _wide, LANES(T))                                                                               \
   KERNEL __launch_bounds__(512) norm_params_tile_##T(const __grid_constant__ NormParams p) { params_tile<T>(p); }     \
+  KERNEL __launch_bounds__(256) norm_params_wide_##T(const __grid_constant__ NormParams p) { params_wide<T>(p); }     \
   KERNEL __launch_bounds__(512) norm_params_row_##T(const __grid_constant__ NormParams p) { params_row<T>(p); }
 NORMALIZE(f16) NORMALIZE(bf16) NORMALIZE(f32) NORMALIZE(f64)

@@ -37,11 +37,19 @@ template <class T> DEV i32 best(const Pool& p, const T* image, i32 oy, i32 ox, t
   return at;
 }
 
-#define PLACE(H, W)                                              \
-  u64 i = (u64)blockIdx.x * blockDim.x + threadIdx.x;            \
-  if (i >= p.n) return;                                          \
-  i32 ox = i % (W), oy = i / (W) % (H);                          \
-  i64 c = i / ((u64)(H) * (W)) % p.channels, b = i / ((u64)(H) * (W) * p.channels);
+// Divisions of 64 bits take longer than the rest of a kernel.
+struct Place { i32 ox, oy; i64 c, b; };
+template <class U> DEV Place place_of(U i, u32 h, u32 w, u32 channels) {
+  U line = i / w, plane = line / h, image = plane / channels;
+  return {(i32)(i - line * w), (i32)(line - plane * h), (i64)(plane - image * channels), (i64)image};
+}
+
+#define PLACE(H, W)                                                                                                \
+  u64 i = (u64)blockIdx.x * blockDim.x + threadIdx.x;                                                              \
+  if (i >= p.n) return;                                                                                            \
+  Place at = p.n >> 32 ? place_of<u64>(i, H, W, p.channels) : place_of<u32>((u32)i, H, W, p.channels);             \
+  i32 ox = at.ox, oy = at.oy;                                                                                      \
+  i64 c = at.c, b = at.b;
 
 #define MAX_POOL(T)                                                                                   \
   KERNEL max_pool_##T(const __grid_constant__ Pool p) {                                               \
@@ -80,6 +88,47 @@ DEV void covering(i32 x, i32 k, i32 s, i32 pad, i32 d, i32 out, i32& first, i32&
     put(((T*)p.out)[i], sum);                                                                                 \
   }
 MAX_POOL_GRAD(f16) MAX_POOL_GRAD(bf16) MAX_POOL_GRAD(f32) MAX_POOL_GRAD(f64)
+
+// The same where windows overlap: a block takes a tile of a plane, finds the largest
+// element of each window that touches it once, and then lets every place look. WINDOWS is
+// the room for windows: the host sees to it that they fit.
+#define TILE_H 16
+#define TILE_W 32
+#define WINDOWS 1024
+template <class T> DEV void max_pool_grad_tile(const Pool& p) {
+  __shared__ i32 winner[WINDOWS];
+  u32 across = (p.w + TILE_W - 1) / TILE_W, down = (p.h + TILE_H - 1) / TILE_H;
+  u32 tile = blockIdx.x % (across * down);
+  u64 plane = blockIdx.x / (across * down);
+  i32 top = tile / across * TILE_H, left = tile % across * TILE_W;
+  i64 c = plane % p.channels, b = plane / p.channels;
+  const T* image = (const T*)p.in + b * p.xs[0] + c * p.xs[1];
+  const T* grad = (const T*)p.grad + b * p.gs[0] + c * p.gs[1];
+  i32 bottom = top + TILE_H < p.h ? top + TILE_H : p.h, right = left + TILE_W < p.w ? left + TILE_W : p.w;
+  i32 y0, y1, x0, x1, skip;
+  covering(top, p.kernel[0], p.stride[0], p.pad[0], p.dilation[0], p.oh, y0, skip);
+  covering(bottom - 1, p.kernel[0], p.stride[0], p.pad[0], p.dilation[0], p.oh, skip, y1);
+  covering(left, p.kernel[1], p.stride[1], p.pad[1], p.dilation[1], p.ow, x0, skip);
+  covering(right - 1, p.kernel[1], p.stride[1], p.pad[1], p.dilation[1], p.ow, skip, x1);
+  i32 wide = x1 - x0 + 1, windows = (y1 - y0 + 1) * wide;
+  typename Compute<T>::type v;
+  for (i32 k = threadIdx.x; k < windows; k += blockDim.x) winner[k] = best(p, image, y0 + k / wide, x0 + k % wide, v);
+  __syncthreads();
+  for (i32 k = threadIdx.x; k < TILE_H * TILE_W; k += blockDim.x) {
+    i32 oy = top + k / TILE_W, ox = left + k % TILE_W;
+    if (oy >= p.h || ox >= p.w) continue;
+    i32 ya, yb, xa, xb;
+    covering(oy, p.kernel[0], p.stride[0], p.pad[0], p.dilation[0], p.oh, ya, yb);
+    covering(ox, p.kernel[1], p.stride[1], p.pad[1], p.dilation[1], p.ow, xa, xb);
+    typename Compute<T>::type sum = 0;
+    for (i32 y = ya; y <= yb; y++)
+      for (i32 x = xa; x <= xb; x++)
+        if (winner[(y - y0) * wide + x - x0] == oy * p.w + ox) sum += get(grad[y * p.gs[2] + x * p.gs[3]]);
+    put(((T*)p.out)[(plane * p.h + oy) * p.w + ox], sum);
+  }
+}
+#define MAX_POOL_GRAD_TILE(T) KERNEL __launch_bounds__(256) max_pool_grad_tile_##T(const __grid_constant__ Pool p) { max_pool_grad_tile<T>(p); }
+MAX_POOL_GRAD_TILE(f16) MAX_POOL_GRAD_TILE(bf16) MAX_POOL_GRAD_TILE(f32) MAX_POOL_GRAD_TILE(f64)
 
 // How many elements a window's mean is taken over.
 DEV i32 counted(const Pool& p, i32 oy, i32 ox) {

@@ -12,7 +12,7 @@ struct Product {
   i32 splits, wideA, wideB, act;
 };
 
-enum Act { NO_ACT, RELU, GELU, GELU_TANH, SILU, SIGMOID, TANH };
+enum Act { NO_ACT, RELU, GELU, GELU_TANH, SILU, SIGMOID, TANH, RELU6, HARD_SIGMOID, HARD_SWISH };
 
 template <class A> DEV A activate(i32 act, A x) {
   switch (act) {
@@ -22,6 +22,9 @@ template <class A> DEV A activate(i32 act, A x) {
   case SILU: return silu(x);
   case SIGMOID: return sigmoid(x);
   case TANH: return m_tanh(x);
+  case RELU6: return relu6(x);
+  case HARD_SIGMOID: return hard_sigmoid(x);
+  case HARD_SWISH: return hard_swish(x);
   }
   return x;
 }
@@ -39,13 +42,13 @@ template <class T> struct End<T, true> {
 
   static METHOD C bias(const Product& p, i64 n) { return p.bias && n < p.n ? (C)get(((const T*)p.bias)[n]) : C(0); }
 
-  // The one activation that is cheap enough to be repeated for each of the many
+  // The two activations that are cheap enough to be repeated for each of the many
   // results that a thread of a large product holds, while nothing else can run on
   // its multiprocessor. The others are a pass of their own, which is several times
   // faster there. NaN stays.
   static METHOD C relu(const Product& p, C v) {
-    C least = p.act == RELU ? C(0) : -C(INF_D);
-    return v < least ? least : v;
+    C least = p.act == RELU || p.act == RELU6 ? C(0) : -C(INF_D), most = p.act == RELU6 ? C(6) : C(INF_D);
+    return v < least ? least : v > most ? most : v;
   }
   static METHOD C done(const Product& p, C v, C bias) { return relu(p, v + bias); }
 };

@@ -65,7 +65,7 @@ func agree(id op.ID, i int) bool {
 	switch id {
 	case op.Where:
 		return i > 0
-	case op.Gather, op.Take:
+	case op.Gather, op.Take, op.CrossEntropy, op.CrossEntropyGrad:
 		return false
 	case op.ScatterAdd, op.Scatter, op.IndexAdd:
 		return i != 1
@@ -220,6 +220,10 @@ func badShapes(id op.ID) []badShape {
 		return []badShape{{"shapes differ", op.ErrShape, op.Axis{}, specs([]int{2, 3}, []int{3, 2})}}
 	case op.Normalized, op.NormalizeGrad, op.BatchNorm, op.BatchNormGrad:
 		return badNorms(id)
+	case op.CrossEntropy, op.CrossEntropyGrad:
+		return badClasses(id)
+	case op.Recurrent, op.RecurrentGrad:
+		return badRecurrences(id)
 	case op.Linear:
 		a, x, w := op.Epilogue{}, []int{2, 3}, []int{4, 3}
 		return []badShape{

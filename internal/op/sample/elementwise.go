@@ -61,6 +61,8 @@ var domains = map[op.ID][]Domain{
 	op.Div: {Ordinary, NonZero}, op.FloorDiv: {Ordinary, NonZero}, op.Mod: {Ordinary, NonZero},
 	op.Pow: {Positive, Ordinary}, op.Atan2: {NonZero, NonZero},
 	op.ReluGrad: {Ordinary, NonZero}, op.SigmoidGrad: {Ordinary, Fraction}, op.TanhGrad: {Ordinary, Unit},
+	op.HardSigmoid: {Unit}, op.HardSigmoidGrad: {Ordinary, Unit}, op.HardSwish: {Unit}, op.HardSwishGrad: {Ordinary, Unit},
+	op.Relu6: {NonZero}, op.Relu6Grad: {Ordinary, NonZero},
 	op.Equal: {Few, Few}, op.NotEqual: {Few, Few}, op.Less: {Few, Few}, op.LessEqual: {Few, Few},
 	op.Greater: {Few, Few}, op.GreaterEqual: {Few, Few},
 }
@@ -75,8 +77,8 @@ func hard(def *op.Def, d dtype.DType) [][]Domain {
 	switch def.ID {
 	case op.Gelu, op.GeluTanh, op.Silu: // at -Inf they are a limit, which formulas miss
 		return [][]Domain{{Extremes}, {Wide}}
-	case op.ReluGrad:
-		return [][]Domain{{Ordinary, Special}, {Special, Few}}
+	case op.ReluGrad, op.Relu6Grad, op.HardSigmoidGrad, op.HardSwishGrad:
+		return [][]Domain{{Ordinary, Special}, {Special, Few}, {Ordinary, Wide}}
 	case op.SigmoidGrad, op.TanhGrad:
 		return [][]Domain{{Wide, Fraction}, {Few, Few}}
 	case op.GeluGrad, op.GeluTanhGrad, op.SiluGrad:

@@ -13,8 +13,12 @@ func (b *builder) fused() {
 		b.attention()
 	case op.Normalized, op.NormalizeGrad, op.BatchNorm, op.BatchNormGrad:
 		b.normalize()
+	case op.CrossEntropy, op.CrossEntropyGrad:
+		b.classes()
 	case op.Linear:
 		b.linear()
+	case op.Recurrent, op.RecurrentGrad:
+		b.recurrent()
 	case op.ConvAct:
 		b.convolutions()
 	case op.Blend, op.BlendSquare, op.AdamStep:

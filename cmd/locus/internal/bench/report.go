@@ -225,11 +225,11 @@ func (r *Results) Page(version string) (*page.Page, error) {
 		p.Facts = append(p.Facts, [2]string{"noise", note})
 	}
 	for _, part := range parts {
-		figure, err := page.Figure(part.Figure)
+		figures, err := page.Figures(part.Figure)
 		if err != nil {
 			return nil, err
 		}
-		p.Sections = append(p.Sections, page.Section{Title: part.Title, Text: append([]string{part.Asked}, part.Seen...), Notes: part.Notes, Figure: figure, Tables: []page.Table{part.Table}})
+		p.Sections = append(p.Sections, page.Section{Title: part.Title, Text: append([]string{part.Asked}, part.Seen...), Notes: part.Notes, Figures: figures, Tables: []page.Table{part.Table}})
 	}
 	return p, nil
 }

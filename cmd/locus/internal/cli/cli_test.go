@@ -144,7 +144,7 @@ func TestMistakes(t *testing.T) {
 		{"train --lr NaN", ExitUsage, "--lr NaN"},
 		{"train --clip -1", ExitUsage, "--clip -1"},
 		{"train --limit -1", ExitUsage, "--limit"},
-		{"train --precision fp8", ExitUsage, "float32 or bf16"},
+		{"train --precision fp8", ExitUsage, "float32, bf16 or fp16"},
 		{"train --device gpu:900", ExitUsage, "there is no gpu:900; visible are cpu"},
 		{"train --device gup", ExitUsage, "not a device"},
 		{"train --gpus 900", ExitUsage, "there is no gpu:899"},

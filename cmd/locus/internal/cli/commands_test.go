@@ -98,7 +98,7 @@ func TestTrainPredictInspect(t *testing.T) {
 	if !regexp.MustCompile(`9\d\.\d % of the test set right`).MatchString(s) {
 		t.Errorf("did not learn:\n%s", s)
 	}
-	for _, f := range []string{"weights.safetensors", "report.html", "curves.png", "checkpoints/run.json"} {
+	for _, f := range []string{"weights.safetensors", "report.html", "curves.png", "curves.csv", "checkpoints/run.json"} {
 		if info, err := os.Stat(filepath.Join(out, f)); err != nil || info.Size() == 0 {
 			t.Errorf("%s: %v", f, err)
 		}
@@ -165,6 +165,7 @@ func TestTrainVariants(t *testing.T) {
 		"--model resnet --epochs 1 --limit 64 --batch 32",
 		"--optimizer sgd --epochs 1 --limit 100 --clip 1 --patience 3",
 		"--precision bf16 --epochs 1 --limit 100",
+		"--precision fp16 --epochs 1 --limit 100",
 		"--precision bf16 --model resnet --epochs 1 --limit 64 --batch 32",
 		"--virtual-gpus 2:64MiB --gpus 2 --epochs 1 --limit 100",
 		"--device cpu --epochs 1 --limit 100 --board",

@@ -1,14 +1,18 @@
 package cli
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/locusml/locus/board"
 	"github.com/locusml/locus/cmd/locus/internal/job"
 	"github.com/locusml/locus/cmd/locus/internal/model"
 	"github.com/locusml/locus/cmd/locus/internal/text"
@@ -18,16 +22,24 @@ import (
 
 func (a *app) compare() *cobra.Command {
 	var asJSON bool
+	var picture, page string
 	c := &cobra.Command{
 		Use:   "compare RUN...",
 		Short: "Put runs beside each other: what came of them, and what differs",
 		Long: `Reads the weights of runs of locus train and shows, a line each, what came of
 them and the hyperparameters in which they differ. A run is a folder that train
-wrote, or the file of weights in it.`,
+wrote, or the file of weights in it.
+
+With --board the curves of all runs are on one web page, with --picture in one
+file; for these, folders of runs that have not ended will do.`,
 		Example: `  locus compare runs/digits-mlp runs/digits-mlp-2
-  locus compare runs/*`,
+  locus compare runs/* --picture runs.png
+  locus compare runs/* --board`,
 		Args: cobra.MinimumNArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(c *cobra.Command, args []string) error {
+			if picture != "" || page != "" {
+				return a.compareCurves(c.Context(), args, picture, page)
+			}
 			runs := []comparedRun{}
 			for _, path := range args {
 				r, err := readRun(path)
@@ -43,8 +55,79 @@ wrote, or the file of weights in it.`,
 			return nil
 		},
 	}
+	c.Flags().StringVar(&picture, "picture", "", "write the curves of all runs to a file that ends in .png or .svg")
+	c.Flags().StringVar(&page, "board", "", "show the curves of all runs on a web page, at `ADDRESS` if one is given")
+	c.Flags().Lookup("board").NoOptDefVal = boardHere
 	jsonFlag(c, &asJSON)
 	return c
+}
+
+// compareCurves shows the curves of runs in one picture, or on one page until
+// Ctrl-C.
+func (a *app) compareCurves(ctx context.Context, paths []string, picture, page string) (err error) {
+	b := &board.Board{}
+	defer func() { err = errors.Join(err, b.Close()) }()
+	if err := b.SetAxes("", board.Axes{Title: "Runs", XLabel: "epoch"}); err != nil {
+		return err
+	}
+	for panel, unit := range map[string]string{"throughput": "examples/s", "memory": "peak MiB"} { // as package train has them
+		if err := b.SetAxes(panel, board.Axes{YLabel: unit, YFromZero: true}); err != nil {
+			return err
+		}
+	}
+	for i, path := range paths {
+		folder := path
+		if info, err := os.Stat(path); err != nil {
+			return err
+		} else if !info.IsDir() {
+			folder = filepath.Dir(path)
+		}
+		log := filepath.Join(folder, job.LogFile)
+		if _, err := os.Stat(log); err != nil {
+			return fmt.Errorf("%s: there is no %s: not a run of locus train, or one of an earlier version", path, job.LogFile)
+		}
+		if err := b.Load(log, runNames(paths)[i]); err != nil {
+			return err
+		}
+	}
+	if picture != "" {
+		if err := b.Save(picture); err != nil {
+			return err
+		}
+		a.out.Println("curves of " + text.Count(len(paths)) + " runs in " + picture)
+	}
+	if page == "" {
+		return nil
+	}
+	url, err := b.Serve(strings.TrimSuffix(page, boardHere))
+	if err != nil {
+		return err
+	}
+	a.err.Println("curves at " + a.err.Style(text.Bold, url) + " until Ctrl-C")
+	<-ctx.Done()
+	return nil
+}
+
+// runNames are the last parts of the paths, or more of them where those are alike.
+func runNames(paths []string) []string {
+	parts := make([][]string, len(paths))
+	for i, p := range paths {
+		if filepath.Ext(p) != "" && filepath.Base(p) == job.WeightsFile {
+			p = filepath.Dir(p)
+		}
+		parts[i] = strings.Split(filepath.ToSlash(filepath.Clean(p)), "/")
+	}
+	for n := 1; ; n++ {
+		names, seen, whole := make([]string, len(paths)), map[string]bool{}, true
+		for i, l := range parts {
+			names[i] = strings.Join(l[max(0, len(l)-n):], "/")
+			seen[names[i]] = true
+			whole = whole && n >= len(l)
+		}
+		if len(seen) == len(paths) || whole {
+			return names
+		}
+	}
 }
 
 // comparedRun is a run as its weights describe it.

@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -27,6 +29,25 @@ func TestCompare(t *testing.T) {
 	parse(t, good(t, "compare", a, b, "--json"), &runs)
 	if len(runs) != 2 || runs[1].Run.Hyperparameters["lr"] != 0.0001 {
 		t.Errorf("%+v", runs)
+	}
+	picture := filepath.Join(dir, "runs.svg")
+	good(t, "compare", a, filepath.Join(b, "weights.safetensors"), "--picture", picture)
+	svg, err := os.ReadFile(picture)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{">loss<", ">accuracy<", ">throughput<", ">memory<", ">a training<", ">b validation<"} {
+		if !strings.Contains(string(svg), want) {
+			t.Errorf("the picture lacks %s", want)
+		}
+	}
+	for _, c := range []struct{ path, want string }{{dir, "no curves.csv"}, {filepath.Join(dir, "none"), "no such file"}} {
+		if r := call("80", "compare", c.path, "--picture", picture); r.code != ExitFailure || !strings.Contains(r.err, c.want) {
+			t.Errorf("%+v", r)
+		}
+	}
+	if got := fmt.Sprint(runNames([]string{"x/a", "y/a/weights.safetensors", "b/"})); got != "[x/a y/a b]" {
+		t.Error(got)
 	}
 	foreign := filepath.Join(dir, "w.safetensors")
 	if err := weights.Save(foreign, map[string]*locus.Tensor{"x": locus.Ones(1)}, nil); err != nil {

@@ -66,9 +66,6 @@ func (f *trainFlags) asBefore(c *cobra.Command) error {
 			set[name] = v
 		}
 	}
-	if set["precision"] == "bfloat16" {
-		set["precision"] = "bf16"
-	}
 	for name, v := range set {
 		if c.Flags().Changed(name) || v == "" {
 			continue

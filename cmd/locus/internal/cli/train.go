@@ -48,9 +48,10 @@ images is kept to test with. Or a CSV file with a heading: its classes are in
 the column --target, numbers are normalised, words become categories.
 
 The folder --out gets the weights with their hyperparameters, a report with the
-curves, and the checkpoints. Ctrl-C ends training after the step at hand, keeps
-a checkpoint and exits with code 130; --resume goes on from there. A request to
-end (SIGTERM) and a terminal that closes (SIGHUP) do the same, with 143 and 129.`,
+curves, their points (curves.csv), and the checkpoints. Ctrl-C ends training
+after the step at hand, keeps a checkpoint and exits with code 130; --resume
+goes on from there. A request to end (SIGTERM) and a terminal that closes
+(SIGHUP) do the same, with 143 and 129.`,
 		Example: `  locus train
   locus train --model lenet --epochs 20 --board
   locus train --data fashion-mnist --download --model lenet --device gpu:0
@@ -78,7 +79,7 @@ end (SIGTERM) and a terminal that closes (SIGHUP) do the same, with 143 and 129.
 	fl.StringVar(&f.Optimizer, "optimizer", "adam", "adam, or sgd with momentum")
 	fl.Float64Var(&f.Clip, "clip", 0, "scale gradients down to at most this norm")
 	fl.IntVar(&f.Patience, "patience", 0, "end when the test accuracy has not improved for so many epochs, and keep the best")
-	fl.StringVar(&f.precision, "precision", "float32", "of the network's arithmetic: float32 or bf16")
+	fl.StringVar(&f.precision, "precision", "float32", "of the network's arithmetic: float32, bf16 or fp16")
 	fl.Uint64Var(&f.Seed, "seed", 0, "where all that is random comes from")
 	fl.StringVar(&f.out, "out", "", `folder for weights, report and checkpoints (runs/DATA-MODEL, with a number if there is one; "none" keeps nothing)`)
 	fl.StringVar(&f.Checkpoints, "checkpoints", "", `folder for checkpoints (OUT/checkpoints; "none" writes none)`)
@@ -91,7 +92,7 @@ end (SIGTERM) and a terminal that closes (SIGHUP) do the same, with 143 and 129.
 	complete(c, "model", completeWords(model.Names...))
 	complete(c, "device", completeDevices)
 	complete(c, "optimizer", completeWords(job.Optimizers...))
-	complete(c, "precision", completeWords("float32", "bf16"))
+	complete(c, "precision", completeWords("float32", "bf16", "fp16"))
 	return c
 }
 
@@ -148,8 +149,10 @@ func (f *trainFlags) check() error {
 	case "float32", "f32", "fp32":
 	case "bf16", "bfloat16":
 		f.Precision = locus.BFloat16
+	case "fp16", "f16", "float16":
+		f.Precision = locus.Float16
 	default:
-		return usagef("--precision %s: float32 or bf16", f.precision)
+		return usagef("--precision %s: float32, bf16 or fp16%s", f.precision, meant(f.precision, []string{"float32", "bfloat16", "float16"}))
 	}
 	return errors.Join(f.folders(), f.places())
 }

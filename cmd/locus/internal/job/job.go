@@ -70,7 +70,7 @@ var Optimizers = []string{"adam", "sgd"}
 
 // Run trains. If ctx ends it does so after the step at hand, with a checkpoint
 // where those are kept.
-func Run(ctx context.Context, c Config) (*Result, error) {
+func Run(ctx context.Context, c Config) (r *Result, err error) {
 	set, err := model.OpenData(c.Data, model.Options{Source: c.Source, Size: c.Size, Target: c.Target})
 	if err != nil {
 		return nil, err
@@ -91,7 +91,7 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Result{Card: model.Card{Model: c.Model, Data: c.Data, Input: set.Input, Classes: set.Train.Classes, Hyper: c.hyper(), Made: c.Version, Encoder: set.Encoder, Target: c.Target}}
+	r = &Result{Card: model.Card{Model: c.Model, Data: c.Data, Input: set.Input, Classes: set.Train.Classes, Hyper: c.hyper(), Made: c.Version, Encoder: set.Encoder, Target: c.Target}}
 	if err := c.folders(); err != nil {
 		return nil, err
 	}
@@ -104,8 +104,12 @@ func Run(ctx context.Context, c Config) (*Result, error) {
 	}
 	if c.Board == nil {
 		c.Board = &board.Board{} // for the curves in the report
+		defer func() { err = errors.Join(err, c.Board.Close()) }()
 	}
 	if err := c.axes(); err != nil {
+		return nil, err
+	}
+	if err := c.log(); err != nil {
 		return nil, err
 	}
 	r.Report, err = train.New(append(c.options(), c.writeCard(r.Card))...).FitContext(ctx, classifier, train.Data{Train: set.Train, Validation: set.Test, BatchSize: c.Batch, Workers: workers(set)})
@@ -236,6 +240,24 @@ func hasCheckpoint(folder string) bool {
 	}
 	whole, _, err := d.List()
 	return err == nil && len(whole) > 0
+}
+
+// LogFile is the name of the file with every point of a run's curves.
+const LogFile = "curves.csv"
+
+// log writes the curves' points as they come, so that a run can be looked at and
+// compared with others, whatever becomes of it.
+func (c *Config) log() error {
+	if c.Out == "" {
+		return nil
+	}
+	path := filepath.Join(c.Out, LogFile)
+	if !c.Resume {
+		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
+	return c.Board.LogCSV(path)
 }
 
 func (c *Config) axes() error {

@@ -79,7 +79,7 @@ func List(devices []locus.Device) string {
 
 // save writes the report as a web page.
 func (r *Result) save(c *Config) error {
-	figure, err := page.Figure(c.Board)
+	figures, err := page.Figures(c.Board)
 	if err != nil {
 		return err
 	}
@@ -93,7 +93,7 @@ func (r *Result) save(c *Config) error {
 		Lead:  "A training run: how it went, what came of it, and what it takes to repeat it.",
 		Facts: r.Summary(),
 		Sections: []page.Section{
-			{Title: "Curves", Figure: figure, Text: []string{"Means over an epoch so far, and after it over the test set."}},
+			{Title: "Curves", Figures: figures, Text: []string{"In training the means over an epoch so far; for validation the test set after each epoch. Throughput and memory are beside them."}},
 			{Title: "Epochs", Tables: []page.Table{{Head: head, Rows: rows}}},
 			{Title: "Hyperparameters", Tables: []page.Table{hyper}},
 		},

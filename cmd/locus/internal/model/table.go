@@ -32,7 +32,11 @@ func openTable(path, target string) (learn, test *data.Classified, e *data.Encod
 		return nil, nil, nil, err
 	}
 	if n := t.Len(); len(classes) < 2 || n < 5 || len(classes) > n/2 {
-		return nil, nil, nil, fmt.Errorf("%s: column %q has %d classes in %d rows; want at least 2, and at least two rows for each; --target names another column", path, target, len(classes), n)
+		err := fmt.Errorf("%s: column %q has %d classes in %d rows; want at least 2, and at least two rows for each; --target names another column", path, target, len(classes), n)
+		if _, numbers := t.Numbers(target); numbers == nil {
+			err = fmt.Errorf("%w; to learn numbers rather than classes, see examples/regression", err)
+		}
+		return nil, nil, nil, err
 	}
 	// The split is the same whatever a run's seed, so that a test set stays one.
 	var order []int

@@ -23,12 +23,12 @@ type Page struct {
 
 // Section is a part of a page.
 type Section struct {
-	Title  string
-	Text   []string // paragraphs
-	Notes  []string // what to be careful about
-	Figure template.HTML
-	Tables []Table
-	Code   string
+	Title   string
+	Text    []string        // paragraphs
+	Notes   []string        // what to be careful about
+	Figures []template.HTML // in a grid that fits the screen
+	Tables  []Table
+	Code    string
 }
 
 // Table is a table; columns from Numbers on are aligned to the right.
@@ -43,13 +43,17 @@ var source string
 
 var tmpl = template.Must(template.New("page").Parse(source))
 
-// Figure draws a board as a figure for a page.
-func Figure(b *board.Board) (template.HTML, error) {
-	var svg bytes.Buffer
-	if err := b.WriteSVG(&svg); err != nil {
-		return "", err
+// Figures draws a board's panels as figures for a page.
+func Figures(b *board.Board) ([]template.HTML, error) {
+	var all []template.HTML
+	for _, panel := range b.Panels() {
+		var svg bytes.Buffer
+		if err := b.WritePanelSVG(&svg, panel); err != nil {
+			return nil, err
+		}
+		all = append(all, template.HTML(svg.String())) // board escapes names and labels
 	}
-	return template.HTML(svg.String()), nil // board escapes names and labels
+	return all, nil
 }
 
 // Write writes the page.

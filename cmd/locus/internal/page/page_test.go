@@ -14,11 +14,11 @@ func TestPageEscapes(t *testing.T) {
 	var b board.Board
 	b.Draw("loss/"+evil, 1, 2, 1)
 	b.Draw("loss/"+evil, 2, 1, 1)
-	figure, err := Figure(&b)
+	figures, err := Figures(&b)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := Page{Title: evil, Lead: evil, Facts: [][2]string{{evil, evil}}, Foot: evil, Sections: []Section{{Title: evil, Text: []string{evil}, Notes: []string{evil}, Code: evil, Figure: figure,
+	p := Page{Title: evil, Lead: evil, Facts: [][2]string{{evil, evil}}, Foot: evil, Sections: []Section{{Title: evil, Text: []string{evil}, Notes: []string{evil}, Code: evil, Figures: figures,
 		Tables: []Table{{Head: []string{evil, "n"}, Numbers: 1, Rows: [][]string{{evil, "1"}}}}}}}
 	var out strings.Builder
 	if err := p.Write(&out); err != nil {

@@ -1,0 +1,170 @@
+package collective
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/locusml/locus"
+	"github.com/locusml/locus/internal/control"
+	"github.com/locusml/locus/internal/engine"
+	"github.com/locusml/locus/internal/lend"
+)
+
+// remote is a rank among those of other processes. Main memory goes through host; what is on
+// a GPU is copied to page-locked memory and back.
+type remote struct {
+	member     *control.Member
+	host       engine.Host
+	rank, size int
+}
+
+func (e *remote) name(locus.Device) string { return e.host.Name() }
+func (e *remote) over() <-chan struct{}    { return e.member.Over() }
+func (e *remote) fault() error             { return e.member.Fault() }
+func (e *remote) fail(why string)          { e.member.Fail(why) }
+
+func (e *remote) close() {
+	broken := e.member.Fault() != nil
+	e.member.Close()
+	e.host.Close(broken)
+}
+
+// abandoned is memory that calls which were left behind still use.
+var abandoned struct {
+	sync.Mutex
+	memory []any
+}
+
+func (e *remote) blame(err error) error {
+	var m *engine.Mismatch
+	if errors.As(err, &m) {
+		return err // nobody knows better
+	}
+	return e.member.Blame(err)
+}
+
+func (e *remote) enter(ctx context.Context, j *job) error {
+	text := j.text
+	if j.kind != barrier {
+		if n := e.name(j.x.Device()); n != e.host.Name() {
+			text += " by " + n
+		}
+	}
+	return e.member.Enter(ctx, j.seq, text, j.kind == barrier)
+}
+
+func (e *remote) late(j *job, after time.Duration) {
+	if j.kind == send || j.kind == recv {
+		e.member.Fail(fmt.Sprintf("%s of %s with %s has not ended within %v", j.name, j.text, e.member.Peer(j.root), after))
+		return
+	}
+	e.member.Late(j.seq, after)
+}
+
+// run stages the operand in main memory where it is not there, and the result back.
+func (e *remote) run(ctx context.Context, j *job) (*locus.Tensor, error) {
+	s := locus.NewScope()
+	defer s.Close()
+	d := j.x.Device()
+	var x, out *locus.Tensor
+	var in, to lend.Loan
+	var err error
+	defer func() {
+		if errors.Is(err, engine.ErrAbandoned) {
+			abandoned.Lock()
+			defer abandoned.Unlock()
+			abandoned.memory = append(abandoned.memory, x, out, in, to)
+			return
+		}
+		in.Release()
+		to.Release()
+	}()
+	if gives(j, e.rank) {
+		x = s.Use(j.x)
+		if d.IsGPU() {
+			x = x.Pin()
+		}
+		x = x.Contiguous()
+		in = lend.Memory(j.name, x)
+	}
+	if shape, ok := gets(j, e.rank); ok {
+		out = lend.Make(j.name, locus.CPU(), d.IsGPU(), j.x.DType(), shape).(*locus.Tensor)
+		to = lend.Memory(j.name, out)
+	}
+	if err = e.move(ctx, j, in.Bytes(), to.Bytes()); err != nil || out == nil {
+		return nil, err
+	}
+	if j.kind == broadcast && e.rank == j.root {
+		copy(to.Bytes(), in.Bytes())
+	}
+	if d.IsGPU() {
+		staged := out
+		out = staged.To(d)
+		staged.Free() // its memory stays until the device has read it
+	}
+	return out, nil
+}
+
+func (e *remote) move(ctx context.Context, j *job, in, out []byte) error {
+	c := &engine.Call{Seq: j.seq, Kind: control.Hash(j.text), DType: j.x.DType(), Op: engine.Op(j.op), Root: j.root, In: in, Out: out}
+	if j.rows != nil {
+		c.Parts = make([]int, len(j.rows))
+		for i, r := range j.rows {
+			c.Parts[i] = r * width(j.x)
+		}
+	}
+	switch j.kind {
+	case allReduce:
+		return e.host.AllReduce(ctx, c)
+	case reduce:
+		return e.host.Reduce(ctx, c)
+	case broadcast:
+		return e.host.Broadcast(ctx, c)
+	case allGather:
+		return e.host.AllGather(ctx, c)
+	case reduceScatter:
+		return e.host.ReduceScatter(ctx, c)
+	case send:
+		return e.host.Send(ctx, j.root, in, j.text)
+	default:
+		return e.host.Recv(ctx, j.root, out, j.text)
+	}
+}
+
+// gives reports whether the rank's operand is read.
+func gives(j *job, rank int) bool {
+	return j.kind != recv && (j.kind != broadcast || rank == j.root)
+}
+
+// gets returns the shape of the rank's result, if it has one.
+func gets(j *job, rank int) (shape []int, ok bool) {
+	shape = j.x.Shape()
+	switch j.kind {
+	case send:
+		return nil, false
+	case reduce:
+		return shape, rank == j.root
+	case allGather:
+		if len(shape) == 0 {
+			shape = []int{1}
+		}
+		shape[0] = j.rows[len(j.rows)-1]
+	case reduceScatter:
+		shape[0] = j.rows[rank+1] - j.rows[rank]
+	}
+	return shape, true
+}
+
+// width returns the number of elements of a row.
+func width(x *locus.Tensor) int {
+	n := 1
+	if x.Rank() > 0 {
+		for _, d := range x.Shape()[1:] {
+			n *= d
+		}
+	}
+	return n
+}

@@ -1,0 +1,55 @@
+// Package lend gives the module's own packages the memory of tensors, which programs do not
+// see: the engines of package collective read and write it. Package locus, which cannot be
+// imported from here, puts the functions in place; they take and return its types.
+package lend
+
+import (
+	"unsafe"
+
+	"github.com/locusml/locus/dtype"
+	"github.com/locusml/locus/internal/backend"
+	"github.com/locusml/locus/internal/memory"
+)
+
+// Loan is a tensor's memory, which stays until Release.
+type Loan struct {
+	Backend backend.Device
+	Block   *memory.Block
+	Offset  int // bytes
+	Size    int // bytes
+	Host    bool
+}
+
+// Bytes returns memory that the host can reach.
+func (l *Loan) Bytes() []byte {
+	if l.Size == 0 {
+		return nil
+	}
+	return unsafe.Slice((*byte)(unsafe.Add(l.Block.Ptr, l.Offset)), l.Size)
+}
+
+// Release lets go of the memory.
+func (l *Loan) Release() {
+	if l.Block != nil {
+		l.Block.LetGo()
+	}
+}
+
+var (
+	// Memory lends the memory of a contiguous *locus.Tensor to the function called name. It
+	// panics with a *locus.Error where that cannot be.
+	Memory func(name string, tensor any) Loan
+
+	// Make returns a new *locus.Tensor on a locus.Device, with unset elements, that belongs
+	// to no scope. pinned asks for page-locked main memory where there is some; the device is
+	// the CPU then.
+	Make func(name string, device any, pinned bool, d dtype.DType, shape []int) any
+
+	// Own makes a *locus.Tensor, a view of memory that nobody else has a handle of, its
+	// owner, and returns it.
+	Own func(tensor any) any
+
+	// Readable panics with a *locus.Error if the calling goroutine traces a function, while
+	// which there is nothing to read.
+	Readable func(name string)
+)

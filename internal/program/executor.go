@@ -1,0 +1,167 @@
+package program
+
+import (
+	"fmt"
+	"sync/atomic"
+
+	"github.com/locusml/locus/internal/backend"
+	"github.com/locusml/locus/internal/memory"
+)
+
+// Mode is how far programs are prepared before they run.
+type Mode int32
+
+// The modes.
+const (
+	Best    Mode = iota // recorded where the device can, else planned
+	InPlan              // planned: never recorded
+	Default             // step by step, each with memory of its own
+)
+
+var mode atomic.Int32
+
+// SetMode sets how programs run, for tests that compare, and returns the mode before.
+// All modes compute the same.
+func SetMode(m Mode) (old Mode) { return Mode(mode.Swap(int32(m))) }
+
+// Executor runs a program in the best way that there is. One goroutine at a time may
+// use it.
+type Executor struct {
+	p       *Program
+	device  backend.Device
+	pool    *memory.Pool
+	donated []Donation
+	refused []string
+
+	plan     *Plan
+	planned  *Planned
+	recorded *Recorded
+	runner   *Runner
+	why      string      // it is not recorded
+	ran      interface { // what ran it last
+		Over(value int) bool
+		Clear()
+	}
+	tight int // runs without an arena, since there was no room for it
+}
+
+// NewExecutor returns an executor of p on a device. wanted are the values of variables,
+// before and after a run, of which the first may be written over. It may change the
+// order of p's steps; afterwards p must not change.
+func NewExecutor(p *Program, wanted []Donation, device backend.Device, pool *memory.Pool) *Executor {
+	e := &Executor{p: p, device: device, pool: pool}
+	e.donated, e.refused = p.Donate(wanted)
+	e.plan = p.Plan(e.donated, false)
+	return e
+}
+
+// Donated returns whose memory a run may write over, if it is offered.
+func (e *Executor) Donated() []Donation { return e.donated }
+
+// Donates reports whether runs write over anything at present.
+func (*Executor) Donates() bool { return Mode(mode.Load()) != Default }
+
+// Run runs the program with the given memory for the values that are not temporary,
+// which the caller holds. It returns the blocks of the values, which are valid until
+// Clear; those that were made for results are the caller's. What is offered may have
+// been taken over: then its block is freed, and the value that was written over it is
+// in another block of the same memory, whose end is decided as that one's would have
+// been. On an error nothing is written over, and everything that the run has made is
+// freed. ready says that the program will be run often.
+func (e *Executor) Run(outside []Binding, ready bool) ([]*memory.Block, error) {
+	m := Mode(mode.Load())
+	if m == Default {
+		return e.step(outside)
+	}
+	if m == Best && ready {
+		if r := e.record(); r != nil {
+			blocks, err := r.Run(outside)
+			if noRoom(err) {
+				return e.step(outside)
+			}
+			e.ran = r
+			if r.why != "" {
+				e.why, e.recorded = r.why, nil
+				r.Close()
+			}
+			return blocks, err
+		}
+	}
+	if e.planned == nil {
+		e.planned = NewPlanned(e.p, e.plan, e.device, e.pool)
+	}
+	blocks, err := e.planned.Run(outside)
+	if noRoom(err) {
+		return e.step(outside)
+	}
+	e.ran = e.planned
+	return blocks, err
+}
+
+// noRoom reports whether there was no room for the arena. Piece by piece there may be.
+func noRoom(err error) bool {
+	_, no := err.(*noArena)
+	return no
+}
+
+// step runs the program without a plan.
+func (e *Executor) step(outside []Binding) ([]*memory.Block, error) {
+	if e.runner == nil {
+		e.runner = NewRunner(e.p, e.device, e.pool)
+	}
+	e.tight++
+	e.ran = e.runner
+	return e.runner.Run(outside)
+}
+
+// record returns what runs the program recorded, or nil.
+func (e *Executor) record() *Recorded {
+	if e.recorded != nil || e.why != "" {
+		return e.recorded
+	}
+	if _, ok := e.device.(backend.Recorder); !ok {
+		e.why = "the device works at once"
+		return nil
+	}
+	e.recorded, e.why = NewRecorded(e.p, e.p.Plan(e.donated, true), e.device, e.pool)
+	e.planned = nil
+	return e.recorded
+}
+
+// Over reports whether a value of the last run is written over what a variable held.
+func (e *Executor) Over(value int) bool { return e.ran.Over(value) }
+
+// Clear forgets the blocks of the last run.
+func (e *Executor) Clear() {
+	if e.ran != nil {
+		e.ran.Clear()
+		e.ran = nil
+	}
+}
+
+// Explain describes the memory of the program and how it runs, a line each.
+func (e *Executor) Explain() []string {
+	plan := e.plan
+	if e.recorded != nil {
+		plan = e.recorded.plan
+	}
+	bytes := 0
+	for _, d := range e.donated {
+		bytes += e.p.Values[d.To].Bytes
+	}
+	lines := []string{fmt.Sprintf("memory: an arena of %d bytes for values of %d bytes in all, %d of them written over an operand; %d variables updated in place, of %d bytes",
+		plan.Arena, plan.Sum, plan.Reused, len(e.donated), bytes)}
+	lines = append(lines, e.refused...)
+	switch r := e.recorded; {
+	case r != nil && r.recording != nil:
+		lines = append(lines, fmt.Sprintf("recorded: %d recordings, %d replays; each copies %d bytes", r.records, r.replays, r.copied))
+	case r != nil || e.why == "":
+		lines = append(lines, "not recorded yet")
+	default:
+		lines = append(lines, "not recorded: "+e.why)
+	}
+	if e.tight > 0 && Mode(mode.Load()) != Default {
+		lines = append(lines, fmt.Sprintf("%d runs without an arena: there was no room for it", e.tight))
+	}
+	return lines
+}

@@ -1,0 +1,394 @@
+package program
+
+import (
+	"fmt"
+	"runtime"
+
+	"github.com/locusml/locus/internal/backend"
+	"github.com/locusml/locus/internal/memory"
+	"github.com/locusml/locus/internal/op"
+)
+
+// Recorded runs a program as one piece of work of its device. A recording has fixed
+// addresses: temporary values and results lie in the arena, and results are copied from
+// there; variables are updated in place; an argument that lies elsewhere than when it
+// was recorded is copied to a place of its own from then on. What cannot be helped so,
+// such as a variable that was set from outside, is recorded again.
+type Recorded struct {
+	p       *Program
+	plan    *Plan
+	device  backend.Device
+	pool    *memory.Pool
+	frame   *frame
+	labels  []func() memory.Label
+	makers  []int
+	donor   []bool          // by value: something is written over it
+	copies  []*backend.Call // by value: its copy, once there is one
+	results []int           // values that are copied from the arena
+	news    []int           // values that are made in memory of their own
+	late    []bool
+
+	region memory.Region
+	at     []address       // by value: where it is in the calls
+	fixed  []*memory.Block // by value: the place of its own, or nil
+	blocks []*memory.Block // by value, during a run
+	offers []*Binding
+	taking taking
+	made   []int
+
+	recording backend.Recording
+	last      []op.Attrs // by step: of late ones, as the recording has them
+	copied    int        // bytes that each run copies
+	records   int        // recordings made
+	missed    int        // runs that could not write over a variable's old value
+	miss      bool       // the present one is such a run
+	replays   int
+	why       string // it is of no use any more
+}
+
+// address is where a value begins.
+type address struct {
+	memory.Region
+	offset int // elements
+}
+
+const (
+	// minSteps is the length from which a program is worth a recording.
+	minSteps = 3
+	// copyPerStep is how many bytes a run may copy for each of its steps. Queueing a call
+	// takes the host some microseconds, in which a card copies more than this.
+	copyPerStep = 4 << 20
+	// maxRecords is the number of recordings after which they must have been worth it.
+	maxRecords = 8
+	// minReplays is how often a recording is replayed if it was worth it.
+	minReplays = 4
+)
+
+// NewRecorded returns an executor of p, which must not change afterwards, or says why
+// the program is not worth it. The device is a backend.Recorder.
+func NewRecorded(p *Program, plan *Plan, device backend.Device, pool *memory.Pool) (*Recorded, string) {
+	n := len(p.Values)
+	r := &Recorded{p: p, plan: plan, device: device, pool: pool, frame: newFrame(p), labels: labels(p), makers: p.makers(), late: make([]bool, len(p.Steps)),
+		at: make([]address, n), fixed: make([]*memory.Block, n), blocks: make([]*memory.Block, n), offers: make([]*Binding, n), taking: taking{over: make([]bool, n)}, last: make([]op.Attrs, len(p.Steps)),
+		donor: make([]bool, n), copies: make([]*backend.Call, n)}
+	if len(p.Steps) < minSteps {
+		return nil, fmt.Sprintf("%d steps are not worth it", len(p.Steps))
+	}
+	for i := range p.Steps {
+		r.late[i] = p.Steps[i].Late != nil
+	}
+	for _, from := range plan.Over {
+		if from >= 0 {
+			r.donor[from] = true
+		}
+	}
+	seen := make([]bool, n)
+	for _, o := range p.Results {
+		v := o.Value
+		if v < 0 || seen[v] || p.Values[v].Kind != Temp {
+			continue
+		}
+		seen[v] = true
+		if plan.Over[v] >= 0 {
+			r.news = append(r.news, v)
+			continue
+		}
+		r.results = append(r.results, v)
+		r.copied += p.Values[v].Bytes
+	}
+	if !r.worth() {
+		return nil, fmt.Sprintf("each run would copy %d bytes of results", r.copied)
+	}
+	runtime.SetFinalizer(r, (*Recorded).Close)
+	return r, ""
+}
+
+func (r *Recorded) worth() bool { return r.copied <= copyPerStep*len(r.p.Steps) }
+
+// Close frees what the recording holds.
+func (r *Recorded) Close() {
+	r.drop()
+	for v, b := range r.fixed {
+		if b != nil {
+			b.Free()
+			r.fixed[v] = nil
+		}
+	}
+}
+
+// drop ends the recording.
+func (r *Recorded) drop() {
+	if r.recording != nil {
+		r.recording.Close()
+		r.recording = nil
+	}
+}
+
+// Run is Planned's Run.
+func (r *Recorded) Run(outside []Binding) (blocks []*memory.Block, err error) {
+	defer func() {
+		if err != nil {
+			r.taking.undo()
+			for _, v := range r.made {
+				r.blocks[v].Free()
+			}
+			r.Clear()
+		}
+		r.made, r.miss = r.made[:0], false
+		r.taking.forget()
+		clear(r.offers)
+	}()
+	if r.plan.Arena > 0 {
+		region, _, err := r.pool.Arena().Lease(r.plan.Arena, true, arenaLabel)
+		if err != nil {
+			return nil, &noArena{err}
+		}
+		defer r.pool.Arena().Return()
+		r.layOut(region)
+	}
+	for i := range outside {
+		r.bind(&outside[i])
+		if a := outside[i].Block.Arrival(); a != nil {
+			a.Join() // the calls have other handles of the memory
+		}
+	}
+	for _, v := range r.results {
+		if err := r.allocate(v); err != nil {
+			return nil, err
+		}
+	}
+	for _, v := range r.news {
+		if err := r.renew(v); err != nil {
+			return nil, err
+		}
+	}
+	for i := range outside {
+		if b := &outside[i]; r.fixed[b.Value] != nil {
+			if err := r.copy(r.fixed[b.Value], b.Block, b.Offset, b.Value); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if err := r.work(); err != nil {
+		return nil, err
+	}
+	for _, v := range r.results {
+		if r.makers[v] < 0 {
+			continue // without elements
+		}
+		if err := r.copy(r.blocks[v], r.piece(v), 0, v); err != nil {
+			return nil, err
+		}
+	}
+	return r.blocks, nil
+}
+
+// renew makes room for what a variable is set to: in the place of what it held if that
+// can be taken over.
+func (r *Recorded) renew(v int) error {
+	if from := r.offers[r.plan.Over[v]]; from != nil {
+		if b := r.taking.take(from, v); b != nil {
+			r.blocks[v] = b
+			r.move(v, b.Region, 0)
+			return nil
+		}
+	}
+	if err := r.allocate(v); err != nil {
+		return err
+	}
+	r.miss = true
+	r.move(v, r.blocks[v].Region, 0)
+	return nil
+}
+
+// layOut puts the temporary values into the arena, where it is another one than at the
+// last run.
+func (r *Recorded) layOut(region memory.Region) {
+	if region == r.region {
+		return
+	}
+	r.region = region
+	for v, at := range r.plan.Offset {
+		if at >= 0 {
+			r.move(v, region.Slice(at, r.p.Values[v].Bytes), 0)
+		}
+	}
+}
+
+// move puts a value to a place. A recording with another one is lost.
+func (r *Recorded) move(v int, to memory.Region, offset int) {
+	a := address{to, offset}
+	if r.at[v] == a {
+		return
+	}
+	r.at[v] = a
+	r.frame.bind(v, r.pool.Piece(to), offset) // what is queued keeps its own
+	r.drop()
+}
+
+// piece returns the memory of a value in the arena.
+func (r *Recorded) piece(v int) *memory.Block { return r.frame.binds[v][0].view.Block }
+
+// bind takes note of the memory of a value from outside.
+func (r *Recorded) bind(b *Binding) {
+	v := b.Value
+	r.blocks[v], r.offers[v] = b.Block, b
+	switch a := (address{b.Block.Region, b.Offset}); {
+	case len(r.frame.binds[v]) == 0:
+		return // nobody reads it
+	case r.fixed[v] != nil:
+		r.move(v, r.fixed[v].Region, 0)
+		return
+	case r.at[v] == a || r.at[v].Size == 0 || r.donor[v] || r.why != "" || !r.copyable(v):
+		r.move(v, a.Region, a.offset)
+		return
+	}
+	// It lies elsewhere than at the last run: from now on it is copied.
+	bytes := op.Elements(r.p.Values[v].Spec.Shape) * r.p.Values[v].Spec.DType.Size()
+	if r.copied += bytes; !r.worth() {
+		r.why = fmt.Sprintf("each run would copy %d bytes of arguments and results that lie elsewhere at each call", r.copied)
+		r.move(v, b.Block.Region, b.Offset)
+		return
+	}
+	f, err := r.pool.Allocate(bytes, r.labels[v])
+	if err != nil {
+		r.why = "there is no room for copies of arguments"
+		r.move(v, b.Block.Region, b.Offset)
+		return
+	}
+	f.Manage()
+	r.fixed[v] = f
+	r.move(v, f.Region, 0)
+}
+
+// copyable reports whether a value from outside can be copied to another place: all that
+// the steps read of it lies in order from its start.
+func (r *Recorded) copyable(v int) bool {
+	n := op.Elements(r.p.Values[v].Spec.Shape)
+	size := r.p.Values[v].Spec.DType.Size()
+	for _, s := range r.frame.binds[v] {
+		low, high := s.offset, s.offset // of what the view reads
+		for i, k := range s.view.Shape {
+			switch step := s.view.Strides[i]; {
+			case k == 0:
+				low, high = 0, -1
+			case step < 0:
+				low += (k - 1) * step
+			default:
+				high += (k - 1) * step
+			}
+		}
+		if low < 0 || (high+1)*s.view.DType.Size() > n*size {
+			return false
+		}
+	}
+	return true
+}
+
+// copy queues a copy of a value's elements.
+func (r *Recorded) copy(to, from *memory.Block, offset, v int) error {
+	c := r.copies[v]
+	if c == nil {
+		spec := &r.p.Values[v].Spec
+		w := backend.View{Shape: []int{op.Elements(spec.Shape)}, Strides: []int{1}, DType: spec.DType}
+		c = &backend.Call{Op: op.Copy, In: []backend.View{w}, Out: w}
+		r.copies[v] = c
+	}
+	if c.Out.Shape[0] == 0 {
+		return nil
+	}
+	c.In[0].Block, c.In[0].Offset, c.Out.Block = from, offset, to
+	err := r.device.Run(c)
+	c.In[0].Block, c.Out.Block = nil, nil
+	return err
+}
+
+func (r *Recorded) allocate(v int) error {
+	b, err := r.pool.Allocate(r.p.Values[v].Bytes, r.labels[v])
+	if err != nil {
+		if i := r.makers[v]; i >= 0 {
+			err = &StepError{&r.p.Steps[i], err}
+		}
+		return err
+	}
+	r.blocks[v] = b
+	r.made = append(r.made, v)
+	return nil
+}
+
+// work replays the recording, or runs the calls and records them.
+func (r *Recorded) work() error {
+	if r.recording != nil && !r.set() {
+		r.drop()
+	}
+	if r.recording != nil {
+		r.replays++
+		return r.recording.Replay()
+	}
+	for i := range r.frame.calls {
+		s, c := &r.p.Steps[i], &r.frame.calls[i]
+		if s.Late != nil {
+			c.Attrs = s.Late()
+			r.last[i] = c.Attrs
+		}
+		if err := r.device.Run(c); err != nil {
+			return &StepError{s, err}
+		}
+	}
+	r.record()
+	return nil
+}
+
+// set gives the recording the present attributes. It reports false if that failed.
+func (r *Recorded) set() bool {
+	for i, late := range r.late {
+		if !late {
+			continue
+		}
+		c := &r.frame.calls[i]
+		c.Attrs = r.p.Steps[i].Late()
+		if c.Attrs == r.last[i] {
+			continue
+		}
+		if r.recording.Set(i, c) != nil {
+			return false
+		}
+		r.last[i] = c.Attrs
+	}
+	return true
+}
+
+// record records the calls, which have just been run.
+func (r *Recorded) record() {
+	if r.why != "" {
+		return
+	}
+	if n := r.records + r.missed; n >= maxRecords && r.replays < minReplays*n {
+		r.why = fmt.Sprintf("variables or arguments lay elsewhere too often: %d recordings were replayed %d times, and %d runs could not update a variable in place", r.records, r.replays, r.missed)
+		return
+	}
+	if r.miss { // at the next run that variable lies elsewhere
+		r.missed++
+		return
+	}
+	calls := make([]*backend.Call, len(r.frame.calls))
+	for i := range calls {
+		calls[i] = &r.frame.calls[i]
+	}
+	recording, err := r.device.(backend.Recorder).RecordCalls(calls, r.late)
+	if err != nil {
+		r.why = "the device cannot record it: " + err.Error()
+		return
+	}
+	r.records++
+	r.recording = recording
+}
+
+// Over is Planned's Over.
+func (r *Recorded) Over(v int) bool { return r.taking.over[v] }
+
+// Clear forgets the blocks of the last run.
+func (r *Recorded) Clear() {
+	clear(r.blocks)
+	clear(r.taking.over)
+}

@@ -1,0 +1,30 @@
+package locus
+
+import (
+	"github.com/locusml/locus/internal/lend"
+	"github.com/locusml/locus/internal/op"
+)
+
+func init() {
+	lend.Memory = func(name string, tensor any) lend.Loan {
+		t := tensor.(*Tensor)
+		t.check(name)
+		readable(name)
+		if !t.IsContiguous() {
+			failf(name, ErrShape, []*Tensor{t}, "the elements do not lie in order")
+		}
+		t.hold(name)
+		return lend.Loan{Backend: t.place.backend, Block: t.block, Offset: t.offset * t.dtype.Size(), Size: t.Bytes(), Host: t.place.host}
+	}
+	lend.Make = func(name string, device any, pinned bool, d DType, shape []int) any {
+		spec := op.Spec{DType: d, Shape: shape}
+		if pinned {
+			if t := allocatePinned(spec, nil); t != nil {
+				return t
+			}
+		}
+		return allocate(device.(Device).open(name), name, spec, nil, nil)
+	}
+	lend.Own = func(tensor any) any { return tensor.(*Tensor).owned() }
+	lend.Readable = readable
+}

@@ -1,0 +1,130 @@
+package nn
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/locusml/locus"
+)
+
+// where is the place in a container whose layer is being applied, for the errors
+// of that layer. A container defers blame, and tells where it is before each layer.
+type where struct {
+	kind  string // of the container, as its constructor is called
+	field string // of the container, "" if the container has but one list
+	index int    // in a list; -1 without one
+	layer any    // nil: the container's own arithmetic
+}
+
+// at moves on to a layer.
+func (w *where) at(field string, index int, layer any) {
+	w.field, w.index, w.layer = field, index, layer
+}
+
+// own moves on to what the container computes itself.
+func (w *where) own() { w.at("", -1, nil) }
+
+// blame adds the path of the layer to a *locus.Error that passes. Errors of ops
+// that had been queued earlier have another layer's, so they stay as they are.
+func (w *where) blame() {
+	r := recover()
+	if r == nil {
+		return
+	}
+	if e, ok := r.(*locus.Error); ok && e != nil && !e.Async {
+		located := *e // others may hold the error
+		located.Layer = w.path(e.Layer)
+		r = &located
+	}
+	panic(r)
+}
+
+// path puts this place in front of a path below it.
+func (w *where) path(below string) string {
+	p := w.kind
+	if w.field != "" {
+		p += "." + w.field
+	}
+	if w.index >= 0 {
+		p += "[" + strconv.Itoa(w.index) + "]"
+	}
+	switch {
+	case w.layer == nil:
+		return p
+	case below == "", below == layerKind(w.layer): // the layer itself, or its own arithmetic
+		return p + " (" + about(w.layer) + ")"
+	case isContainer(w.layer):
+		return p + strings.TrimPrefix(below, layerKind(w.layer))
+	}
+	return p + " (" + layerKind(w.layer) + ") > " + below
+}
+
+// isContainer reports whether a layer is one of those that defer blame: what it
+// says begins with its kind.
+func isContainer(l any) bool {
+	switch l.(type) {
+	case *SequentialLayer, *ResidualLayer, *ResNetBlockLayer, *Encoder, *Decoder:
+		return true
+	}
+	return false
+}
+
+// about returns a layer's kind and sizes: "Linear 256→10", "Conv2D 3→16, 5×5".
+func about(l any) string {
+	switch l := l.(type) {
+	case *LinearLayer:
+		if s := l.Weight.sizes(2); s != nil {
+			return "Linear " + s[1] + "→" + s[0]
+		}
+	case *ConvLayer:
+		rank, kind := 4, "Conv2D "
+		if l.oneD {
+			rank, kind = 3, "Conv1D "
+		}
+		if s := l.Weight.sizes(rank); s != nil {
+			in := s[1]
+			if n, err := strconv.Atoi(in); err == nil {
+				in = strconv.Itoa(n * max(l.geo.Groups, 1))
+			}
+			return kind + in + "→" + s[0] + ", " + strings.Join(s[2:], "×")
+		}
+	case *EmbeddingLayer:
+		if s := l.Weight.sizes(2); s != nil {
+			return "Embedding " + s[0] + "×" + s[1]
+		}
+	case *BatchNormLayer:
+		if s := l.Weight.sizes(1); s != nil {
+			return "BatchNorm " + s[0]
+		}
+	case funcLayer:
+		return l.name
+	case *EncoderLayer:
+		return "TransformerEncoderLayer"
+	case *DecoderLayer:
+		return "TransformerDecoderLayer"
+	}
+	return layerKind(l)
+}
+
+// sizes returns the sizes of a parameter with the given number of axes, "?" for
+// one that is not known yet; nil if it has none or others.
+func (p *Parameter) sizes(rank int) []string {
+	if p == nil {
+		return nil
+	}
+	shape := p.known.shape
+	if v := p.value.Load(); v != nil {
+		shape = v.Shape()
+	}
+	if len(shape) != rank {
+		return nil
+	}
+	text := make([]string, rank)
+	for i, n := range shape {
+		text[i] = strconv.Itoa(n)
+		if n < 0 {
+			text[i] = "?"
+		}
+	}
+	return text
+}

@@ -1,0 +1,325 @@
+package locus
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/locusml/locus/internal/backend"
+	"github.com/locusml/locus/internal/callsite"
+	"github.com/locusml/locus/internal/gate"
+	"github.com/locusml/locus/internal/op"
+)
+
+// Span is a stretch of time in which a device ran an op, or the program copied or
+// waited.
+type Span struct {
+	Device Device // that ran the op; for copies and waits the GPU
+	Name   string // the op, or the kind of transfer
+	Detail string // shapes and types of what went in
+	Site   string // file:line of the program
+	Bytes  int64  // of transfers
+	Host   bool   // the program's time in a copy or a wait; not a device's
+
+	Start, End time.Duration // since the profile began
+}
+
+// Time is how long the span took.
+func (s Span) Time() time.Duration { return s.End - s.Start }
+
+// Timeline is what devices did, and when: see [Profile]. Spans are in order of their
+// start.
+type Timeline struct {
+	Spans []Span
+	Total time.Duration // from the beginning to the end of the profile
+}
+
+// Profile runs f and returns what its ops took on their devices: by the GPU's own
+// clock, kernel by kernel, where they ran on one. Compiled functions run as programs
+// of single ops meanwhile. Ops of other goroutines are seen too. One profile is taken
+// at a time.
+//
+//	t := locus.Profile(func() { step(x, y) })
+//	fmt.Println(t)                   // a table by op
+//	err := t.WriteTrace(file)        // for ui.perfetto.dev or chrome://tracing
+//
+// It costs a few microseconds per op and waits for the devices at both ends. Call f
+// once before: the first steps of a program also load kernels.
+func Profile(f func()) *Timeline {
+	gate.Check("Profile", gate.Given("the function", f))
+	p := &profile{clocks: map[backend.Device]*clock{}}
+	if !profiling.CompareAndSwap(nil, p) {
+		fail("Profile", &op.Problem{Kind: ErrArgument, Msg: "a profile is being taken already", Fix: "wait for the other one, and call Profile once around all that is of interest"})
+	}
+	defer profiling.Store(nil)
+	for _, at := range knownPlaces() { // what was queued before does not count
+		if err := at.backend.Synchronize(); err != nil {
+			failOn(at, "Profile", err, nil)
+		}
+	}
+	p.began = time.Now()
+	backend.Watch(p)
+	defer backend.Watch(nil)
+	f()
+	backend.Watch(nil)
+	return p.timeline()
+}
+
+var profiling atomic.Pointer[profile]
+
+// profile is a timeline in the making.
+type profile struct {
+	began time.Time
+
+	mu     sync.Mutex
+	clocks map[backend.Device]*clock
+	ran    []ran
+	copies []Span
+}
+
+// clock relates the events of a device to the profile's time.
+type clock struct {
+	mu    sync.Mutex // what lies between two marks is one op
+	queue bool       // ops run on a queue of the device, not on the calling goroutine
+	first backend.Event
+	at    time.Duration
+}
+
+// ran is an op between two points of its device's queue.
+type ran struct {
+	device   backend.Device
+	op       op.ID
+	detail   string
+	site     callsite.Site
+	from, to backend.Event
+}
+
+func (p *profile) clock(d backend.Device) *clock {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c := p.clocks[d]
+	if c == nil {
+		c = &clock{queue: d.Info().Kind == backend.GPU, first: mark(d)}
+		c.first.Wait()
+		c.at = time.Since(p.began)
+		p.clocks[d] = c
+	}
+	return c
+}
+
+func mark(d backend.Device) backend.Event {
+	if m, ok := d.(backend.Marker); ok {
+		return m.Mark()
+	}
+	return d.Record()
+}
+
+// Run runs a call between two marks.
+func (p *profile) Run(d backend.Device, c *backend.Call) error {
+	if placeOf(d) == nil { // nothing runs while a function is traced
+		return d.Run(c)
+	}
+	k := p.clock(d)
+	if k.queue {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+	}
+	r := ran{device: d, op: c.Op, detail: describeCall(c), site: callsite.Here(2), from: mark(d)}
+	err := d.Run(c)
+	r.to = mark(d)
+	p.mu.Lock()
+	p.ran = append(p.ran, r)
+	p.mu.Unlock()
+	return err
+}
+
+// moved notes a copy or a wait.
+func (p *profile) moved(kind TransferKind, from, to Device, bytes int, site callsite.Site, start time.Time, spent time.Duration) {
+	gpu := to
+	if from.IsGPU() {
+		gpu = from
+	}
+	at := start.Sub(p.began)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.copies = append(p.copies, Span{Device: gpu, Name: kind.String(), Site: site.String(), Bytes: int64(bytes), Host: true, Start: at, End: at + spent})
+}
+
+// knownPlaces lists the places that were looked for so far.
+func knownPlaces() []*place {
+	list := []*place{machine.cpu}
+	if l := machine.gpus.Load(); l != nil {
+		list = append(list, *l...)
+	}
+	return list
+}
+
+// placeOf returns the place of a backend, nil for one that only records.
+func placeOf(b backend.Device) *place {
+	for _, p := range knownPlaces() {
+		if p.backend == b {
+			return p
+		}
+	}
+	return nil
+}
+
+// describeCall lists the operands of a call, long lists in short.
+func describeCall(c *backend.Call) string {
+	const enough = 4
+	var s []string
+	for i := range c.In {
+		if i == enough {
+			s = append(s, fmt.Sprintf("and %d more", len(c.In)-i))
+			break
+		}
+		if v := &c.In[i]; !v.Const() {
+			s = append(s, v.DType.String()+" "+op.ShapeString(v.Shape))
+		}
+	}
+	return strings.Join(s, ", ")
+}
+
+// timeline waits for the devices and reads the marks.
+func (p *profile) timeline() *Timeline {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	t := &Timeline{Spans: p.copies}
+	for _, r := range p.ran {
+		r.to.Wait()
+		c := p.clocks[r.device]
+		t.Spans = append(t.Spans, Span{Device: placeOf(r.device).device, Name: r.op.String(), Detail: r.detail, Site: r.site.String(),
+			Start: c.at + r.from.Since(c.first), End: c.at + r.to.Since(c.first)})
+	}
+	t.Total = time.Since(p.began)
+	slices.SortStableFunc(t.Spans, func(a, b Span) int { return int(a.Start - b.Start) })
+	return t
+}
+
+// Busy returns how long a device ran ops.
+func (t *Timeline) Busy(d Device) time.Duration {
+	t.given("Timeline.Busy")
+	var sum, end time.Duration
+	for _, s := range t.Spans {
+		if s.Host || s.Device != d || s.End <= end {
+			continue
+		}
+		sum += s.End - max(s.Start, end)
+		end = s.End
+	}
+	return sum
+}
+
+func (t *Timeline) given(name string) {
+	gate.Check(name, gate.Made(t != nil, "make one with locus.Profile"))
+}
+
+// String returns a table of the ops by the time that they took, and of copies and
+// waits.
+func (t *Timeline) String() string {
+	t.given("Timeline.String")
+	type row struct {
+		device Device
+		name   string
+		host   bool
+		count  int
+		bytes  int64
+		time   time.Duration
+	}
+	type key struct {
+		device Device
+		name   string
+		host   bool
+	}
+	found := map[key]*row{}
+	var rows []*row
+	var devices []Device
+	for _, s := range t.Spans {
+		k := key{s.Device, s.Name, s.Host}
+		r := found[k]
+		if r == nil {
+			r = &row{device: s.Device, name: s.Name, host: s.Host}
+			found[k] = r
+			rows = append(rows, r)
+		}
+		r.count++
+		r.bytes += s.Bytes
+		r.time += s.Time()
+		if !slices.Contains(devices, s.Device) {
+			devices = append(devices, s.Device)
+		}
+	}
+	slices.SortStableFunc(rows, func(a, b *row) int {
+		switch {
+		case a.host != b.host && a.host:
+			return 1
+		case a.host != b.host:
+			return -1
+		}
+		return int(b.time - a.time)
+	})
+	var b strings.Builder
+	short := func(d time.Duration) string { return d.Round(100 * time.Nanosecond).String() }
+	fmt.Fprintf(&b, "%s in all", short(t.Total))
+	for _, d := range devices {
+		if busy := t.Busy(d); busy > 0 {
+			fmt.Fprintf(&b, "; %s was busy for %s (%.0f %%)", d, short(busy), 100*busy.Seconds()/max(t.Total.Seconds(), 1e-9))
+		}
+	}
+	fmt.Fprintf(&b, "\n%-8s %-24s %7s %12s %12s %7s\n", "device", "op", "calls", "time", "each", "share")
+	for _, r := range rows {
+		name, share := r.name, ""
+		if r.host {
+			name = "program: " + r.name
+		} else if busy := t.Busy(r.device); busy > 0 {
+			share = fmt.Sprintf("%.1f %%", 100*r.time.Seconds()/busy.Seconds())
+		}
+		fmt.Fprintf(&b, "%-8s %-24s %7d %12s %12s %7s\n", r.device, name, r.count, short(r.time), short(r.time/time.Duration(r.count)), share)
+	}
+	return b.String()
+}
+
+// WriteTrace writes the timeline as a trace that ui.perfetto.dev and chrome://tracing
+// show: a row per device, and one for the program's copies and waits.
+func (t *Timeline) WriteTrace(w io.Writer) error {
+	t.given("Timeline.WriteTrace")
+	gate.Check("Timeline.WriteTrace", gate.Given("the writer", w))
+	type event struct {
+		Name  string         `json:"name"`
+		Phase string         `json:"ph"`
+		Start float64        `json:"ts"` // microseconds
+		Time  float64        `json:"dur,omitempty"`
+		PID   int            `json:"pid"`
+		TID   int            `json:"tid"`
+		Args  map[string]any `json:"args,omitempty"`
+	}
+	events := []event{}
+	rows := map[string]int{}
+	for _, s := range t.Spans {
+		name := s.Device.String()
+		if s.Host {
+			name = "program, " + name
+		}
+		id, ok := rows[name]
+		if !ok {
+			id = len(rows) + 1
+			rows[name] = id
+			events = append(events, event{Name: "thread_name", Phase: "M", PID: 1, TID: id, Args: map[string]any{"name": name}})
+		}
+		args := map[string]any{"where": s.Site}
+		if s.Detail != "" {
+			args["operands"] = s.Detail
+		}
+		if s.Host {
+			args["bytes"] = s.Bytes
+		}
+		us := func(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }
+		events = append(events, event{Name: s.Name, Phase: "X", Start: us(s.Start), Time: us(s.Time()), PID: 1, TID: id, Args: args})
+	}
+	return json.NewEncoder(w).Encode(map[string]any{"displayTimeUnit": "ms", "traceEvents": events})
+}
