@@ -154,6 +154,7 @@ func (c *Compiled) call(args []*Tensor) (results []*Tensor, ok bool) {
 		for i := range c.plans {
 			if c.plans[i] == p {
 				c.plans[i] = next
+				p.close()
 			}
 		}
 	}

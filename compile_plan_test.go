@@ -3,6 +3,7 @@ package locus_test
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -264,6 +265,7 @@ func TestNotRecorded(t *testing.T) {
 				keep = append(keep, w.t)
 				c.Call(x)
 			}
+			runtime.KeepAlive(keep)
 			return c
 		},
 		"not recorded: the device works at once": func() *locus.Compiled {

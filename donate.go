@@ -75,6 +75,13 @@ func (p *plan) prepare() {
 	p.offered = make([]bool, len(p.prog.Values))
 }
 
+// close frees what a plan that is not used any more holds on its device.
+func (p *plan) close() {
+	if p.exec != nil {
+		p.exec.Close()
+	}
+}
+
 // tensor returns what the donor holds now.
 func (d *donor) tensor(p *plan) *Tensor {
 	if d.leaf >= 0 {

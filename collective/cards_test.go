@@ -3,6 +3,7 @@ package collective_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -68,6 +69,9 @@ func TestFakeNCCLShared(t *testing.T) {
 				y, err := groups[r].AllReduce(ctx, x, collective.Sum).Wait()
 				if err != nil {
 					return err
+				}
+				if s := groups[r].String(); strings.Contains(s, "one GPU") != (c.want == "ring") || !strings.Contains(s, "rank "+fmt.Sprint(r)+" of 2, by ring") {
+					return fmt.Errorf("the group is %s", s)
 				}
 				if v := y.Min().Item(); v != 3 || groups[r].Engine(devices[r]) != c.want {
 					return fmt.Errorf("%v by %s", v, groups[r].Engine(devices[r]))

@@ -32,6 +32,7 @@ type Group struct {
 // groupEngine does a group's work.
 type groupEngine interface {
 	name(d locus.Device) string // what serves tensors on a device: "ring"
+	explain() string            // the same for people, and why
 	// enter announces a job to the other ranks and compares; it returns when they agree, or
 	// when it is known that they did in an earlier one of the same kind.
 	enter(ctx context.Context, j *job) error
@@ -71,6 +72,15 @@ func (g *Group) Size() int {
 func (g *Group) Engine(d locus.Device) string {
 	g.made("Engine")
 	return g.eng.name(d)
+}
+
+// String returns which rank it is, what moves its data, and why not NCCL where that is not
+// used for GPUs: "rank 1 of 4, by ring; GPUs by way of main memory: this rank has no NCCL".
+func (g *Group) String() string {
+	if !g.ok() {
+		return "no group"
+	}
+	return fmt.Sprintf("rank %d of %d, by %s", g.rank, g.size, g.eng.explain())
 }
 
 func (g *Group) ok() bool { return g != nil && g.eng != nil }

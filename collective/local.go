@@ -158,6 +158,7 @@ type localEngine struct {
 }
 
 func (e *localEngine) name(locus.Device) string { return "local" }
+func (e *localEngine) explain() string          { return "local" }
 func (e *localEngine) over() <-chan struct{}    { return e.ended }
 func (e *localEngine) blame(err error) error    { return err }
 

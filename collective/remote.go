@@ -11,6 +11,7 @@ import (
 	"github.com/locusml/locus/internal/control"
 	"github.com/locusml/locus/internal/engine"
 	"github.com/locusml/locus/internal/lend"
+	"github.com/locusml/locus/internal/mpi"
 )
 
 // remote is a rank among those of other processes. Main memory goes through host; what is on
@@ -36,6 +37,21 @@ func (e *remote) name(d locus.Device) string {
 		return e.host.Name()
 	}
 	return "nccl"
+}
+
+func (e *remote) explain() string {
+	s, why := e.host.Name(), e.whyNot
+	if c, ok := e.host.(*mpi.Comm); ok {
+		s += " (" + c.Version() + ")"
+	}
+	if e.cards != nil {
+		e.cards.mu.Lock()
+		defer e.cards.mu.Unlock()
+		if why = e.cards.whyNot; why == "" {
+			return s + "; GPUs by " + e.cards.lib.String()
+		}
+	}
+	return s + "; GPUs by way of main memory: " + why
 }
 
 func (e *remote) over() <-chan struct{} { return e.member.Over() }

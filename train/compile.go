@@ -3,6 +3,7 @@ package train
 import (
 	"fmt"
 	"io"
+	"strings"
 	"sync"
 
 	"github.com/locusml/locus"
@@ -113,6 +114,9 @@ func (c *compiled) call(args ...*locus.Tensor) []*locus.Tensor {
 	if !c.told {
 		if why := c.c.Fallback(); why != "" {
 			c.told = true
+			if strings.Contains(why, "signatures") {
+				why += ": batches of many shapes, or a field of the model that keeps changing; those that are new are computed as they are written"
+			}
 			c.why.add(why)
 		}
 	}

@@ -28,8 +28,9 @@ func init() {
 	registerBinaryInts(op.Mod, modInt, modInt, modInt)
 	registerBinary(op.Atan2, grainDear, atan2, atan2)
 
+	registerBinary(op.Fmod, grainDear, fmod32, mapFloats2[float64](math.Mod))
 	for _, def := range op.All() { // by their description
-		if f := def.Float2; f != nil {
+		if f := def.Float2; f != nil && table[def.ID][dtype.Float32] == nil {
 			registerBinary(def.ID, grainDear, mapFloats2[float32](f), mapFloats2[float64](f))
 		}
 		if f := def.Int2; f != nil {
@@ -302,6 +303,25 @@ func timesFunc[T float](f func(float64) float64) loop2[T, T] {
 		for i := range dst {
 			dst[i] = T(float64(a[i]) * f(float64(b[i])))
 		}
+	}
+}
+
+// fmod32 divides in float64, in which the product of b and a quotient of few digits is
+// exact, and so is what is left.
+func fmod32(dst, a, b []float32) {
+	a, b = a[:len(dst)], b[:len(dst)]
+	for i := range dst {
+		x, y := float64(a[i]), float64(b[i])
+		q := math.Trunc(x / y)
+		if !(math.Abs(q) < 1<<28) || math.IsInf(y, 0) {
+			dst[i] = float32(math.Mod(x, y))
+			continue
+		}
+		r := x - q*y
+		if r != 0 && (r < 0) != (x < 0) { // the quotient was rounded up to q
+			r += math.Copysign(y, x)
+		}
+		dst[i] = float32(math.Copysign(r, x))
 	}
 }
 

@@ -8,26 +8,61 @@ import (
 )
 
 func init() {
-	registerCum(dtype.Uint8, identity[uint8])
-	registerCum(dtype.Int32, identity[int32])
-	registerCum(dtype.Int64, identity[int64])
-	registerCum(dtype.Float32, identity[float32])
-	registerCum(dtype.Float64, identity[float64])
-	registerCum(dtype.Float16, dtype.F16.Float32)
-	registerCum(dtype.BFloat16, dtype.BF16.Float32)
+	registerCum(dtype.Uint8, cumLine[uint8])
+	registerCum(dtype.Int32, cumLine[int32])
+	registerCum(dtype.Int64, cumLine[int64])
+	registerCum(dtype.Float32, cumLine[float32])
+	registerCum(dtype.Float64, cumLine[float64])
+	registerCum(dtype.Float16, cumHalf[dtype.F16])
+	registerCum(dtype.BFloat16, cumHalf[dtype.BF16])
 }
 
-func identity[T any](x T) T { return x }
+// cumulator writes, for each of n elements of a line, the position of the best so
+// far. The line begins at x[0] and dst[0], with the given strides.
+type cumulator[T any] func(dst []int64, step int, x []T, along, n int, smallest bool)
 
-// registerCum registers both ops for elements of type T, which compare as V.
-func registerCum[T any, V number](d dtype.DType, value func(T) V) {
-	register(op.CumMax, d, cumPositions(value, func(next, best V) bool { return next >= best || next != next }))
-	register(op.CumMin, d, cumPositions(value, func(next, best V) bool { return next <= best || next != next }))
+// cumLine keeps the last of equal elements. One that is not NaN is never better than
+// NaN, to which no comparison is true.
+func cumLine[T number](dst []int64, step int, x []T, along, n int, smallest bool) {
+	best, where := x[0], 0
+	if smallest {
+		for k := range n {
+			if v := x[k*along]; v <= best || v != v {
+				best, where = v, k
+			}
+			dst[k*step] = int64(where)
+		}
+		return
+	}
+	for k := range n {
+		if v := x[k*along]; v >= best || v != v {
+			best, where = v, k
+		}
+		dst[k*step] = int64(where)
+	}
 }
 
-// cumPositions makes a kernel that finds, for each place of a line, the position
-// of the best element so far: one that is not NaN is never better than NaN.
-func cumPositions[T any, V number](value func(T) V, better func(next, best V) bool) kernel {
+// cumHalf compares as float32.
+func cumHalf[H half](dst []int64, step int, x []H, along, n int, smallest bool) {
+	up, _ := conversions[H]()
+	s, line := scratchOf[H](n)
+	t, wide := scratchOf[float32](n)
+	for k := range n {
+		line[k] = x[k*along]
+	}
+	up(wide, line)
+	cumLine(dst, step, wide, 1, n, smallest)
+	release(t)
+	release(s)
+}
+
+func registerCum[T any](d dtype.DType, f cumulator[T]) {
+	register(op.CumMax, d, cumPositions(f, false))
+	register(op.CumMin, d, cumPositions(f, true))
+}
+
+// cumPositions makes a kernel that goes along the lines of an axis.
+func cumPositions[T any](f cumulator[T], smallest bool) kernel {
 	return func(c *backend.Call) error {
 		total := c.Out.Elements()
 		if total == 0 {
@@ -43,20 +78,17 @@ func cumPositions[T any, V number](value func(T) V, better func(next, best V) bo
 		var from, to [op.MaxRank]int
 		copy(from[:], v.Strides)
 		copy(to[:], op.Strides(c.Out.Shape))
+		offset := v.Offset
+		if along < 0 { // a Go slice does not go backwards
+			dense, t := denseOf[T](v)
+			defer release(t)
+			src, offset, along, from = dense, 0, step, to
+		}
 		pool.For(total/n, max(1, grainCheap/n), func(lo, hi int) {
 			var index [op.MaxRank]int
 			d.at(lo, &index)
 			for range hi - lo {
-				at, out := v.Offset+dot(&index, &from, d.rank), dot(&index, &to, d.rank)
-				best, where := value(src[at]), int64(0)
-				for k := range n {
-					if x := value(src[at]); better(x, best) {
-						best, where = x, int64(k)
-					}
-					dst[out] = where
-					at += along
-					out += step
-				}
+				f(dst[dot(&index, &to, d.rank):], step, src[offset+dot(&index, &from, d.rank):], along, n, smallest)
 				d.step(&index, 0)
 			}
 		})

@@ -186,7 +186,7 @@ func (c *capture) launch(d *Device, k *kernel, g grid) error {
 		return fmt.Errorf("kernel %s: the capture goes on from %d nodes", k.name, info.count)
 	}
 	n := lateNode{node: *(*uintptr)(pointer(info.nodes)), kernel: k, grid: g}
-	if _, ok := c.late.attrs.(op.Update); ok {
+	if _, ok := c.late.attrs.(op.Update); ok && k.params == int(unsafe.Sizeof(updateParams{})) {
 		n.params = slices.Clone(d.params[:k.params/8])
 	}
 	c.late.nodes = append(c.late.nodes, n)
@@ -214,6 +214,10 @@ func (c *capture) change(d *Device, k *kernel, g grid) error {
 func (c *capture) renumber(d *Device, u op.Update) error {
 	for i := range c.late.nodes {
 		n := &c.late.nodes[i]
+		if n.params == nil { // it brings a gradient into order, and knows no numbers
+			c.launches++
+			continue
+		}
 		copy(d.params[:], n.params)
 		paramsOf[updateParams](d, n.kernel).numbers(u)
 		if err := c.launch(d, n.kernel, n.grid); err != nil {

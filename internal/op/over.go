@@ -16,6 +16,7 @@ var overwrites = [NumOps]bool{
 	TanhGrad: true, GeluGrad: true, GeluTanhGrad: true, SiluGrad: true, Equal: true, NotEqual: true,
 	Less: true, LessEqual: true, Greater: true, GreaterEqual: true, Where: true, Blend: true,
 	BlendSquare: true, AdamStep: true,
+	Relu6: true, HardSigmoid: true, HardSwish: true, Relu6Grad: true, HardSigmoidGrad: true, HardSwishGrad: true,
 }
 
 // Over reports whether a kernel of the op may write result r, of which 0 is the first,

@@ -3,7 +3,10 @@ package optest
 import (
 	"flag"
 	"os"
+	"strings"
 	"testing"
+
+	"github.com/locusml/locus/internal/op"
 )
 
 var update = flag.Bool("update", false, "write docs/ops.md")
@@ -51,6 +54,23 @@ func TestComplete(t *testing.T) {
 	for _, o := range Table() {
 		if docs[o.Name] == "" {
 			t.Errorf("%s is in the table but not exported, or has no documentation", o.Name)
+		}
+	}
+}
+
+// TestPublicNames fails when an error would name a primitive by what is not exported.
+func TestPublicNames(t *testing.T) {
+	exported, err := ExportedOps("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := map[string]bool{"UpdateAll": true} // which returns no tensors
+	for _, e := range exported {
+		names[e.Name[strings.LastIndexByte(e.Name, '.')+1:]] = true
+	}
+	for _, def := range op.All() {
+		if name := op.Public(def.Name); !names[strings.TrimSuffix(name, "'s gradient")] {
+			t.Errorf("%s is called %s in errors, which is not exported", def.Name, name)
 		}
 	}
 }

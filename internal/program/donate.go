@@ -123,11 +123,11 @@ func (p *Program) lastUses() []int {
 // value in, all the step's operands in which must allow it.
 func (s *Step) over(out, in int) bool {
 	def := op.Get(s.Op)
-	r, to := 0, &s.Out.View
+	r := 0
 	for s.result(r).Value != out {
 		r++
 	}
-	to = &s.result(r).View
+	to := &s.result(r).View
 	for i := range s.In {
 		if s.In[i].Value != in {
 			continue

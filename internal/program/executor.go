@@ -157,6 +157,14 @@ func (e *Executor) Clear() {
 	}
 }
 
+// Close frees what the device holds for the program, which can be run nevertheless.
+func (e *Executor) Close() {
+	if e.recorded != nil {
+		e.recorded.Close()
+		e.recorded = nil
+	}
+}
+
 // Explain describes the memory of the program and how it runs, a line each.
 func (e *Executor) Explain() []string {
 	plan, donated := e.plan, e.donated

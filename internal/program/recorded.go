@@ -329,7 +329,11 @@ func (r *Recorded) work() error {
 	}
 	if r.recording != nil && !watched {
 		r.replays++
-		return r.recording.Replay()
+		err := r.recording.Replay()
+		if err != nil {
+			r.drop() // it may be of no use any more; the next run finds out
+		}
+		return err
 	}
 	for i := range r.frame.calls {
 		s, c := &r.p.Steps[i], &r.frame.calls[i]

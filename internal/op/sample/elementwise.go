@@ -58,7 +58,7 @@ var domains = map[op.ID][]Domain{
 	op.Log: {Positive}, op.Log2: {Positive}, op.Log10: {Positive}, op.Log1p: {Positive},
 	op.Tan: {Unit}, op.Asin: {Unit}, op.Acos: {Unit}, op.Atanh: {Unit}, op.Acosh: {AboveOne},
 	op.Floor: {OffGrid}, op.Ceil: {OffGrid}, op.Round: {OffGrid}, op.Trunc: {OffGrid},
-	op.Div: {Ordinary, NonZero}, op.FloorDiv: {Ordinary, NonZero}, op.Mod: {Ordinary, NonZero},
+	op.Div: {Ordinary, NonZero}, op.FloorDiv: {Ordinary, NonZero}, op.Mod: {Ordinary, NonZero}, op.Fmod: {Ordinary, NonZero},
 	op.Pow: {Positive, Ordinary}, op.Atan2: {NonZero, NonZero},
 	op.ReluGrad: {Ordinary, NonZero}, op.SigmoidGrad: {Ordinary, Fraction}, op.TanhGrad: {Ordinary, Unit},
 	op.HardSigmoid: {Unit}, op.HardSigmoidGrad: {Ordinary, Unit}, op.HardSwish: {Unit}, op.HardSwishGrad: {Ordinary, Unit},
@@ -85,7 +85,7 @@ func hard(def *op.Def, d dtype.DType) [][]Domain {
 		return [][]Domain{{Wide, Fraction}, {Few, Few}}
 	case op.GeluGrad, op.GeluTanhGrad, op.SiluGrad, op.MishGrad:
 		return [][]Domain{{Ordinary, Wide}, {Wide, Ordinary}}
-	case op.FloorDiv, op.Mod: // quotients that are exact or nearly so
+	case op.FloorDiv, op.Mod, op.Fmod: // quotients that are exact or nearly so
 		return append(edge, []Domain{Few, Few}, []Domain{Halves, Halves}, []Domain{Tenths, Tenths}, []Domain{Wide, Wide})
 	case op.Pow:
 		return append(edge, []Domain{Ordinary, Few}, []Domain{Few, Few}, []Domain{Wide, Unit})
