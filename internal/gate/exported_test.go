@@ -37,6 +37,7 @@ var functions = map[string]any{
 	"locus.BCELoss":                locus.BCELoss,
 	"locus.BCEWithLogits":          locus.BCEWithLogits,
 	"locus.BatchNorm":              locus.BatchNorm,
+	"locus.BatchNormRunning":       locus.BatchNormRunning,
 	"locus.BatchNormWith":          locus.BatchNormWith,
 	"locus.Bernoulli":              locus.Bernoulli,
 	"locus.Bilinear":               locus.Bilinear,
