@@ -123,6 +123,7 @@ var functions = map[string]any{
 	"locus.PixelUnshuffle":         locus.PixelUnshuffle,
 	"locus.PoissonNLL":             locus.PoissonNLL,
 	"locus.Profile":                locus.Profile,
+	"locus.ProfileCalls":           locus.ProfileCalls,
 	"locus.R":                      locus.R,
 	"locus.RMSNorm":                locus.RMSNorm,
 	"locus.RNNCell":                locus.RNNCell,
