@@ -15,6 +15,7 @@ import (
 	"github.com/locusml/locus/internal/gate"
 	"github.com/locusml/locus/internal/op"
 	"github.com/locusml/locus/internal/program"
+	"github.com/locusml/locus/internal/sketch"
 )
 
 // Span is a stretch of time in which a device ran an op, or the program copied or
@@ -29,7 +30,8 @@ type Span struct {
 
 	Start, End time.Duration // since the profile began
 
-	step any // of a compiled function: *program.Step, or *program.Program
+	step any         // of a compiled function: *program.Step, or *program.Program
+	sort sketch.Kind // of the op
 }
 
 // Time is how long the span took.
@@ -138,6 +140,7 @@ type ran struct {
 	detail   string
 	site     string
 	step     any
+	sort     sketch.Kind
 	from, to backend.Event
 }
 
@@ -166,7 +169,7 @@ func (p *profile) Run(d backend.Device, c *backend.Call) error {
 	if placeOf(d) == nil { // nothing runs while a function is traced
 		return d.Run(c)
 	}
-	r := ran{device: d, name: c.Op.String(), detail: describeCall(c), step: c.Step}
+	r := ran{device: d, name: c.Op.String(), detail: describeCall(c), step: c.Step, sort: program.KindOf(c.Op)}
 	if s, ok := c.Step.(*program.Step); ok {
 		r.name, r.site = s.Name(), strings.Join(s.Sites(), ", ")
 	} else {
@@ -253,7 +256,7 @@ func (p *profile) timeline() *Timeline {
 	for _, r := range p.ran {
 		r.to.Wait()
 		c := p.clocks[r.device]
-		t.Spans = append(t.Spans, Span{Device: placeOf(r.device).device, Name: r.name, Detail: r.detail, Site: r.site, step: r.step,
+		t.Spans = append(t.Spans, Span{Device: placeOf(r.device).device, Name: r.name, Detail: r.detail, Site: r.site, step: r.step, sort: r.sort,
 			Start: c.at + r.from.Since(c.first), End: c.at + r.to.Since(c.first)})
 	}
 	t.Total = time.Since(p.began)
@@ -361,10 +364,7 @@ func (t *Timeline) WriteTrace(w io.Writer) error {
 	events := []event{}
 	rows := map[string]int{}
 	for _, s := range t.Spans {
-		name := s.Device.String()
-		if s.Host {
-			name = "program, " + name
-		}
+		name := s.Row()
 		id, ok := rows[name]
 		if !ok {
 			id = len(rows) + 1
@@ -382,4 +382,47 @@ func (t *Timeline) WriteTrace(w io.Writer) error {
 		events = append(events, event{Name: s.Name, Phase: "X", Start: us(s.Start), Time: us(s.Time()), PID: 1, TID: id, Args: args})
 	}
 	return json.NewEncoder(w).Encode(map[string]any{"displayTimeUnit": "ms", "traceEvents": events})
+}
+
+// WriteSVG writes the timeline as an SVG document: a row per device, and one for the
+// program's copies and waits.
+func (t *Timeline) WriteSVG(w io.Writer) error {
+	t.given("Timeline.WriteSVG")
+	gate.Check("Timeline.WriteSVG", gate.Given("the writer", w))
+	p := &sketch.Timeline{Title: "Timeline", Notes: []string{strings.SplitN(t.String(), "\n", 2)[0]}}
+	rows := map[string]int{}
+	for i := range t.Spans {
+		s := &t.Spans[i]
+		name := s.Row()
+		k, ok := rows[name]
+		if !ok {
+			k = len(p.Rows)
+			rows[name] = k
+			p.Rows = append(p.Rows, sketch.Row{Name: name})
+		}
+		p.Rows[k].Spans = append(p.Rows[k].Spans, sketch.Span{Kind: s.kind(), Name: s.Name, Start: s.Start, End: s.End,
+			Tip: strings.TrimSpace(fmt.Sprintf("%s, %s\n%s\n%s", s.Name, s.Time(), s.Detail, s.Site))})
+	}
+	slices.SortStableFunc(p.Rows, func(a, b sketch.Row) int { return strings.Compare(a.Name, b.Name) })
+	return p.WriteSVG(w)
+}
+
+// Row names the row of a picture that the span belongs to: its device, or the program's
+// copies and waits with it.
+func (s Span) Row() string {
+	if s.Host {
+		return "program, " + s.Device.String()
+	}
+	return s.Device.String()
+}
+
+// Kind says what the span is, by which pictures colour it: "product", "elementwise",
+// "reduction, norm", "update", "other", or "program" for copies and waits.
+func (s Span) Kind() string { return s.kind().String() }
+
+func (s *Span) kind() sketch.Kind {
+	if s.Host {
+		return sketch.Host
+	}
+	return s.sort
 }

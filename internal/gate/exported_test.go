@@ -441,6 +441,7 @@ var types = []reflect.Type{
 	reflect.TypeFor[locus.Device](),
 	reflect.TypeFor[locus.DeviceDetails](),
 	reflect.TypeFor[locus.DeviceInfo](),
+	reflect.TypeFor[locus.DrawOptions](),
 	reflect.TypeFor[locus.Error](),
 	reflect.TypeFor[locus.GradOption](),
 	reflect.TypeFor[locus.GuardLevel](),
