@@ -343,7 +343,7 @@ func (c *Compiled) Explain() string {
 				fmt.Fprintf(&b, "  constant: %d bytes of Go data, made at %s\n", v.Spec.Shape[0], v.Site)
 			}
 		}
-		if line := explainFusion(p.body); line != "" {
+		for _, line := range explainFusion(p.body, p.place.backend) {
 			b.WriteString("  " + line + "\n")
 		}
 		for _, line := range strings.SplitAfter(p.body.String(), "\n") {
