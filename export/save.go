@@ -2,6 +2,7 @@ package export
 
 import (
 	"fmt"
+	"io"
 	"runtime/debug"
 	"strconv"
 
@@ -26,6 +27,18 @@ const metadataKey = "locus.program"
 // collects gradients or draws random numbers cannot be saved: export a forward pass.
 func Save(path string, c *locus.Compiled, args ...*locus.Tensor) error {
 	return save(path, c, nil, args)
+}
+
+// Write writes what [Save] would.
+func Write(w io.Writer, c *locus.Compiled, args ...*locus.Tensor) error {
+	if err := gate.Given("the writer", w); err != nil {
+		return failed("export.Write", err)
+	}
+	tensors, metadata, err := content(c, nil, args)
+	if err != nil {
+		return err
+	}
+	return weights.Write(w, tensors, metadata)
 }
 
 // SaveNet is [Save] for the forward pass of a network as it is used: in the mode of
@@ -60,34 +73,42 @@ func SaveNet(path string, net nn.Module, x *locus.Tensor) error {
 }
 
 func save(path string, c *locus.Compiled, names map[*locus.Tensor]string, args []*locus.Tensor) error {
+	tensors, metadata, err := content(c, names, args)
+	if err != nil {
+		return err
+	}
+	return weights.Save(path, tensors, metadata)
+}
+
+// content returns what the file of a program holds.
+func content(c *locus.Compiled, names map[*locus.Tensor]string, args []*locus.Tensor) (tensors map[string]*locus.Tensor, metadata map[string]string, err error) {
 	const name = "export.Save"
 	list := make([]any, len(args))
 	for i, a := range args {
 		list[i] = a
 	}
 	var p *program.Portable
-	var tensors map[string]*locus.Tensor
-	err := locus.Try(func() {
+	err = locus.Try(func() {
 		var found []lend.ExportedWeight
 		p, found = lend.Export(c, list)
 		tensors = call(p, found, names)
 	})
 	if err != nil {
-		return failed(name, err)
+		return nil, nil, failed(name, err)
 	}
 	p.Locus = version()
 	if err := p.Check(); err != nil {
-		return failed(name, err)
+		return nil, nil, failed(name, err)
 	}
 	text, err := p.MarshalText()
 	if err != nil {
-		return failed(name, err)
+		return nil, nil, failed(name, err)
 	}
 	// What cannot be loaded must not be saved.
 	if _, err := program.ParsePortable(text); err != nil {
-		return failed(name, err)
+		return nil, nil, failed(name, err)
 	}
-	return weights.Save(path, tensors, map[string]string{metadataKey: string(text)})
+	return tensors, map[string]string{metadataKey: string(text)}, nil
 }
 
 // call gives the program's weights names, each its own.

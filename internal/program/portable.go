@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/locusml/locus/dtype"
 	"github.com/locusml/locus/internal/backend"
 	"github.com/locusml/locus/internal/op"
 )
@@ -214,10 +215,19 @@ func (p *Portable) Whole(r *Ref) bool {
 }
 
 // Temporary returns the bytes of all values that a run computes, which is more than it
-// needs at any time.
+// needs at any time. Operands that repeat elements count as far as they are larger than
+// their value: a kernel may lay them out.
 func (p *Portable) Temporary() (bytes float64) {
+	size := func(shape []int, d dtype.DType) float64 { return float64(op.Elements(shape)) * float64(d.Size()) }
 	for _, v := range p.Values[len(p.Args)+len(p.Weights):] {
-		bytes += float64(op.Elements(v.Shape)) * float64(v.DType.Size())
+		bytes += size(v.Shape, v.DType)
+	}
+	for i := range p.Steps {
+		for _, r := range p.Steps[i].In {
+			if r.Value >= 0 {
+				bytes += max(0, size(r.View.Shape, r.View.DType)-size(p.Values[r.Value].Shape, r.View.DType))
+			}
+		}
 	}
 	return bytes
 }
