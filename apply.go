@@ -56,6 +56,12 @@ func create(p *place, id op.ID, attrs op.Attrs) *Tensor {
 }
 
 func applyOn(p *place, def *op.Def, attrs op.Attrs, in []*Tensor) (out *Tensor, more []*Tensor) {
+	return applySaving(p, def, attrs, in, false)
+}
+
+// applySaving is applyOn for a caller that may want what an op saves for its gradient
+// although no gradient is tracked.
+func applySaving(p *place, def *op.Def, attrs op.Attrs, in []*Tensor, saves bool) (out *Tensor, more []*Tensor) {
 	l := launches.Get().(*launch)
 	if len(in) > len(l.in) {
 		l.in, l.specs = make([]backend.View, len(in)), make([]op.Spec, len(in))
@@ -86,7 +92,7 @@ func applyOn(p *place, def *op.Def, attrs op.Attrs, in []*Tensor) (out *Tensor, 
 	out = allocate(p, def.Name, spec, scope, in)
 	l.call.Op, l.call.Attrs, l.call.In = def.ID, attrs, views
 	out.viewAs(&l.call.Out)
-	if def.More != nil && (track || !def.Saves) {
+	if def.More != nil && (track || saves || !def.Saves) {
 		for _, s := range def.More(attrs, specs) {
 			t := allocate(p, def.Name, s, scope, nil)
 			more, l.call.More = append(more, t), append(l.call.More, t.view())

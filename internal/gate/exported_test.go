@@ -10,6 +10,7 @@ import (
 	"github.com/locusml/locus/collective"
 	"github.com/locusml/locus/data"
 	"github.com/locusml/locus/dtype"
+	"github.com/locusml/locus/export"
 	"github.com/locusml/locus/nn"
 	"github.com/locusml/locus/optim"
 	"github.com/locusml/locus/train"
@@ -214,6 +215,11 @@ var functions = map[string]any{
 	"dtype.Parse":                  dtype.Parse,
 	"dtype.ToBF16":                 dtype.ToBF16,
 	"dtype.ToF16":                  dtype.ToF16,
+	"export.Inspect":               export.Inspect,
+	"export.Load":                  export.Load,
+	"export.Read":                  export.Read,
+	"export.Save":                  export.Save,
+	"export.SaveNet":               export.SaveNet,
 	"nn.AdaptiveAvgPool1D":         nn.AdaptiveAvgPool1D,
 	"nn.AdaptiveAvgPool2D":         nn.AdaptiveAvgPool2D,
 	"nn.AdaptiveMaxPool1D":         nn.AdaptiveMaxPool1D,
@@ -511,6 +517,8 @@ var types = []reflect.Type{
 	reflect.TypeFor[dtype.DType](),
 	reflect.TypeFor[dtype.F16](),
 	reflect.TypeFor[dtype.Set](),
+	reflect.TypeFor[export.Program](),
+	reflect.TypeFor[export.Signature](),
 	reflect.TypeFor[nn.BatchNormLayer](),
 	reflect.TypeFor[nn.BilinearLayer](),
 	reflect.TypeFor[nn.Buffer](),
