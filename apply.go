@@ -87,7 +87,7 @@ func applyOn(p *place, def *op.Def, attrs op.Attrs, in []*Tensor, saves bool) (o
 		return compose(p, def, attrs, slices.Clone(in)) // a copy, so that in can stay on the stack
 	}
 	if sliced {
-		return applyBatched(p, def, attrs, slices.Clone(in), spec, track, saves)
+		return applyBatched(p, def, attrs, slices.Clone(in), track, saves)
 	}
 	scope := scopeOf(in)
 	out = allocate(p, def.Name, spec, scope, in)

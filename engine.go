@@ -176,7 +176,7 @@ func (e *engine) visit(n *node) {
 			fail(n.def.Name, op.Problemf(ErrGrad, "%s has no gradient; detach its result if none is wanted", n.def.Name), n.inputs...)
 		}
 	}
-	grads := e.settle(n, rule(n.seen(e.useful, e.create), g))
+	grads := e.settle(n, e.through(n.seen(e.useful, e.create), rule, g))
 	passed := func(i int) bool { return grads[i] != nil && e.useful[n.inputs[i].node] }
 	if n.custom() { // what they are made of belongs to the program
 		for _, gi := range grads {

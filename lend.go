@@ -12,6 +12,7 @@ func init() {
 	lend.Memory = func(name string, tensor any) lend.Loan {
 		t := tensor.(*Tensor)
 		t.check(name)
+		t.single(name)
 		readable(name)
 		if !t.IsContiguous() {
 			failf(name, ErrShape, []*Tensor{t}, "the elements do not lie in order")
@@ -37,4 +38,5 @@ func init() {
 	}
 	lend.Own = func(tensor any) any { return tensor.(*Tensor).owned() }
 	lend.Readable = readable
+	lend.Single = func(name string, tensor any) { tensor.(*Tensor).single(name) }
 }

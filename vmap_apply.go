@@ -64,9 +64,9 @@ func (c *batchCall) unfold(t *Tensor) *Tensor {
 	return t.reshape(append([]int{c.lane.n, t.shape[0] / c.lane.n}, t.shape[1:]...)).owned()
 }
 
-// applyBatched is applyOn for operands that are slices of a Vmap. spec is the result's,
-// of a slice.
-func applyBatched(p *place, def *op.Def, attrs op.Attrs, in []*Tensor, spec op.Spec, track, saves bool) (out *Tensor, more []*Tensor) {
+// applyBatched is applyOn for operands that are slices of a Vmap, which fit. track says
+// that the result has a history.
+func applyBatched(p *place, def *op.Def, attrs op.Attrs, in []*Tensor, track, saves bool) (out *Tensor, more []*Tensor) {
 	c := &batchCall{place: p, def: def, attrs: attrs, in: in, lane: innermost(in), saves: track || saves}
 	all := c.byRule()
 	if all == nil {
@@ -74,6 +74,9 @@ func applyBatched(p *place, def *op.Def, attrs op.Attrs, in []*Tensor, spec op.S
 			return compose(p, def, attrs, in)
 		}
 		all = c.loop()
+		if looped != nil {
+			looped(def)
+		}
 	}
 	for _, t := range all {
 		t.behind(c.lane.level)
@@ -129,6 +132,10 @@ func (c *batchCall) byRule() []*Tensor {
 	default:
 		return nil
 	}
+	if r, ok := attrs.(op.Reduce); ok && r.Axes == 0 { // of scalars, which become rows of one element
+		row := c.run(c.def.ID, op.Reduce{Axes: 1 << 1}, in[0].reshape([]int{c.lane.n, 1}))[0]
+		return []*Tensor{row.reshape([]int{c.lane.n}).owned()}
+	}
 	all := c.run(c.def.ID, attrs, in...)
 	if b.Kind == op.BatchFold {
 		for i, t := range all {
@@ -137,6 +144,9 @@ func (c *batchCall) byRule() []*Tensor {
 	}
 	return all
 }
+
+// looped is told of ops that are computed one slice after the other; tests set it.
+var looped func(def *op.Def)
 
 // loop computes one slice after the other.
 func (c *batchCall) loop() []*Tensor {

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/locusml/locus/internal/op"
 )
 
 // vmapLoop is what Vmap stands for: one slice after the other.
@@ -79,7 +81,9 @@ func mappedFunctions() []mapped {
 			i := index.Index(0)
 			return Concat(0, a[0].Take(0, i), a[0].IndexAdd(0, i, a[0].Narrow(0, 0, 2)), a[0].Gather(0, index.Narrow(0, 0, 3)), a[0].CumSum(1))
 		}},
-		{"conv", []*Tensor{image}, func(a ...*Tensor) *Tensor { return MaxPool2D(Conv2D(a[0], kernel, nil, ConvOptions{}), 2, PoolOptions{}) }},
+		{"conv", []*Tensor{image}, func(a ...*Tensor) *Tensor {
+			return MaxPool2D(Conv2D(a[0], kernel, nil, ConvOptions{}), 2, PoolOptions{})
+		}},
 		{"conv of one weight each", []*Tensor{image, r(8, 3, 4, 2, 3, 3), r(9, 3, 4)}, func(a ...*Tensor) *Tensor { return Conv2D(a[0], a[1], a[2], ConvOptions{Padding: 1}, ReluActivation) }},
 		{"gradient", []*Tensor{r(5, 3, 2, 4)}, func(a ...*Tensor) *Tensor {
 			_, g := ValueAndGrad(func(p ...*Tensor) *Tensor { return loss(a[0], p[0], p[1]) })(w, b)
@@ -169,12 +173,51 @@ func TestVmapCaptured(t *testing.T) {
 	vmapLoop(backward)(x)
 	sameValues(t, "collected inside", collected, b.Grad(), 1e-12)
 
+	var constant func(a ...*Tensor) *Tensor
 	custom := func(a ...*Tensor) *Tensor {
+		return Checkpoint(func(a ...*Tensor) *Tensor { return constant(a[0], a[1]) }, a[0], b).Add(constant(a[0], b))
+	}
+	constant = func(a ...*Tensor) *Tensor {
 		return Custom("ones", func(a ...*Tensor) *Tensor { return a[0].Add(a[1]) }, func(a []*Tensor, _, _ *Tensor) []*Tensor {
 			return []*Tensor{a[0].OnesLike(), a[1].OnesLike()}
-		}, a[0], b)
+		}, a[0], a[1])
 	}
 	sameValues(t, "custom", Grad([]*Tensor{Vmap(custom)(x).Sum()}, []*Tensor{b})[0], Grad([]*Tensor{vmapLoop(custom)(x).Sum()}, []*Tensor{b})[0], 1e-12)
+}
+
+// TestVmapWeights takes gradients of weights that all slices share, and gradients of
+// those, through products.
+func TestVmapWeights(t *testing.T) {
+	k := NewKey(3).Split(4)
+	r := func(i int, shape ...int) *Tensor { return CPU().Key(k[i]).As(Float64).Randn(shape...) }
+	leaves := []*Tensor{r(0, 6, 4).RequireGrad(), r(1, 6).RequireGrad(), r(2, 6, 3).RequireGrad()}
+	x := r(3, 5, 2, 4)
+	f := func(a ...*Tensor) *Tensor {
+		return Linear(a[0], leaves[0], leaves[1], TanhActivation).MatMul(leaves[2]).Square().Sum()
+	}
+	second := func(y *Tensor) []*Tensor {
+		g := Grad([]*Tensor{y.Sum()}, leaves, CreateGraph)
+		return append(g, Grad([]*Tensor{g[0].Square().Sum().Add(g[2].Square().Sum())}, leaves)...)
+	}
+	got, want := second(Vmap(f)(x)), second(vmapLoop(f)(x))
+	for i := range got {
+		sameValues(t, fmt.Sprint("gradient ", i), got[i], want[i], 1e-11)
+	}
+	nested := func(a ...*Tensor) *Tensor { return Vmap(f)(a[0]) }
+	got, want = second(Vmap(nested)(x.Unsqueeze(2))), second(vmapLoop(f)(x.Reshape(10, 1, 4)))
+	for i := range got {
+		sameValues(t, fmt.Sprint("nested gradient ", i), got[i], want[i], 1e-11)
+	}
+}
+
+// TestVmapLoops makes sure that the functions of TestVmap compute no op one slice after
+// the other.
+func TestVmapLoops(t *testing.T) {
+	looped = func(def *op.Def) { t.Errorf("%s was computed one slice after the other", def) }
+	defer func() { looped = nil }()
+	for _, m := range mappedFunctions() {
+		Vmap(m.f)(m.args...)
+	}
 }
 
 // TestVmapJacobian makes a Jacobian of one VJP for all rows.

@@ -70,7 +70,7 @@ var leading = Batch{Kind: BatchLead, Attrs: func(a Attrs) (Attrs, bool) {
 		return a, true
 	case Reduce:
 		a.Axes <<= 1
-		return a, a.Axes != 0 // a scalar has no axis to reduce
+		return a, true
 	case Pad:
 		a.Low, a.High, a.Interior = behind(a.Low), behind(a.High), behind(a.Interior)
 		return a, a.Low.N <= MaxRank
