@@ -398,6 +398,7 @@ var functions = map[string]any{
 	"train.PrepareBatch":           train.PrepareBatch,
 	"train.PrepareModel":           train.PrepareModel,
 	"train.Progress":               train.Progress,
+	"train.Ranks":                  train.Ranks,
 	"train.Record":                 train.Record,
 	"train.Regressor":              train.Regressor,
 	"train.Resume":                 train.Resume,
