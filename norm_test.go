@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -150,7 +151,13 @@ func TestNormErrors(t *testing.T) {
 // types differ, and in a program.
 func TestBatchNormRunning(t *testing.T) {
 	const momentum, eps = 0.3, 1e-3
-	for _, d := range []Device{CPU(), AddVirtualGPUs(1, 1<<26)[0]} {
+	devices := []Device{CPU(), AddVirtualGPUs(1, 1<<26)[0]}
+	for _, info := range Devices() { // cards, where there are some
+		if strings.Contains(info.Backing, "CUDA") {
+			devices = append(devices, info.Device)
+		}
+	}
+	for _, d := range devices {
 		for _, c := range []struct{ x, stat DType }{{Float32, Float32}, {Float64, Float64}, {BFloat16, Float32}, {Float16, Float32}, {Float32, Float64}, {BFloat16, BFloat16}} {
 			for _, shape := range [][]int{{5, 3}, {2, 3, 7}, {3, 3, 5, 4}, {2, 3, 70, 65}} {
 				key := NewKey(uint64(len(shape)))

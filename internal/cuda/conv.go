@@ -98,6 +98,8 @@ func (d *Device) ownConv(c *backend.Call) error {
 	switch {
 	case c.Op == op.ConvGradWeight:
 		return d.convWeight(c, &p, a.Groups)
+	case c.Op == op.Conv2D && fewOutputs(m, k, taps):
+		return d.convFewOutputs(c, &p, a)
 	case c.Op == op.ConvGradInput && m <= fewChannels && taps <= fewTaps && a.Stride[0]*a.Stride[1] <= maxPhases:
 		return d.convFew(c, &p, a)
 	}
@@ -113,6 +115,28 @@ const (
 // maxPhases is how many phases of a stride blocks may divide: as many as a grid has
 // room for.
 const maxPhases = 65535
+
+// fewOutputs reports whether a convolution with m output channels in a group, each a sum
+// of k products, has a kernel of its own: a tile would be empty for the most part, and a
+// thread that makes whole pixels has not too much to do.
+func fewOutputs(m, k, taps int) bool { return m <= 2*fewChannels && k <= 512 && taps <= fewTaps }
+
+// convFewOutputs queues such a convolution.
+func (d *Device) convFewOutputs(c *backend.Call, p *convParams, a op.Conv) error {
+	weight := c.In[1]
+	if err := d.inOrder([]*backend.View{&weight}, (*backend.View).Contiguous); err != nil {
+		return err
+	}
+	p.w = addr(&weight)
+	const rows = 4 // FEW_ROWS
+	groups, w, each := ceil(int(p.oh), rows), int(p.ow), fewChannels
+	p.n, p.pixels, p.row = int32(c.Out.Shape[0]*groups*w), divideBy(groups*w), divideBy(w)
+	kernel := "conv2d_few_"
+	if p.m == 1 { // one channel each, as a rule
+		kernel, each = "conv2d_one_", 1
+	}
+	return runKernel(d, "conv", kernel+typeName(weight.DType), p, grid{x: ceil(int(p.n), blockThreads), y: a.Groups, z: ceil(int(p.m), each), threads: blockThreads})
+}
 
 // convFew queues the gradient of an input of few channels.
 func (d *Device) convFew(c *backend.Call, p *convParams, a op.Conv) error {
@@ -191,26 +215,48 @@ func (d *Device) convWeight(c *backend.Call, p *convParams, groups int) error {
 		return fmt.Errorf("%s: more than 2³¹ places in one image: %w", c.Op, op.ErrUnsupported)
 	}
 	p.x, p.xs = addr(&x), strides4(&x)
+	if p.m == 1 && p.cin == 1 {
+		return d.convWeightOne(c, p, groups)
+	}
 	tile := fastest(weightTiles, t, func(x tile) float64 { return float64(ceil(int(p.m), x.m) * x.m * ceil(int(p.n), x.n) * x.n) })
 	blocks := ceil(int(p.m), tile.m) * ceil(int(p.n), tile.n)
 	resident := 2 * d.card.sms // blocks
 	if tile.n <= 64 {
 		resident *= 2
 	}
-	if splits := min(ceil(resident, blocks*groups), int(p.k)/256, 1024); splits > 1 {
-		p.chunk = int32(ceil(ceil(int(p.k), splits), 32) * 32)
-		p.splits = int32(ceil(int(p.k), int(p.chunk)))
-		var err error
-		p.partial, err = d.workspace(int(p.splits) * int(p.total) * max(4, t.Size()))
-		if d.refused(err) {
-			p.splits, p.chunk, err = 1, p.k, nil // slower, without
-		}
-		if err != nil {
-			return err
-		}
+	if err := d.splitPixels(p, t, min(ceil(resident, blocks*groups), int(p.k)/256, 1024)); err != nil {
+		return err
 	}
 	name := fmt.Sprintf("conv2d_grad_weight_%dx%d_%s", tile.m, tile.n, typeName(t))
 	if err := runKernel(d, "conv_weight", name, p, grid{x: blocks, y: groups, z: int(p.splits), threads: 256}); err != nil || p.splits == 1 {
+		return err
+	}
+	return d.sumSplits(t, p.partial, p.out, int(p.splits), int(p.total))
+}
+
+// splitPixels divides the pixels that a gradient of a weight sums up among so many blocks,
+// if there is memory for their parts.
+func (d *Device) splitPixels(p *convParams, t dtype.DType, splits int) (err error) {
+	if splits <= 1 {
+		return nil
+	}
+	p.chunk = int32(ceil(ceil(int(p.k), splits), 32) * 32)
+	p.splits = int32(ceil(int(p.k), int(p.chunk)))
+	p.partial, err = d.workspace(int(p.splits) * int(p.total) * max(4, t.Size()))
+	if d.refused(err) {
+		p.splits, p.chunk, err = 1, p.k, nil // slower, without
+	}
+	return err
+}
+
+// convWeightOne queues the gradient of a weight whose groups have one channel each.
+func (d *Device) convWeightOne(c *backend.Call, p *convParams, groups int) error {
+	const each = 9 // ONE_TAPS
+	t, blocks := c.Out.DType, ceil(int(p.n), each)
+	if err := d.splitPixels(p, t, min(ceil(8*d.card.sms, blocks*groups), int(p.k)/2048, 1024)); err != nil {
+		return err
+	}
+	if err := runKernel(d, "conv_weight", "conv2d_grad_weight_one_"+typeName(t), p, grid{x: blocks, y: groups, z: int(p.splits), threads: blockThreads}); err != nil || p.splits == 1 {
 		return err
 	}
 	return d.sumSplits(t, p.partial, p.out, int(p.splits), int(p.total))
@@ -243,9 +289,15 @@ func fastest(tiles []tile, t dtype.DType, work func(tile) float64) (best tile) {
 	return best
 }
 
+// manyParts is MANY of kernels/reduce.cu: so many threads share the parts of a result.
+const manyParts = 32
+
 // sumSplits queues adding up what several blocks have summed in parts.
 func (d *Device) sumSplits(t dtype.DType, partial, out uintptr, splits, results int) error {
 	p := reduceParams{partial: partial, out: out, outs: uint64(results), splits: int32(splits), threads: 1}
+	if splits >= manyParts {
+		return runKernel(d, "reduce", "sum_parts_many_"+typeName(t), &p, grid{x: ceil(results, 32), threads: 32 * manyParts})
+	}
 	return runKernel(d, "reduce", "sum_parts_"+typeName(t), &p, oneEach(results))
 }
 

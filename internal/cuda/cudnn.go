@@ -308,11 +308,11 @@ func (n *dnn) prepare(d *Device, c *backend.Call, p *convPlan, aligned bool) {
 		return
 	}
 	work := y.Elements() * w.Elements() / w.Shape[0]
-	if work < worthTiming && c.Attrs.(op.Conv).Groups == 1 {
+	// Of groups our other kernels compute a tile each, most of which is empty.
+	if work < worthTiming && (c.Attrs.(op.Conv).Groups == 1 || ownFew(c)) {
 		n.chooseBySize(d, c, p, aligned)
 		return
 	}
-	// Of groups our kernels compute a tile each, most of which is empty.
 	n.addAlgorithms(d, c, p)
 	if work < worthTiming || !timing {
 		return

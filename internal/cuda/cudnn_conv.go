@@ -120,10 +120,10 @@ const fewForEngine = 8
 // Float32 stays float32 even where TF32 is allowed: the matrix units make nothing of this
 // size faster, and the layout that they need makes it slower.
 func (n *dnn) chooseBySize(d *Device, c *backend.Call, p *convPlan, aligned bool) {
-	_, w, _ := convRoles(c)
-	if !aligned || c.Op == op.ConvGradInput && w.Shape[1] <= fewChannels {
-		return // our kernel for few channels
+	if !aligned || ownFew(c) {
+		return
 	}
+	_, w, _ := convRoles(c)
 	n.addPlans(d, c, p, false)
 	if c.Op == op.ConvGradInput && w.Shape[1] <= fewForEngine {
 		if i := slices.IndexFunc(p.choices, func(by convChoice) bool { return by.engine == 2 }); i > 0 {
@@ -131,6 +131,21 @@ func (n *dnn) chooseBySize(d *Device, c *backend.Call, p *convPlan, aligned bool
 		}
 	}
 	p.keepFirst()
+}
+
+// ownFew reports whether our own kernels for few channels in a group do a call.
+func ownFew(c *backend.Call) bool {
+	_, w, _ := convRoles(c)
+	taps, groups := w.Shape[2]*w.Shape[3], c.Attrs.(op.Conv).Groups
+	switch c.Op {
+	case op.Conv2D:
+		return fewOutputs(w.Shape[0]/groups, w.Shape[1]*taps, taps)
+	case op.ConvGradInput:
+		return w.Shape[1] <= fewChannels && taps <= fewTaps
+	case op.ConvGradWeight: // a tile for each of many groups would be empty
+		return groups > 1 && w.Shape[1] == 1 && w.Shape[0] == groups
+	}
+	return false
 }
 
 // addPlans adds what the backend interface would do for a call to the choices.

@@ -166,6 +166,7 @@ func TestSmallConvolutions(t *testing.T) {
 		offset  int
 		want    int64 // the engine, or 0 for our own kernels
 	}{
+		{"LeNet's first", op.Conv2D, [4]int{128, 1, 28, 28}, [4]int{6, 1, 5, 5}, []int64{70}, 0, 0},
 		{"LeNet's second", op.Conv2D, [4]int{128, 6, 14, 14}, [4]int{16, 6, 5, 5}, []int64{1, 70, 70}, 0, 70},
 		{"no engine that is allowed", op.Conv2D, [4]int{128, 6, 14, 14}, [4]int{16, 6, 5, 5}, []int64{1, 2}, 0, 0},
 		{"not aligned", op.Conv2D, [4]int{128, 6, 14, 14}, [4]int{16, 6, 5, 5}, []int64{70}, 1, 0},
@@ -223,4 +224,36 @@ func TestTimedCountsTheHost(t *testing.T) {
 		}
 		return nil
 	}))
+}
+
+// Groups of few channels have kernels of our own, which need no cuDNN.
+func TestSmallGroups(t *testing.T) {
+	for _, k := range []struct {
+		id     op.ID
+		x, w   [4]int
+		groups int
+		kernel string
+		parts  bool
+	}{
+		{op.Conv2D, [4]int{2, 24, 9, 11}, [4]int{24, 1, 3, 3}, 24, "conv2d_one_f32", false},
+		{op.Conv2D, [4]int{2, 24, 9, 11}, [4]int{48, 1, 3, 3}, 24, "conv2d_few_f32", false},
+		{op.Conv2D, [4]int{2, 24, 9, 11}, [4]int{24, 4, 3, 3}, 6, "conv2d_few_f32", false},
+		{op.ConvGradInput, [4]int{2, 24, 9, 11}, [4]int{24, 1, 3, 3}, 24, "conv2d_grad_input_few_f32", false},
+		{op.ConvGradWeight, [4]int{2, 24, 9, 11}, [4]int{24, 1, 3, 3}, 24, "conv2d_grad_weight_one_f32", false},
+		{op.ConvGradWeight, [4]int{64, 8, 32, 32}, [4]int{8, 1, 5, 5}, 8, "conv2d_grad_weight_one_f32", true},
+	} {
+		f, x := fakeRig(t)
+		currentGraphs = &fakeGraphs{}
+		x.d.libs.dnn = &dnn{lib: fakeDNN(), handle: 1, plans: map[convKey]*convPlan{}}
+		a := op.Conv{Stride: [2]int{1, 1}, Pad: [2]int{1, 1}, Dilation: [2]int{1, 1}, Groups: k.groups}
+		c := convCall(k.id, dtype.Float32, a, k.x, k.w)
+		for _, v := range []*backend.View{&c.In[0], &c.In[1], &c.Out} {
+			*v = x.view(dtype.Float32, v.Shape)
+		}
+		f.launches = nil
+		x.ok(x.d.Run(c))
+		if len(f.ran(k.kernel)) != 1 || k.parts != (len(f.ran("sum_parts")) == 1) || currentGraphs.running != 0 {
+			t.Errorf("%s of %v with %v launched %v", k.id, k.x, k.w, f.launches)
+		}
+	}
 }

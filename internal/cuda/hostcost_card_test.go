@@ -58,20 +58,23 @@ func TestHostCost(t *testing.T) {
 		log(fmt.Sprintf("linear of 128x%d by 120 with relu", k), c)
 	}
 	for _, shape := range []struct {
-		name string
-		x, w [4]int
-		pad  int
+		name   string
+		x, w   [4]int
+		pad    int
+		groups int
 	}{
-		{"LeNet 1", [4]int{128, 1, 28, 28}, [4]int{6, 1, 5, 5}, 2},
-		{"LeNet 2", [4]int{128, 6, 14, 14}, [4]int{16, 6, 5, 5}, 0},
-		{"3x3 of 32, 16x16", [4]int{128, 32, 16, 16}, [4]int{32, 32, 3, 3}, 1},
-		{"1x1 of 64, 14x14", [4]int{32, 64, 14, 14}, [4]int{64, 64, 1, 1}, 0},
+		{"LeNet 1", [4]int{128, 1, 28, 28}, [4]int{6, 1, 5, 5}, 2, 1},
+		{"LeNet 2", [4]int{128, 6, 14, 14}, [4]int{16, 6, 5, 5}, 0, 1},
+		{"3x3 of 32, 16x16", [4]int{128, 32, 16, 16}, [4]int{32, 32, 3, 3}, 1, 1},
+		{"1x1 of 64, 14x14", [4]int{32, 64, 14, 14}, [4]int{64, 64, 1, 1}, 0, 1},
+		{"depthwise of 96, 48x48", [4]int{32, 96, 48, 48}, [4]int{96, 1, 3, 3}, 1, 96},
+		{"depthwise of 384, 6x6", [4]int{128, 384, 6, 6}, [4]int{384, 1, 3, 3}, 1, 384},
 	} {
 		for _, id := range convOps {
 			if id == op.ConvGradInput && shape.x[1] == 1 {
 				continue // nobody asks for it
 			}
-			c := convCall(id, dtype.Float32, op.Conv{Stride: [2]int{1, 1}, Pad: [2]int{shape.pad, shape.pad}, Dilation: [2]int{1, 1}, Groups: 1}, shape.x, shape.w)
+			c := convCall(id, dtype.Float32, op.Conv{Stride: [2]int{1, 1}, Pad: [2]int{shape.pad, shape.pad}, Dilation: [2]int{1, 1}, Groups: shape.groups}, shape.x, shape.w)
 			for _, v := range []*backend.View{&c.In[0], &c.In[1], &c.Out} {
 				*v = x.view(dtype.Float32, v.Shape)
 			}
@@ -81,6 +84,7 @@ func TestHostCost(t *testing.T) {
 				log(name+"our own", c)
 				continue
 			}
+			log(name+"as chosen", c)
 			k := convKeyOf(c)
 			n.plans[k] = &convPlan{}
 			log(name+"our own", c)

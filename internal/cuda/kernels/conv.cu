@@ -264,3 +264,67 @@ template <class T> DEV void few(const Conv& p) {
 
 #define FEW_CHANNELS(T) KERNEL __launch_bounds__(256) conv2d_grad_input_few_##T(const __grid_constant__ Conv p) { few<T>(p); }
 FEW_CHANNELS(f32) FEW_CHANNELS(f16) FEW_CHANNELS(bf16) FEW_CHANNELS(f64)
+
+// A convolution with few output channels in a group, likewise: a thread makes F of them of
+// FEW_ROWS pixels, one below the other. The weight lies as the op has it, contiguous.
+template <class T, int F> DEV void few_outputs(const Conv& p) {
+  typedef typename Compute<T>::type C;
+  enum { WEIGHTS = FEW_ROOM / sizeof(Vec<C, F>) };
+  __shared__ Vec<C, F> weights[WEIGHTS]; // [channel][tap]
+  i32 group = blockIdx.y, m0 = blockIdx.z * F, taps = p.taps.d, kw = p.kw.d, kh = taps / kw;
+  i32 n = blockIdx.x * blockDim.x + threadIdx.x;
+  bool exists = n < p.n;
+  i32 image = quotient(n, p.pixels), at = n - image * p.pixels.d, rows = quotient(at, p.row);
+  i32 py = rows * FEW_ROWS, px = at - rows * p.row.d, x0 = px * p.stride[1] - p.pad[1];
+  const T* w = (const T*)p.w + ((i64)group * p.m + m0) * p.k;
+  const T* x = (const T*)p.x + (i64)group * p.cin * p.xs[1] + image * p.xs[0];
+  C sum[FEW_ROWS][F] = {};
+  i32 room = WEIGHTS / taps; // channels, at least one
+  for (i32 c0 = 0; c0 < p.cin; c0 += room) {
+    i32 some = p.cin - c0 < room ? p.cin - c0 : room;
+    __syncthreads();
+    for (i32 i = threadIdx.x; i < some * taps; i += blockDim.x)
+#pragma unroll
+      for (int f = 0; f < F; f++) weights[i].v[f] = m0 + f < p.m ? (C)get(w[(i64)f * p.k + c0 * taps + i]) : C(0);
+    __syncthreads();
+    if (!exists) continue;
+    const Vec<C, F>* weight = weights;
+    for (i32 c = 0; c < some; c++) {
+      const T* channel = x + (c0 + c) * p.xs[1];
+      for (i32 ky = 0; ky < kh; ky++) {
+        bool in[FEW_ROWS];
+        i32 y = py * p.stride[0] - p.pad[0] + ky * p.dilation[0];
+#pragma unroll
+        for (int r = 0; r < FEW_ROWS; r++) in[r] = py + r < p.oh && (u32)(y + r * p.stride[0]) < (u32)p.h;
+        const T* row = channel + y * p.xs[2];
+#pragma unroll 4
+        for (i32 kx = 0; kx < kw; kx++, weight++) {
+          i32 z = x0 + kx * p.dilation[1];
+          bool here = (u32)z < (u32)p.wd;
+          Vec<C, F> v = *weight;
+#pragma unroll
+          for (int r = 0; r < FEW_ROWS; r++) {
+            C e = here && in[r] ? (C)get(row[r * p.stride[0] * p.xs[2] + z * p.xs[3]]) : C(0);
+#pragma unroll
+            for (int f = 0; f < F; f++) sum[r][f] += e * v.v[f];
+          }
+        }
+      }
+    }
+  }
+  if (!exists) return;
+  i64 step = (i64)p.oh * p.ow;
+#pragma unroll
+  for (int r = 0; r < FEW_ROWS; r++) {
+    if (py + r >= p.oh) continue;
+    T* out = (T*)p.out + ((i64)image * p.outputs + (i64)group * p.m + m0) * step + (i64)(py + r) * p.ow + px;
+#pragma unroll
+    for (int f = 0; f < F; f++)
+      if (m0 + f < p.m) put(out[f * step], sum[r][f]);
+  }
+}
+
+#define FEW_RESULTS(T)                                                                                                    \
+  KERNEL __launch_bounds__(256) conv2d_few_##T(const __grid_constant__ Conv p) { few_outputs<T, FEW>(p); }                \
+  KERNEL __launch_bounds__(256) conv2d_one_##T(const __grid_constant__ Conv p) { few_outputs<T, 1>(p); }
+FEW_RESULTS(f32) FEW_RESULTS(f16) FEW_RESULTS(bf16) FEW_RESULTS(f64)

@@ -142,3 +142,47 @@ template <class T, int BM, int BN, int BK> DEV void grad_weight(const Conv& p) {
 #define LARGE(T) GRAD_WEIGHT(T, 64, 128, 16) GRAD_WEIGHT(T, 128, 128, 8)
 SMALL(f32) SMALL(f16) SMALL(bf16) SMALL(f64)
 LARGE(f32) LARGE(f16) LARGE(bf16)
+
+// Groups of one channel each: a block of threads sums up ONE_TAPS taps of one group, each
+// thread every blockDim.xth pixel of the block's, whose gradient serves all taps.
+enum { ONE_TAPS = 9 };
+template <class A> DEV A plus(A x, A y) { return x + y; }
+template <class T> DEV void grad_weight_one(const Conv& p) {
+  typedef typename Compute<T>::type C;
+  __shared__ C room[33];
+  i32 tap0 = blockIdx.x * ONE_TAPS, group = blockIdx.y, split = blockIdx.z;
+  i32 begin = split * p.chunk, end = begin + p.chunk < p.k ? begin + p.chunk : p.k;
+  const T* g = (const T*)p.g + group * p.gs[1];
+  const T* x = (const T*)p.x + group * p.xs[1];
+  i32 tapY[ONE_TAPS], tapX[ONE_TAPS];
+  C sum[ONE_TAPS];
+#pragma unroll
+  for (int t = 0; t < ONE_TAPS; t++) {
+    i32 tap = tap0 + t, ky = quotient(tap, p.kw);
+    tapY[t] = tap < p.n ? ky * p.dilation[0] - p.pad[0] : -0x40000000; // above every image
+    tapX[t] = (tap - ky * p.kw.d) * p.dilation[1] - p.pad[1];
+    sum[t] = C(0);
+  }
+  for (i32 k = begin + threadIdx.x; k < end; k += blockDim.x) {
+    i32 b = quotient(k, p.pixels), pixel = k - b * p.pixels.d, y = quotient(pixel, p.row), z = pixel - y * p.row.d;
+    C v = (C)get(g[b * p.gs[0] + y * p.gs[2] + z * p.gs[3]]);
+    const T* from = x + b * p.xs[0];
+    y *= p.stride[0];
+    z *= p.stride[1];
+#pragma unroll
+    for (int t = 0; t < ONE_TAPS; t++) {
+      i32 r = y + tapY[t], c = z + tapX[t];
+      if ((u32)r < (u32)p.h && (u32)c < (u32)p.wd) sum[t] += v * (C)get(from[r * p.xs[2] + c * p.xs[3]]);
+    }
+  }
+#pragma unroll
+  for (int t = 0; t < ONE_TAPS; t++) {
+    C all = block_reduce(sum[t], C(0), room, plus<C>);
+    if (threadIdx.x > 0 || tap0 + t >= p.n) continue;
+    i64 at = (i64)group * p.n + tap0 + t;
+    if (p.splits > 1) ((C*)p.partial)[(i64)split * p.total + at] = all;
+    else put(((T*)p.out)[at], all);
+  }
+}
+#define ONE(T) KERNEL __launch_bounds__(THREADS) conv2d_grad_weight_one_##T(const __grid_constant__ Conv p) { grad_weight_one<T>(p); }
+ONE(f32) ONE(f16) ONE(bf16) ONE(f64)

@@ -367,7 +367,28 @@ template <class T> DEV void sum_parts(const Reduce& p) {
   for (int k = 0; k < p.splits; k++) s = R::merge(s, ((const typename R::State*)p.partial)[k * p.outs + o]);
   R::finish(((T*)p.out)[o], s);
 }
-#define PARTS(T) KERNEL sum_parts_##T(const __grid_constant__ Reduce p) { sum_parts<T>(p); }
+// Where there are many parts, a thread alone would wait for each: MANY threads share
+// those of a result, each every MANYth, and their sums are added in order.
+#define MANY 32
+template <class T> DEV void sum_many(const Reduce& p) {
+  typedef Sum<T> R;
+  __shared__ typename R::State room[MANY][33];
+  int at = threadIdx.x & 31, share = threadIdx.x >> 5;
+  u64 o = (u64)blockIdx.x * 32 + at;
+  typename R::State s = R::none();
+  if (o < p.outs) {
+#pragma unroll 4
+    for (int k = share; k < p.splits; k += MANY) s = R::merge(s, ((const typename R::State*)p.partial)[k * p.outs + o]);
+  }
+  room[share][at] = s;
+  __syncthreads();
+  if (share > 0 || o >= p.outs) return;
+  for (int k = 1; k < MANY; k++) s = R::merge(s, room[k][at]);
+  R::finish(((T*)p.out)[o], s);
+}
+#define PARTS(T)                                                          \
+  KERNEL sum_parts_##T(const __grid_constant__ Reduce p) { sum_parts<T>(p); } \
+  KERNEL __launch_bounds__(32 * MANY) sum_parts_many_##T(const __grid_constant__ Reduce p) { sum_many<T>(p); }
 PARTS(f16) PARTS(bf16) PARTS(f32) PARTS(f64) PARTS(u8) PARTS(i32) PARTS(i64)
 
 // The bound is how many threads a block of the row kernel may have.

@@ -27,6 +27,9 @@ var convolutions = []struct {
 	{[4]int{3, 3, 17, 15}, [4]int{8, 3, 5, 5}, [4]int{3, 8, 17, 15}, conv(1, 2, 1, 1), Contiguous},
 	{[4]int{2, 16, 14, 14}, [4]int{24, 16, 3, 3}, [4]int{2, 24, 14, 14}, conv(1, 1, 1, 1), Contiguous},
 	{[4]int{2, 8, 13, 13}, [4]int{16, 8, 3, 3}, [4]int{2, 16, 7, 7}, conv(2, 1, 1, 1), Contiguous},
+	{[4]int{2, 6, 9, 10}, [4]int{14, 3, 3, 3}, [4]int{2, 14, 5, 5}, conv(2, 1, 1, 2), Transposed},  // groups of few channels
+	{[4]int{4, 3, 40, 37}, [4]int{3, 1, 5, 5}, [4]int{4, 3, 40, 37}, conv(1, 2, 1, 3), Contiguous}, // depthwise, many pixels
+	{[4]int{8, 1, 34, 34}, [4]int{6, 1, 5, 5}, [4]int{8, 6, 34, 34}, conv(1, 2, 1, 1), Contiguous}, // as LeNet begins
 }
 
 func conv(stride, pad, dilation, groups int) op.Conv {
