@@ -307,6 +307,7 @@ func (k *ranks) ended(ctx context.Context) error {
 	}
 	how, err := k.agree(own)
 	if err == nil && how != goesOn {
+		k.settle()
 		err = fmt.Errorf("train: interrupted: %w", why(ctx))
 	}
 	return err
