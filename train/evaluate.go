@@ -264,6 +264,7 @@ func (e *evaluation) measure(ctx context.Context, loader *data.Loader) (metric.R
 		if err != nil {
 			return err
 		}
+		defer e.ranks.drop(counted)
 		if len(e.set.measures) > 0 {
 			scores = metric.Read(counted...)
 		} else {

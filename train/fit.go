@@ -421,6 +421,7 @@ func (r *run) metrics() (map[string]float64, error) {
 	if err != nil {
 		return nil, err
 	}
+	defer r.ranks.drop(counted)
 	means := merge(readings)
 	if name, ok := finite(means); !ok {
 		r.ranks.settle()

@@ -463,6 +463,16 @@ func (k *ranks) measuredBy(measures []metric.Metric, meters []*meter, counts []*
 	return means, all, nil
 }
 
+// drop frees meters of other ranks.
+func (k *ranks) drop(all []*metric.Meter) {
+	if k == nil {
+		return // they are the replicas' own
+	}
+	for _, m := range all {
+		m.Reset()
+	}
+}
+
 // encode writes tensors as bytes; none of them as none.
 func encode(ts map[string]*locus.Tensor) ([]byte, error) {
 	if len(ts) == 0 {
