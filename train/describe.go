@@ -20,6 +20,7 @@ func (t *Trainer) String() string {
 	devices, err := s.checkOptions()
 	add(err == nil, "on %v", devices)
 	add(err != nil, "with options that cannot be: %v", err)
+	add(err == nil && s.ranked, "%s", s.group)
 	add(s.seed != 0, "seed %d", s.seed)
 	add(s.accumulate > 1, "a step every %d batches", s.accumulate)
 	add(s.clip > 0, "gradients of norm at most %g", s.clip)

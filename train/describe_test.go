@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/locusml/locus"
+	"github.com/locusml/locus/collective"
 	"github.com/locusml/locus/nn"
 	"github.com/locusml/locus/train"
 	"github.com/locusml/locus/train/metric"
@@ -21,6 +22,13 @@ func TestDescriptions(t *testing.T) {
 		if got := fmt.Sprint(v); got != want {
 			t.Errorf("%s\nwant %s", got, want)
 		}
+	}
+	groups, err := collective.Local(cpus(2))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := train.New(train.Ranks(groups[1])).String(); !strings.Contains(s, "rank 1 of 2") {
+		t.Error(s)
 	}
 	if s := train.New(train.MaxEpochs(0), train.Measure(nil)).String(); !strings.Contains(s, "cannot be") {
 		t.Error(s)

@@ -35,6 +35,7 @@ func (r *run) checkEqual() error {
 	defer joined.Free()
 	for at, sum := range locus.ToSlice[int64](joined) {
 		if i := at % len(l); sum != sums[i] {
+			r.ranks.settle() // the others see it too
 			return &locus.Error{Kind: ErrReplicas, Op: "train.Fit", Msg: fmt.Sprintf("before epoch %d, %s of rank %d is not that of rank %d", r.epoch.Number+1, l[i].name, at/len(l), r.ranks.rank),
 				Fix: "let callbacks do the same to the model on all ranks, and use devices of one kind"}
 		}

@@ -264,6 +264,7 @@ func (e *evaluation) measure(ctx context.Context, loader *data.Loader) (metric.R
 		if err != nil {
 			return err
 		}
+		defer e.ranks.drop(counted)
 		if len(e.set.measures) > 0 {
 			scores = metric.Read(counted...)
 		} else {
@@ -307,6 +308,7 @@ func (k *ranks) ended(ctx context.Context) error {
 	}
 	how, err := k.agree(own)
 	if err == nil && how != goesOn {
+		k.settle()
 		err = fmt.Errorf("train: interrupted: %w", why(ctx))
 	}
 	return err

@@ -35,10 +35,11 @@ func (t *Trainer) FitContext(ctx context.Context, model Model, d Data) (*Report,
 	}
 	r := &run{set: set, ctx: ctx, data: d, devices: devices, model: model, ranks: newRanks(ctx, set),
 		report: &Report{Devices: devices, BestEpoch: -1, PeakMemory: map[string]int64{}}}
-	if !r.ranks.first() {
-		quiet := *set
-		quiet.board, quiet.progress = nil, nil
-		r.set = &quiet
+	if r.ranks != nil {
+		own := *set // the first rank has a say in it
+		if r.set = &own; !r.ranks.first() {
+			own.board, own.progress = nil, nil
+		}
 	}
 	defer r.close() // also where a callback ends this goroutine
 	start := time.Now()
@@ -355,6 +356,7 @@ func (r *run) endBefore(batch int, how end, err error) error {
 	case err != nil:
 		return err
 	case how == stopped:
+		r.ranks.settle()
 		return ErrStop
 	}
 	return r.interrupt(batch)
@@ -419,8 +421,10 @@ func (r *run) metrics() (map[string]float64, error) {
 	if err != nil {
 		return nil, err
 	}
+	defer r.ranks.drop(counted)
 	means := merge(readings)
 	if name, ok := finite(means); !ok {
+		r.ranks.settle()
 		return nil, r.notFinite(name, means[name])
 	}
 	if len(r.set.measures) > 0 {

@@ -44,13 +44,21 @@ type ranks struct {
 	g          *collective.Group
 	ctx        context.Context // of collectives: what ends a run must not break one off
 	rank, size int
+	settled    bool // all ranks know, by an agreement, that this is the end
 }
 
 func newRanks(ctx context.Context, s *settings) *ranks {
 	if s.group == nil || s.group.Size() == 1 {
 		return nil
 	}
-	return &ranks{s.group, context.WithoutCancel(ctx), s.group.Rank(), s.group.Size()}
+	return &ranks{g: s.group, ctx: context.WithoutCancel(ctx), rank: s.group.Rank(), size: s.group.Size()}
+}
+
+// settle notes that all ranks have found the same reason to end.
+func (k *ranks) settle() {
+	if k != nil {
+		k.settled = true
+	}
 }
 
 // first reports whether this rank writes what all ranks know.
@@ -77,9 +85,9 @@ func (s *settings) abort(err error) {
 	}
 }
 
-// abort tells the others that this rank gives up.
+// abort tells the others that this rank gives up, unless they know.
 func (k *ranks) abort(err error) {
-	if k != nil && err != nil && !agreed(err) {
+	if k != nil && err != nil && !k.settled {
 		k.g.Abort(err)
 	}
 }
@@ -104,11 +112,6 @@ func (k *ranks) agree(own end) (end, error) {
 
 // errElsewhere is the reason of a run that ended because another rank's context did.
 var errElsewhere = fmt.Errorf("another rank was interrupted: %w", context.Canceled)
-
-// agreed reports whether err is one that all ranks have, together.
-func agreed(err error) bool {
-	return errors.Is(err, ErrStop) || errors.Is(err, ErrNotFinite) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
-}
 
 // why returns the reason of an interruption.
 func why(ctx context.Context) error {
@@ -335,7 +338,8 @@ func (r *run) begin() error {
 		return nil
 	}
 	l, done := r.common()
-	lines := []string{fmt.Sprintf("a run that begins with batch %d of epoch %d, after %d steps", r.startBatch+1, r.epoch.Number+1, r.opt.Steps())}
+	lines := []string{fmt.Sprintf("a run that begins with batch %d of epoch %d, after %d steps", r.startBatch+1, r.epoch.Number+1, r.opt.Steps()),
+		fmt.Sprintf("checkpoints: %v", r.set.save)}
 	for _, name := range slices.Sorted(maps.Keys(r.report.Hyperparameters)) {
 		if !slices.Contains(r.own, name) {
 			lines = append(lines, name+" "+show(r.report.Hyperparameters[name]))
@@ -349,13 +353,18 @@ func (r *run) begin() error {
 			lines = append(lines, e.Name+" is frozen")
 		}
 	}
-	all, err := agree.Bytes(r.ranks.ctx, r.ranks.g, []byte(strings.Join(lines, "\n")))
+	type beginning struct {
+		Lines    []string
+		LogEvery int
+	}
+	all, err := agree.All(r.ranks.ctx, r.ranks.g, beginning{lines, r.set.logEvery})
 	if err != nil {
 		return err
 	}
-	want := strings.Split(string(all[0]), "\n")
+	r.set.logEvery = all[0].LogEvery // who shows the metrics says when all read them
+	want := all[0].Lines
 	for rank, b := range all {
-		have := strings.Split(string(b), "\n")
+		have := b.Lines
 		for i := range max(len(want), len(have)) {
 			a, b := "nothing", "nothing"
 			if i < len(want) {
@@ -365,6 +374,7 @@ func (r *run) begin() error {
 				b = have[i]
 			}
 			if a != b {
+				r.ranks.settle()
 				return &locus.Error{Kind: locus.ErrArgument, Op: "train.Fit", Msg: fmt.Sprintf("ranks differ: rank 0 has %s, rank %d has %s", a, rank, b),
 					Fix: "make the same trainer, model and data on all ranks, and let all read the same folder of checkpoints"}
 			}
@@ -451,6 +461,16 @@ func (k *ranks) measuredBy(measures []metric.Metric, meters []*meter, counts []*
 		}
 	}
 	return means, all, nil
+}
+
+// drop frees meters of other ranks.
+func (k *ranks) drop(all []*metric.Meter) {
+	if k == nil {
+		return // they are the replicas' own
+	}
+	for _, m := range all {
+		m.Reset()
+	}
 }
 
 // encode writes tensors as bytes; none of them as none.

@@ -117,6 +117,7 @@ func TestRanksTrainAsOneDevice(t *testing.T) {
 	set := train.Data{Train: spirals(t, 129), Validation: spirals(t, 75), BatchSize: 32} // the last batch has 1
 	for name, opts := range map[string][]train.Option{
 		"plain":       nil,
+		"logged":      {train.LogEvery(2)},
 		"eager":       {train.Compile(false)},
 		"accumulated": {train.Accumulate(3), train.ClipGradients(0.05)},
 		"averaged":    {train.AverageWeights(0.9), train.KeepBest(), train.LogEvery(2)},
@@ -137,7 +138,10 @@ func TestRanksTrainAsOneDevice(t *testing.T) {
 			what := fmt.Sprintf("%s on %v", name, devices)
 			run := func() ranked {
 				return sameEverywhere(t, onRanks(t, devices, func(rank int) (*train.Supervised, train.Data, []train.Option) {
-					return mlp(3 + uint64(rank)), set, opts // rank 0's parameters count
+					if rank > 0 { // rank 0's parameters count, and when it reads metrics
+						return mlp(3 + uint64(rank)), set, append(slices.Clip(opts), train.LogEvery(3))
+					}
+					return mlp(3), set, opts
 				}))
 			}
 			a := run()
@@ -353,6 +357,18 @@ func TestRankFails(t *testing.T) {
 			}
 			return nil
 		}),
+		"context": train.AfterStep(func(s *train.Step) error { // of its own, which the others know nothing of
+			if s.Steps == 9 {
+				return context.Canceled
+			}
+			return nil
+		}),
+		"batch": train.PrepareBatch(func(b *train.Batch) error {
+			if b.Epoch == 1 && b.Index == 3 {
+				return errors.New("out of luck")
+			}
+			return nil
+		}),
 		"option": train.MaxEpochs(-1),
 	} {
 		folder := filepath.Join(t.TempDir(), "run")
@@ -403,6 +419,9 @@ func TestRanksDiffer(t *testing.T) {
 		d := set
 		d.BatchSize += rank
 		return mlp(3), d, nil
+	})
+	refused("rank 0 has checkpoints: false, rank 1 has checkpoints: true", locus.ErrArgument, func(rank int) (*train.Supervised, train.Data, []train.Option) {
+		return mlp(3), set, []train.Option{train.Checkpoints(t.TempDir(), 1)}[:rank]
 	})
 	refused("ranks differ: rank 0 has model.parameters", locus.ErrArgument, func(rank int) (*train.Supervised, train.Data, []train.Option) {
 		return train.Classifier(nn.Sequential(nn.Linear(2, 2+rank))), set, nil

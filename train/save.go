@@ -306,6 +306,7 @@ func (r *replica) restoreCount(c *checkpoint.Checkpoint, prefix string) error {
 // interrupt ends a run whose context is done: with a checkpoint, so that it can go
 // on at this batch.
 func (r *run) interrupt(batch int) error {
+	r.ranks.settle()
 	r.report.Stopped = "interrupted"
 	err := fmt.Errorf("train: interrupted: %w", why(r.ctx))
 	if r.saver == nil {
