@@ -3,6 +3,7 @@ package export_test
 import (
 	"bytes"
 	"errors"
+	"flag"
 	"fmt"
 	"math"
 	"os"
@@ -359,4 +360,45 @@ func TestSameBytes(t *testing.T) {
 	if len(files[0]) == 0 || !bytes.Equal(files[0], files[1]) {
 		t.Error("two files differ")
 	}
+}
+
+var update = flag.Bool("update", false, "write testdata/version1.*")
+
+// Later versions load what version 1 of the format has written, and compute the same. The
+// file stays as it is when the format changes; a new one is added beside it.
+func TestVersion1(t *testing.T) {
+	const path, numbers = "testdata/version1.locus", "testdata/version1.safetensors"
+	if *update {
+		x := locus.CPU().Key(locus.NewKey(9)).Randn(2, 1, 6, 6)
+		net := nn.To(oldNetwork(), locus.CPU())
+		if err := export.SaveNet(path, net, x); err != nil {
+			t.Fatal(err)
+		}
+		if err := weights.Save(numbers, map[string]*locus.Tensor{"x": x, "y": net.Forward(x)}, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f, err := weights.Open(numbers)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	n, err := f.LoadAll(locus.CPU())
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := load(t, path).On(locus.CPU()).Call(n["x"])[0]
+	if d := got.Sub(n["y"]).Abs().Max().Item(); !slices.Equal(got.Shape(), n["y"].Shape()) || !(d < 1e-5) {
+		t.Errorf("off by %g: %v", d, got)
+	}
+}
+
+// oldNetwork has many kinds of step.
+func oldNetwork() nn.Module {
+	return nn.Sequential(nn.Conv2D(1, 2, 3, locus.ConvOptions{Padding: 1}), nn.BatchNorm(2), nn.SiLU(), nn.MaxPool2D(2, locus.PoolOptions{Stride: 1}), nn.AvgPool2D(2, locus.PoolOptions{}),
+		nn.Func(func(x *locus.Tensor) *locus.Tensor { return x.Reshape(2, 2, 4).Permute(0, 2, 1) }), nn.GRU(2, 4, nn.RecurrentOptions{}),
+		nn.TransformerEncoder(1, 4, 2, nn.TransformerOptions{Hidden: 8, Causal: true}), nn.Flatten(), nn.LazyLinear(3),
+		nn.Func(func(x *locus.Tensor) *locus.Tensor {
+			return x.Pad(math.Inf(-1), 0, 0, 0, 1).Softmax(-1).Gt(0.1).Where(x.Device().From([]float32{1, 2, 3, 4}), x.Sum().Mul(0.5))
+		}))
 }
