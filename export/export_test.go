@@ -402,3 +402,41 @@ func oldNetwork() nn.Module {
 			return x.Pad(math.Inf(-1), 0, 0, 0, 1).Softmax(-1).Gt(0.1).Where(x.Device().From([]float32{1, 2, 3, 4}), x.Sum().Mul(0.5))
 		}))
 }
+
+// What was exported on the CPU runs on an NVIDIA GPU and the other way round; each is
+// within rounding of the other, and the same to the bit as the network on its device.
+func TestCard(t *testing.T) {
+	var card locus.Device
+	found := false
+	for _, d := range locus.Devices() {
+		if d.Device.IsGPU() && !strings.HasPrefix(d.Name, "virtual") && !found {
+			card, found = d.Device, true
+		}
+	}
+	if !found {
+		t.Skip("there is no NVIDIA GPU")
+	}
+	for name, c := range networks() {
+		for _, from := range []locus.Device{locus.CPU(), card} {
+			t.Run(fmt.Sprint(name, " from ", from), func(t *testing.T) {
+				net, x := nn.To(c.net(), from), c.x()
+				path := filepath.Join(t.TempDir(), "net.locus")
+				if err := export.SaveNet(path, net, x.To(from)); err != nil {
+					t.Fatal(err)
+				}
+				p := load(t, path)
+				for _, at := range []locus.Device{locus.CPU(), card} {
+					q, own := p.On(at), nn.CopyTo(net, at)
+					for range 4 {
+						got, want := q.Call(x.To(at))[0], own.Forward(x.To(at))
+						if at == from {
+							same(t, fmt.Sprint("on ", at), want, got)
+						} else if d := got.Sub(want.Detach()).Abs(); d.Len() > 0 && !(d.Max().Item() < 1e-4) {
+							t.Errorf("on %s off by %g", at, d.Max().Item())
+						}
+					}
+				}
+			})
+		}
+	}
+}
