@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/locusml/locus"
@@ -439,4 +440,31 @@ func TestCard(t *testing.T) {
 			})
 		}
 	}
+}
+
+// Goroutines share one program, and results that are kept stay what they are.
+func TestTogether(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "net.locus")
+	net := nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 2))
+	if err := export.SaveNet(path, net, locus.Ones(4, 3)); err != nil {
+		t.Fatal(err)
+	}
+	p := load(t, path)
+	var group sync.WaitGroup
+	for i := range 4 {
+		group.Go(func() {
+			x := locus.Ones(4, 3).Mul(i)
+			want := net.Forward(x)
+			var kept []*locus.Tensor
+			for range 20 {
+				kept = append(kept, p.Call(x)[0])
+			}
+			for _, y := range kept {
+				same(t, "beside others", want, y)
+			}
+			kept[0].Free()
+			same(t, "after a result was freed", want, p.Call(x)[0])
+		})
+	}
+	group.Wait()
 }

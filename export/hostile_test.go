@@ -59,7 +59,8 @@ func TestDamaged(t *testing.T) {
 		t.Fatal(err)
 	}
 	for n := 0; n < len(good); n += 1 + n/64 {
-		if _, err := read(good[:n]); !errors.Is(err, weights.ErrFormat) {
+		var e *locus.Error
+		if _, err := read(good[:n]); !errors.Is(err, weights.ErrFormat) || !errors.As(err, &e) {
 			t.Errorf("cut to %d bytes of %d: %v", n, len(good), err)
 		}
 	}
@@ -220,7 +221,7 @@ func FuzzProgram(f *testing.F) {
 var tokens = regexp.MustCompile(`-?\d+(\.\d+)?|"[a-z0-9_]+"|true|false`)
 
 // others are what a token is replaced by.
-var others = []string{"0", "1", "-1", "2", "3", "4", "5", "7", "16", "33", "1000", "16777216", "68719476736", "4611686018427387904", "-9223372036854775808", "1e308", "true", "null", `"int64"`, `"bool"`, `"bfloat16"`, "[]", "{}"}
+var others = []string{"0", "1", "-1", "2", "3", "4", "5", "7", "16", "33", "1000", "16777216", "68719476736", "4611686018427387904", "-9223372036854775808", "1e308", "true", "null", `"int64"`, `"bool"`, `"bfloat16"`, `"invalid"`, `"Rule(7)"`, `"Cell(9)"`, `"op(0)"`, "[]", "{}"}
 
 // edit replaces a token of a text.
 func edit(text string, at int, by string) string {

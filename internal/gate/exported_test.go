@@ -218,6 +218,7 @@ var functions = map[string]any{
 	"export.Read":                  export.Read,
 	"export.Save":                  export.Save,
 	"export.SaveNet":               export.SaveNet,
+	"export.Write":                 export.Write,
 	"nn.AdaptiveAvgPool1D":         nn.AdaptiveAvgPool1D,
 	"nn.AdaptiveAvgPool2D":         nn.AdaptiveAvgPool2D,
 	"nn.AdaptiveMaxPool1D":         nn.AdaptiveMaxPool1D,
