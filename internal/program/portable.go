@@ -43,7 +43,7 @@ const EmptyValue = -2
 
 // The most steps, operands of a step and results of a program in a file.
 const (
-	maxSteps    = 1 << 20
+	maxSteps    = 1 << 17
 	maxOperands = 1 << 14
 	maxArgs     = 1 << 14
 )
