@@ -36,7 +36,7 @@ var launches = sync.Pool{New: func() any { return &launch{in: make([]backend.Vie
 func apply(id op.ID, attrs op.Attrs, in ...*Tensor) *Tensor {
 	def := op.Get(id)
 	p := checkOperands(def.Name, in)
-	out, _ := applyOn(p, def, attrs, in)
+	out, _ := applyOn(p, def, attrs, in, false)
 	return out
 }
 
@@ -45,23 +45,19 @@ func apply(id op.ID, attrs op.Attrs, in ...*Tensor) *Tensor {
 func applyAll(id op.ID, attrs op.Attrs, in ...*Tensor) []*Tensor {
 	def := op.Get(id)
 	p := checkOperands(def.Name, in)
-	out, more := applyOn(p, def, attrs, in)
+	out, more := applyOn(p, def, attrs, in, false)
 	return append([]*Tensor{out}, more...)
 }
 
 // create runs a primitive without operands.
 func create(p *place, id op.ID, attrs op.Attrs) *Tensor {
-	out, _ := applyOn(p, op.Get(id), attrs, nil)
+	out, _ := applyOn(p, op.Get(id), attrs, nil, false)
 	return out
 }
 
-func applyOn(p *place, def *op.Def, attrs op.Attrs, in []*Tensor) (out *Tensor, more []*Tensor) {
-	return applySaving(p, def, attrs, in, false)
-}
-
-// applySaving is applyOn for a caller that may want what an op saves for its gradient
-// although no gradient is tracked.
-func applySaving(p *place, def *op.Def, attrs op.Attrs, in []*Tensor, saves bool) (out *Tensor, more []*Tensor) {
+// applyOn is apply at p. With saves, the results that the op saves for its gradient are
+// there although none is recorded.
+func applyOn(p *place, def *op.Def, attrs op.Attrs, in []*Tensor, saves bool) (out *Tensor, more []*Tensor) {
 	l := launches.Get().(*launch)
 	if len(in) > len(l.in) {
 		l.in, l.specs = make([]backend.View, len(in)), make([]op.Spec, len(in))
@@ -71,9 +67,11 @@ func applySaving(p *place, def *op.Def, attrs op.Attrs, in []*Tensor, saves bool
 	if def.Broadcasts() {
 		shape = broadcastShape(def, in)
 	}
+	sliced := false
 	for i, t := range in {
 		v := &views[i]
 		t.viewAs(v)
+		sliced = sliced || t.lane != nil
 		if shape != nil && !sameShape(v.Shape, shape) {
 			v.Strides = expandStrides(v.Shape, v.Strides, shape)
 			v.Shape = shape
@@ -87,6 +85,9 @@ func applySaving(p *place, def *op.Def, attrs op.Attrs, in []*Tensor, saves bool
 	track := spec.DType.IsFloat() && tracked(in) // bools and whole numbers pass no gradient
 	if track && def.Parts || !p.backend.Supports(def.ID, def.KernelType(specs, spec)) {
 		return compose(p, def, attrs, slices.Clone(in)) // a copy, so that in can stay on the stack
+	}
+	if sliced {
+		return applyBatched(p, def, attrs, slices.Clone(in), track, saves)
 	}
 	scope := scopeOf(in)
 	out = allocate(p, def.Name, spec, scope, in)

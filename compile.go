@@ -92,7 +92,7 @@ func (c *Compiled) made(name string) {
 func (c *Compiled) Call(args ...*Tensor) []*Tensor {
 	c.made("Compiled.Call")
 	usable("Compiled.Call", args)
-	if trace.Current() != nil {
+	if trace.Current() != nil || innermost(args) != nil { // inside Vmap it becomes part of that
 		return c.f(args...)
 	}
 	results, ok := c.call(args)
@@ -343,7 +343,7 @@ func (c *Compiled) Explain() string {
 				fmt.Fprintf(&b, "  constant: %d bytes of Go data, made at %s\n", v.Spec.Shape[0], v.Site)
 			}
 		}
-		if line := explainFusion(p.body); line != "" {
+		for _, line := range explainFusion(p.body, p.place.backend) {
 			b.WriteString("  " + line + "\n")
 		}
 		for _, line := range strings.SplitAfter(p.body.String(), "\n") {

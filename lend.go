@@ -13,6 +13,7 @@ func init() {
 	lend.Memory = func(name string, tensor any) lend.Loan {
 		t := tensor.(*Tensor)
 		t.check(name)
+		t.single(name)
 		readable(name)
 		if !t.IsContiguous() {
 			failf(name, ErrShape, []*Tensor{t}, "the elements do not lie in order")
@@ -52,4 +53,5 @@ func init() {
 		}
 		return importProgram(p, list, device.(Device))
 	}
+	lend.Single = func(name string, tensor any) { tensor.(*Tensor).single(name) }
 }

@@ -239,7 +239,7 @@ func interpret(p *program.Portable, at *place, weights, args []*Tensor) []*Tenso
 			in[k] = tensor(&s.In[k])
 		}
 		def := op.Get(s.Op)
-		out, more := applySaving(at, def, s.Attrs, in, s.Saves)
+		out, more := applyOn(at, def, s.Attrs, in, s.Saves)
 		if want := p.Values[len(values)]; out.dtype != want.DType || !sameShape(out.shape, want.Shape) {
 			failf("export.Program.Call", ErrUnsupported, in, "%s makes %s %s, not %s %s as the program says", def.Name, out.dtype, op.ShapeString(out.shape), want.DType, op.ShapeString(want.Shape))
 		}

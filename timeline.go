@@ -14,19 +14,24 @@ import (
 	"github.com/locusml/locus/internal/callsite"
 	"github.com/locusml/locus/internal/gate"
 	"github.com/locusml/locus/internal/op"
+	"github.com/locusml/locus/internal/program"
+	"github.com/locusml/locus/internal/sketch"
 )
 
 // Span is a stretch of time in which a device ran an op, or the program copied or
 // waited, or a collective was under way.
 type Span struct {
 	Device Device // that ran the op; for copies and waits the GPU
-	Name   string // the op, or the kind of transfer
+	Name   string // the op, those of a fused step ("add+exp"), or the kind of transfer
 	Detail string // shapes and types of what went in
 	Site   string // file:line of the program
 	Bytes  int64  // of transfers
 	Host   bool   // the program's time in a copy, a wait or a collective; not a device's
 
 	Start, End time.Duration // since the profile began
+
+	step any         // of a compiled function: *program.Step, or *program.Program
+	sort sketch.Kind // of the op
 }
 
 // Time is how long the span took.
@@ -40,8 +45,9 @@ type Timeline struct {
 }
 
 // Profile runs f and returns what its ops took on their devices: by the GPU's own
-// clock, kernel by kernel, where they ran on one. Compiled functions run as programs
-// of single ops meanwhile. Ops of other goroutines are seen too. One profile is taken
+// clock, kernel by kernel, where they ran on one. Compiled functions run step by step
+// meanwhile, also those that are replayed as one piece otherwise: see [ProfileCalls] for
+// those, and [Compiled.Times] for the times of a program's steps. Ops of other goroutines are seen too. One profile is taken
 // at a time.
 //
 //	t := locus.Profile(func() { step(x, y) })
@@ -52,7 +58,21 @@ type Timeline struct {
 // once before: the first steps of a program also load kernels.
 func Profile(f func()) *Timeline {
 	gate.Check("Profile", gate.Given("the function", f))
-	p := &profile{clocks: map[backend.Device]*clock{}}
+	p := newProfile()
+	return p.take(f, p)
+}
+
+// ProfileCalls is [Profile] that leaves compiled functions as they run otherwise: each
+// call of one is a single span, named "compiled". So it tells how long a replay takes as
+// a whole.
+func ProfileCalls(f func()) *Timeline {
+	gate.Check("ProfileCalls", gate.Given("the function", f))
+	p := newProfile()
+	return p.take(f, pieces{p})
+}
+
+// take runs f while w, which is p or made of it, watches.
+func (p *profile) take(f func(), w backend.Watcher) *Timeline {
 	if !profiling.CompareAndSwap(nil, p) {
 		fail("Profile", &op.Problem{Kind: ErrArgument, Msg: "a profile is being taken already", Fix: "wait for the other one, and call Profile once around all that is of interest"})
 	}
@@ -63,7 +83,7 @@ func Profile(f func()) *Timeline {
 		}
 	}
 	p.began = time.Now()
-	backend.Watch(p)
+	backend.Watch(w)
 	defer backend.Watch(nil)
 	f()
 	backend.Watch(nil)
@@ -82,6 +102,29 @@ type profile struct {
 	copies []Span
 }
 
+func newProfile() *profile { return &profile{clocks: map[backend.Device]*clock{}} }
+
+// pieceName is what a call of a compiled function is called where it is one span.
+const pieceName = "compiled"
+
+// pieces is a profile that sees runs of programs as one piece each.
+type pieces struct{ *profile }
+
+// Run runs a call between two marks, unless it is part of a piece.
+func (p pieces) Run(d backend.Device, c *backend.Call) error {
+	if c.Step != nil {
+		return d.Run(c)
+	}
+	return p.profile.Run(d, c)
+}
+
+// Piece runs a program between two marks.
+func (p pieces) Piece(d backend.Device, prog any, run func() error) error {
+	steps := len(prog.(*program.Program).Steps)
+	r := ran{device: d, name: pieceName, detail: fmt.Sprintf("%d steps", steps), site: callsite.Here(2).String(), step: prog}
+	return p.between(&r, run)
+}
+
 // clock relates the events of a device to the profile's time.
 type clock struct {
 	mu    sync.Mutex // what lies between two marks is one op
@@ -93,9 +136,11 @@ type clock struct {
 // ran is an op between two points of its device's queue.
 type ran struct {
 	device   backend.Device
-	op       op.ID
+	name     string
 	detail   string
-	site     callsite.Site
+	site     string
+	step     any
+	sort     sketch.Kind
 	from, to backend.Event
 }
 
@@ -124,16 +169,27 @@ func (p *profile) Run(d backend.Device, c *backend.Call) error {
 	if placeOf(d) == nil { // nothing runs while a function is traced
 		return d.Run(c)
 	}
-	k := p.clock(d)
+	r := ran{device: d, name: c.Op.String(), detail: describeCall(c), step: c.Step, sort: program.KindOf(c.Op)}
+	if s, ok := c.Step.(*program.Step); ok {
+		r.name, r.site = s.Name(), strings.Join(s.Sites(), ", ")
+	} else {
+		r.site = callsite.Here(2).String()
+	}
+	return p.between(&r, func() error { return d.Run(c) })
+}
+
+// between calls run between two marks of r's device.
+func (p *profile) between(r *ran, run func() error) error {
+	k := p.clock(r.device)
 	if k.queue {
 		k.mu.Lock()
 		defer k.mu.Unlock()
 	}
-	r := ran{device: d, op: c.Op, detail: describeCall(c), site: callsite.Here(2), from: mark(d)}
-	err := d.Run(c)
-	r.to = mark(d)
+	r.from = mark(r.device)
+	err := run()
+	r.to = mark(r.device)
 	p.mu.Lock()
-	p.ran = append(p.ran, r)
+	p.ran = append(p.ran, *r)
 	p.mu.Unlock()
 	return err
 }
@@ -180,6 +236,9 @@ func placeOf(b backend.Device) *place {
 func describeCall(c *backend.Call) string {
 	const enough = 4
 	var s []string
+	if e, ok := c.Attrs.(*op.Expression); ok {
+		s = append(s, e.String())
+	}
 	for i := range c.In {
 		if i == enough {
 			s = append(s, fmt.Sprintf("and %d more", len(c.In)-i))
@@ -200,7 +259,7 @@ func (p *profile) timeline() *Timeline {
 	for _, r := range p.ran {
 		r.to.Wait()
 		c := p.clocks[r.device]
-		t.Spans = append(t.Spans, Span{Device: placeOf(r.device).device, Name: r.op.String(), Detail: r.detail, Site: r.site.String(),
+		t.Spans = append(t.Spans, Span{Device: placeOf(r.device).device, Name: r.name, Detail: r.detail, Site: r.site, step: r.step, sort: r.sort,
 			Start: c.at + r.from.Since(c.first), End: c.at + r.to.Since(c.first)})
 	}
 	t.Total = time.Since(p.began)
@@ -308,10 +367,7 @@ func (t *Timeline) WriteTrace(w io.Writer) error {
 	events := []event{}
 	rows := map[string]int{}
 	for _, s := range t.Spans {
-		name := s.Device.String()
-		if s.Host {
-			name = "program, " + name
-		}
+		name := s.Row()
 		id, ok := rows[name]
 		if !ok {
 			id = len(rows) + 1
@@ -329,4 +385,47 @@ func (t *Timeline) WriteTrace(w io.Writer) error {
 		events = append(events, event{Name: s.Name, Phase: "X", Start: us(s.Start), Time: us(s.Time()), PID: 1, TID: id, Args: args})
 	}
 	return json.NewEncoder(w).Encode(map[string]any{"displayTimeUnit": "ms", "traceEvents": events})
+}
+
+// WriteSVG writes the timeline as an SVG document: a row per device, and one for the
+// program's copies and waits.
+func (t *Timeline) WriteSVG(w io.Writer) error {
+	t.given("Timeline.WriteSVG")
+	gate.Check("Timeline.WriteSVG", gate.Given("the writer", w))
+	p := &sketch.Timeline{Title: "Timeline", Notes: []string{strings.SplitN(t.String(), "\n", 2)[0]}}
+	rows := map[string]int{}
+	for i := range t.Spans {
+		s := &t.Spans[i]
+		name := s.Row()
+		k, ok := rows[name]
+		if !ok {
+			k = len(p.Rows)
+			rows[name] = k
+			p.Rows = append(p.Rows, sketch.Row{Name: name})
+		}
+		p.Rows[k].Spans = append(p.Rows[k].Spans, sketch.Span{Kind: s.kind(), Name: s.Name, Start: s.Start, End: s.End,
+			Tip: strings.TrimSpace(fmt.Sprintf("%s, %s\n%s\n%s", s.Name, s.Time(), s.Detail, s.Site))})
+	}
+	slices.SortStableFunc(p.Rows, func(a, b sketch.Row) int { return strings.Compare(a.Name, b.Name) })
+	return p.WriteSVG(w)
+}
+
+// Row names the row of a picture that the span belongs to: its device, or the program's
+// copies and waits with it.
+func (s Span) Row() string {
+	if s.Host {
+		return "program, " + s.Device.String()
+	}
+	return s.Device.String()
+}
+
+// Kind says what the span is, by which pictures colour it: "product", "elementwise",
+// "reduction, norm", "update", "other", or "program" for copies and waits.
+func (s Span) Kind() string { return s.kind().String() }
+
+func (s *Span) kind() sketch.Kind {
+	if s.Host {
+		return sketch.Host
+	}
+	return s.sort
 }

@@ -1,6 +1,7 @@
 package train
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/locusml/locus"
 	"github.com/locusml/locus/board"
+	"github.com/locusml/locus/collective"
 	"github.com/locusml/locus/data"
 	"github.com/locusml/locus/optim"
 	"github.com/locusml/locus/train/metric"
@@ -76,6 +78,8 @@ type settings struct {
 	averaged     bool // average was asked for
 	eager        bool // nothing is compiled
 	explain      io.Writer
+	group        *collective.Group
+	ranked       bool // group was asked for
 	missing      bool // an option was a zero value
 }
 
@@ -263,6 +267,8 @@ func (s *settings) checkOptions() ([]locus.Device, error) {
 	switch {
 	case s.missing:
 		return nil, bad("an option is a zero value; make options with the functions of this package")
+	case s.ranked && s.group == nil:
+		return nil, bad("Ranks without a group; make one with collective.Join or collective.Local")
 	case s.maxEpochs < 1:
 		return nil, bad("MaxEpochs(%d); train for at least one epoch", s.maxEpochs)
 	case s.accumulate < 1:
@@ -289,6 +295,12 @@ func (s *settings) checkOptions() ([]locus.Device, error) {
 		return nil, bad("Resume without Checkpoints; say in which folder they are")
 	case anyNil(s.afterEpoch), anyNil(s.afterStep), anyNil(s.beforeEpoch), anyNil(s.beforeStep), anyNil(s.prepareBatch), anyNil(s.prepareModel):
 		return nil, bad("a callback is nil")
+	}
+	if s.ranked {
+		var err error
+		if e := locus.Try(func() { err = s.group.Err() }); e != nil || err != nil {
+			return nil, cmp.Or(e, err)
+		}
 	}
 	if s.averaged && !(s.average >= 0 && s.average < 1) {
 		return nil, bad("AverageWeights(%v); want at least 0 and less than 1", s.average)

@@ -200,6 +200,10 @@ type Call struct {
 	// op.Def. They are contiguous, as the first is. Of an op that saves something for
 	// its gradient they are missing where nobody wants that.
 	More []View
+
+	// Step is what the call is part of: a step of a program, for those who watch. Devices
+	// do not look at it.
+	Step any
 }
 
 // KernelType returns the element type that selects the kernel: see KernelType of

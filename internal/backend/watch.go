@@ -19,8 +19,32 @@ func Watch(w Watcher) {
 	watcher.Store(&w)
 }
 
-// Watched reports whether somebody watches: then calls go to the device one by one.
-func Watched() bool { return watcher.Load() != nil }
+// Watched reports whether somebody watches calls: then they go to the device one by one.
+func Watched() bool {
+	w := watcher.Load()
+	if w == nil {
+		return false
+	}
+	_, whole := (*w).(PieceWatcher)
+	return !whole
+}
+
+// PieceWatcher is a watcher that leaves programs as they are: it sees each run of one
+// as a piece, and its calls, which have a Step, only on their way.
+type PieceWatcher interface {
+	Watcher
+	// Piece calls run, once, which queues a program on d.
+	Piece(d Device, program any, run func() error) error
+}
+
+// Pieces returns who watches programs as pieces, or nil.
+func Pieces() PieceWatcher {
+	if w := watcher.Load(); w != nil {
+		p, _ := (*w).(PieceWatcher)
+		return p
+	}
+	return nil
+}
 
 // Queue runs c on d. Everything above devices does so by this function.
 func Queue(d Device, c *Call) error {

@@ -55,6 +55,10 @@ var (
 	Profiling func() bool
 	Span      func(device any, name, detail string, bytes int, start time.Time)
 
+	// Single panics with a *locus.Error if a *locus.Tensor stands for the slices of a Vmap:
+	// the function called name would keep it beyond that.
+	Single func(name string, tensor any)
+
 	// Own makes a *locus.Tensor, a view of memory that nobody else has a handle of, its
 	// owner, and returns it.
 	Own func(tensor any) any

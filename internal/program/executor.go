@@ -5,8 +5,10 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"github.com/locusml/locus/dtype"
 	"github.com/locusml/locus/internal/backend"
 	"github.com/locusml/locus/internal/memory"
+	"github.com/locusml/locus/internal/op"
 )
 
 // Mode is how far programs are prepared before they run.
@@ -52,6 +54,7 @@ type Executor struct {
 func NewExecutor(p *Program, wanted []Donation, device backend.Device, pool *memory.Pool) *Executor {
 	e := &Executor{p: p, device: device, pool: pool}
 	e.donated, e.refused = p.Donate(wanted)
+	p.join(e.donated, func(d dtype.DType) bool { return device.Supports(op.UpdateAll, d) })
 	e.plan = p.Plan(e.donated, false)
 	return e
 }
@@ -69,7 +72,18 @@ func (*Executor) Donates() bool { return Mode(mode.Load()) != Default }
 // in another block of the same memory, whose end is decided as that one's would have
 // been. On an error nothing is written over, and everything that the run has made is
 // freed. ready says that the program will be run often.
-func (e *Executor) Run(outside []Binding, ready bool) ([]*memory.Block, error) {
+func (e *Executor) Run(outside []Binding, ready bool) (blocks []*memory.Block, err error) {
+	if w := backend.Pieces(); w != nil {
+		err = w.Piece(e.device, e.p, func() error {
+			blocks, err = e.run(outside, ready)
+			return err
+		})
+		return blocks, err
+	}
+	return e.run(outside, ready)
+}
+
+func (e *Executor) run(outside []Binding, ready bool) ([]*memory.Block, error) {
 	m := Mode(mode.Load())
 	if m == Default {
 		return e.step(outside)

@@ -22,7 +22,7 @@ func newFrame(p *Program) *frame {
 	f := &frame{calls: make([]backend.Call, len(p.Steps)), binds: make([][]spot, len(p.Values))}
 	for i := range p.Steps {
 		s, c := &p.Steps[i], &f.calls[i]
-		c.Op, c.Attrs = s.Op, s.Attrs
+		c.Op, c.Attrs, c.Step = s.Op, s.Attrs, s
 		c.In, c.More = make([]backend.View, len(s.In)), make([]backend.View, len(s.More))
 		set := func(v *backend.View, r *Ref) {
 			*v = r.View

@@ -163,17 +163,17 @@ func (p *Portable) checkRef(r *Ref) error {
 		return op.Problemf(op.ErrShape, "%d strides for %d axes", len(v.Strides), len(v.Shape))
 	}
 	n := op.Elements(p.Values[r.Value].Shape)
-	low, high, ok := span(v, n)
+	low, high, ok := extent(v, n)
 	if !ok || low < 0 || high > n {
 		return op.Problemf(op.ErrIndex, "shape %s, strides %v and offset %d lead out of value %d of %d elements", op.ShapeString(v.Shape), v.Strides, v.Offset, r.Value, n)
 	}
 	return nil
 }
 
-// span returns the first element of a view, and one behind the last, in memory. It
+// extent returns the first element of a view, and one behind the last, in memory. It
 // reports false if they are further apart than n elements. Nothing overflows: n is a
 // number of elements.
-func span(v *backend.View, n int) (low, high int, ok bool) {
+func extent(v *backend.View, n int) (low, high int, ok bool) {
 	if v.Offset < 0 || v.Offset > n {
 		return 0, 0, false
 	}

@@ -5,6 +5,8 @@ package program
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/locusml/locus/internal/backend"
 	"github.com/locusml/locus/internal/callsite"
@@ -57,6 +59,38 @@ type Step struct {
 
 	Parts []Step // the steps that a fused one stands for, in their order
 	Alone string // why an elementwise step is not part of a fused one, where that was tried
+}
+
+// Name returns the op, or those that a fused step stands for: "add+exp+mul", or where
+// there are many "add+exp+mul+5 more".
+func (s *Step) Name() string {
+	const enough = 5
+	if len(s.Parts) == 0 {
+		return s.Op.String()
+	}
+	var names []string
+	for i := range s.Parts {
+		if i == enough-1 && len(s.Parts) > enough {
+			names = append(names, fmt.Sprintf("%d more", len(s.Parts)-i))
+			break
+		}
+		names = append(names, s.Parts[i].Op.String())
+	}
+	return strings.Join(names, "+")
+}
+
+// Sites returns the lines that the step comes from, each once, the first one first.
+func (s *Step) Sites() []string {
+	if len(s.Parts) == 0 {
+		return []string{s.Site.String()}
+	}
+	var l []string
+	for i := range s.Parts {
+		if at := s.Parts[i].Site.String(); !slices.Contains(l, at) {
+			l = append(l, at)
+		}
+	}
+	return l
 }
 
 // Outs calls f with each result of the step.

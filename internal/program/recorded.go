@@ -295,7 +295,7 @@ func (r *Recorded) copy(to, from *memory.Block, offset, v int) error {
 	if c == nil {
 		spec := &r.p.Values[v].Spec
 		w := backend.View{Shape: []int{op.Elements(spec.Shape)}, Strides: []int{1}, DType: spec.DType}
-		c = &backend.Call{Op: op.Copy, In: []backend.View{w}, Out: w}
+		c = &backend.Call{Op: op.Copy, In: []backend.View{w}, Out: w, Step: r.p}
 		r.copies[v] = c
 	}
 	if c.Out.Shape[0] == 0 {

@@ -71,7 +71,7 @@ func NewRunner(p *Program, device backend.Device, pool *memory.Pool) *Runner {
 	for i := range p.Steps {
 		s, c := &p.Steps[i], &r.calls[i]
 		r.first = append(r.first, len(r.binds))
-		c.Op, c.Attrs = s.Op, s.Attrs
+		c.Op, c.Attrs, c.Step = s.Op, s.Attrs, s
 		c.In, c.More = make([]backend.View, len(s.In)), make([]backend.View, len(s.More))
 		c.Out = s.Out.View
 		set := func(v *backend.View, ref *Ref) {

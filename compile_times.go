@@ -1,0 +1,105 @@
+package locus
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/locusml/locus/internal/gate"
+	"github.com/locusml/locus/internal/program"
+)
+
+// Times returns how long the steps of c's programs took in a profile of calls of c: a
+// table for each program that ran, with the steps in their order, the mean time of each,
+// its share of all, and the lines that it comes from. Below each stands the time of its
+// calls as a whole, where t is of [ProfileCalls].
+func (c *Compiled) Times(t *Timeline) string {
+	c.made("Compiled.Times")
+	gate.Check("Compiled.Times", gate.Given("the timeline", t))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var b strings.Builder
+	for i, p := range c.plans {
+		if p.body == nil {
+			continue
+		}
+		times := p.times(t)
+		if times.calls == 0 {
+			continue
+		}
+		fmt.Fprintf(&b, "signature %d (%s): %d calls\n", i, strings.Join(p.args, ", "), times.calls)
+		times.table(&b, p.body)
+	}
+	if b.Len() == 0 {
+		return "no step of the function ran in the profile\n"
+	}
+	return b.String()
+}
+
+// stepTimes is how long the steps of a program took, all calls together.
+type stepTimes struct {
+	calls int
+	steps []time.Duration
+	sum   time.Duration
+	whole time.Duration // of the calls as pieces
+}
+
+// times looks a program's steps up in a timeline.
+func (p *plan) times(t *Timeline) stepTimes {
+	at := make(map[*program.Step]int, len(p.body.Steps))
+	for i := range p.body.Steps {
+		at[&p.body.Steps[i]] = i
+	}
+	r := stepTimes{steps: make([]time.Duration, len(p.body.Steps))}
+	count := make([]int, len(p.body.Steps))
+	whole := 0
+	for i := range t.Spans {
+		switch s := t.Spans[i].step.(type) {
+		case *program.Program:
+			if s == p.body && t.Spans[i].Name == pieceName {
+				r.whole += t.Spans[i].Time()
+				whole++
+			}
+		case *program.Step:
+			if k, ok := at[s]; ok {
+				r.steps[k] += t.Spans[i].Time()
+				r.sum += t.Spans[i].Time()
+				count[k]++
+			}
+		}
+	}
+	r.calls = whole
+	if len(count) > 0 {
+		r.calls = max(r.calls, slices.Max(count))
+	}
+	return r
+}
+
+// each returns the mean of a time by calls.
+func (r *stepTimes) each(d time.Duration) string {
+	return (d / time.Duration(max(r.calls, 1))).Round(100 * time.Nanosecond).String()
+}
+
+// share returns a step's part of all.
+func (r *stepTimes) share(i int) float64 { return r.steps[i].Seconds() / max(r.sum.Seconds(), 1e-12) }
+
+// table writes a line per step.
+func (r *stepTimes) table(b *strings.Builder, p *program.Program) {
+	if r.sum > 0 {
+		wide := 8
+		for i := range p.Steps {
+			wide = max(wide, utf8.RuneCountInString(p.Steps[i].Name()))
+		}
+		fmt.Fprintf(b, "%6s  %-*s %12s %8s  %s\n", "step", wide, "op", "time", "share", "from")
+		for i := range p.Steps {
+			s := &p.Steps[i]
+			fmt.Fprintf(b, "%6d  %-*s %12s %7.1f%%  %s\n", i, wide, s.Name(), r.each(r.steps[i]), 100*r.share(i), strings.Join(s.Sites(), ", "))
+		}
+		fmt.Fprintf(b, "%6s  %-*s %12s\n", "", wide, "all", r.each(r.sum))
+	}
+	if r.whole > 0 {
+		fmt.Fprintf(b, "as one piece: %s a call\n", r.each(r.whole))
+	}
+}
