@@ -70,8 +70,8 @@ var imports = map[string]string{
 	"fmt":        "fmt", "errors": "errors", "log": "log", "os": "os", "context": "context", "time": "time", "math": "math", "strings": "strings",
 	"locus": "github.com/locusml/locus", "nn": "github.com/locusml/locus/nn", "optim": "github.com/locusml/locus/optim",
 	"data": "github.com/locusml/locus/data", "train": "github.com/locusml/locus/train", "weights": "github.com/locusml/locus/weights",
-	"collective": "github.com/locusml/locus/collective",
-	"board":      "github.com/locusml/locus/board", "dtype": "github.com/locusml/locus/dtype",
+	"collective": "github.com/locusml/locus/collective", "export": "github.com/locusml/locus/export",
+	"board": "github.com/locusml/locus/board", "dtype": "github.com/locusml/locus/dtype",
 	"metric": "github.com/locusml/locus/train/metric",
 }
 

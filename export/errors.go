@@ -16,7 +16,7 @@ func fail(name string, kind error, msg, fix string) {
 }
 
 // failed returns err as what the function called name returns: a *locus.Error stays what
-// it is, and so do errors of files.
+// it is, and so do errors of the system, such as a file that is not there.
 func failed(name string, err error) error {
 	var problem *op.Problem
 	var own *locus.Error
@@ -25,11 +25,16 @@ func failed(name string, err error) error {
 		return nil
 	case errors.As(err, &own):
 		return err
+	case errors.Is(err, weights.ErrFormat):
+		return &locus.Error{Kind: weights.ErrFormat, Op: name, Msg: err.Error(), Fix: again}
 	case errors.As(err, &problem):
 		return &locus.Error{Kind: problem.Kind, Op: name, Msg: err.Error(), Fix: problem.Fix}
 	}
 	return fmt.Errorf("%s: %w", name, err)
 }
+
+// again is what to do about a file that is damaged.
+const again = "get it again from where it came from, or save it again"
 
 // malformed is the error of a file that breaks the rules. Texts of a file may be as long
 // as the file: a message need not.
@@ -39,7 +44,7 @@ func malformed(format string, args ...any) error {
 	if len(msg) > most {
 		msg = strings.ToValidUTF8(msg[:most], "") + "…"
 	}
-	return &locus.Error{Kind: weights.ErrFormat, Op: "export.Load", Msg: msg, Fix: "load it from where it came from again, or save it again"}
+	return &locus.Error{Kind: weights.ErrFormat, Op: "export.Load", Msg: msg, Fix: again}
 }
 
 // within says in which file something is wrong.

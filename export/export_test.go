@@ -3,6 +3,7 @@ package export_test
 import (
 	"bytes"
 	"errors"
+	"flag"
 	"fmt"
 	"math"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/locusml/locus"
@@ -359,4 +361,110 @@ func TestSameBytes(t *testing.T) {
 	if len(files[0]) == 0 || !bytes.Equal(files[0], files[1]) {
 		t.Error("two files differ")
 	}
+}
+
+var update = flag.Bool("update", false, "write testdata/version1.*")
+
+// Later versions load what version 1 of the format has written, and compute the same. The
+// file stays as it is when the format changes; a new one is added beside it.
+func TestVersion1(t *testing.T) {
+	const path, numbers = "testdata/version1.locus", "testdata/version1.safetensors"
+	if *update {
+		x := locus.CPU().Key(locus.NewKey(9)).Randn(2, 1, 6, 6)
+		net := nn.To(oldNetwork(), locus.CPU())
+		if err := export.SaveNet(path, net, x); err != nil {
+			t.Fatal(err)
+		}
+		if err := weights.Save(numbers, map[string]*locus.Tensor{"x": x, "y": net.Forward(x)}, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f, err := weights.Open(numbers)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	n, err := f.LoadAll(locus.CPU())
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := load(t, path).On(locus.CPU()).Call(n["x"])[0]
+	if d := got.Sub(n["y"]).Abs().Max().Item(); !slices.Equal(got.Shape(), n["y"].Shape()) || !(d < 1e-5) {
+		t.Errorf("off by %g: %v", d, got)
+	}
+}
+
+// oldNetwork has many kinds of step.
+func oldNetwork() nn.Module {
+	return nn.Sequential(nn.Conv2D(1, 2, 3, locus.ConvOptions{Padding: 1}), nn.BatchNorm(2), nn.SiLU(), nn.MaxPool2D(2, locus.PoolOptions{Stride: 1}), nn.AvgPool2D(2, locus.PoolOptions{}),
+		nn.Func(func(x *locus.Tensor) *locus.Tensor { return x.Reshape(2, 2, 4).Permute(0, 2, 1) }), nn.GRU(2, 4, nn.RecurrentOptions{}),
+		nn.TransformerEncoder(1, 4, 2, nn.TransformerOptions{Hidden: 8, Causal: true}), nn.Flatten(), nn.LazyLinear(3),
+		nn.Func(func(x *locus.Tensor) *locus.Tensor {
+			return x.Pad(math.Inf(-1), 0, 0, 0, 1).Softmax(-1).Gt(0.1).Where(x.Device().From([]float32{1, 2, 3, 4}), x.Sum().Mul(0.5))
+		}))
+}
+
+// What was exported on the CPU runs on an NVIDIA GPU and the other way round; each is
+// within rounding of the other, and the same to the bit as the network on its device.
+func TestCard(t *testing.T) {
+	var card locus.Device
+	found := false
+	for _, d := range locus.Devices() {
+		if d.Device.IsGPU() && !strings.HasPrefix(d.Name, "virtual") && !found {
+			card, found = d.Device, true
+		}
+	}
+	if !found {
+		t.Skip("there is no NVIDIA GPU")
+	}
+	for name, c := range networks() {
+		for _, from := range []locus.Device{locus.CPU(), card} {
+			t.Run(fmt.Sprint(name, " from ", from), func(t *testing.T) {
+				net, x := nn.To(c.net(), from), c.x()
+				path := filepath.Join(t.TempDir(), "net.locus")
+				if err := export.SaveNet(path, net, x.To(from)); err != nil {
+					t.Fatal(err)
+				}
+				p := load(t, path)
+				for _, at := range []locus.Device{locus.CPU(), card} {
+					q, own := p.On(at), nn.CopyTo(net, at)
+					for range 4 {
+						got, want := q.Call(x.To(at))[0], own.Forward(x.To(at))
+						if at == from {
+							same(t, fmt.Sprint("on ", at), want, got)
+						} else if d := got.Sub(want.Detach()).Abs(); d.Len() > 0 && !(d.Max().Item() < 1e-4) {
+							t.Errorf("on %s off by %g", at, d.Max().Item())
+						}
+					}
+				}
+			})
+		}
+	}
+}
+
+// Goroutines share one program, and results that are kept stay what they are.
+func TestTogether(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "net.locus")
+	net := nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 2))
+	if err := export.SaveNet(path, net, locus.Ones(4, 3)); err != nil {
+		t.Fatal(err)
+	}
+	p := load(t, path)
+	var group sync.WaitGroup
+	for i := range 4 {
+		group.Go(func() {
+			x := locus.Ones(4, 3).Mul(i)
+			want := net.Forward(x)
+			var kept []*locus.Tensor
+			for range 20 {
+				kept = append(kept, p.Call(x)[0])
+			}
+			for _, y := range kept {
+				same(t, "beside others", want, y)
+			}
+			kept[0].Free()
+			same(t, "after a result was freed", want, p.Call(x)[0])
+		})
+	}
+	group.Wait()
 }

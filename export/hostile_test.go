@@ -2,14 +2,20 @@ package export_test
 
 import (
 	"bytes"
+	"encoding/binary"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"math"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/locusml/locus"
 	"github.com/locusml/locus/export"
+	"github.com/locusml/locus/internal/op"
 	"github.com/locusml/locus/nn"
 	"github.com/locusml/locus/weights"
 )
@@ -53,7 +59,8 @@ func TestDamaged(t *testing.T) {
 		t.Fatal(err)
 	}
 	for n := 0; n < len(good); n += 1 + n/64 {
-		if _, err := read(good[:n]); !errors.Is(err, weights.ErrFormat) {
+		var e *locus.Error
+		if _, err := read(good[:n]); !errors.Is(err, weights.ErrFormat) || !errors.As(err, &e) {
 			t.Errorf("cut to %d bytes of %d: %v", n, len(good), err)
 		}
 	}
@@ -147,7 +154,7 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// seeds are texts of programs for programWeights.
+// seeds are texts of programs with an argument and two weights.
 func seeds(t testing.TB) []string {
 	const begin = `{"version":1,"args":[{"dtype":"f32","shape":[2,3,4,4]}],"weights":[{"name":"w","dtype":"float32","shape":[2,3]},{"name":"i","dtype":"int64","shape":[2]}],"steps":[`
 	var list []string
@@ -156,6 +163,7 @@ func seeds(t testing.TB) []string {
 		`{"op":"attention","attrs":{"Scale":0.5,"Causal":true},"in":[0,0,0]},{"op":"pad","attrs":{"Low":[1,0],"High":[0,2],"Interior":[1,1],"Value":"-Inf"},"in":[1]}],"results":[3,4]}`,
 		`{"op":"conv2d","attrs":{"Stride":[1,2],"Pad":[1,1],"Dilation":[1,1],"Groups":1},"in":[0,{"value":0,"shape":[2,3,2,2],"strides":[48,16,1,4],"offset":5}]},{"op":"max_pool","attrs":{"Kernel":[2,2],"Stride":[2,1],"Dilation":[1,1],"CeilMode":true},"in":[0]},{"op":"avg_pool","attrs":{"Kernel":[2,3],"Stride":[2,1],"Pad":[1,1],"Dilation":[1,1],"CountPad":true},"in":[0]}],"results":[3,4,5]}`,
 		`{"op":"normalize","attrs":{"From":1,"Params":[1,2],"Eps":1e-5,"Weight":true},"saves":true,"in":[1,{"value":1,"shape":[3],"strides":[1]}]},{"op":"batch_norm","attrs":{"Eps":0.1},"in":[0]}],"results":[3,4,5,6,7]}`,
+		`{"op":"batch_norm","attrs":{"Eps":0.1,"Running":true,"Momentum":0.1},"in":[0,{"value":1,"shape":[3]},{"value":1,"shape":[3],"offset":3}]}],"results":[3,7]}`,
 		`{"op":"recurrent","attrs":{"Cell":"lstm"},"saves":true,"in":[{"value":0,"shape":[2,3,4]},{"value":0,"shape":[3,2]},{"value":0,"shape":[3,2]},{"value":0,"shape":[8,4]},{"value":0,"shape":[8,2]}]}],"results":[3]}`,
 		`{"op":"update_all","attrs":{"Rule":"adam","Momentum":0.9,"First":true},"in":[1,1]},{"op":"scatter_add","attrs":{"Axis":0},"in":[1,{"value":2,"shape":[2,1]},{"value":1,"shape":[2,1],"strides":[3,1]}]},{"op":"where","in":[{"dtype":"bool","bits":"1"},1,{"dtype":"float32","bits":"0"}]}],"results":[3,{"value":4,"shape":[0,3]},5]}`,
 		`{"op":"matmul","in":[{"value":1,"shape":[3,2],"strides":[-1,3],"offset":2},1]},{"op":"linear","attrs":{"Act":"gelu"},"in":[1,1]},{"op":"concat","attrs":{"Axis":1},"in":[1,{"dtype":"float32","shape":[2,0]},1]},{"op":"argsort","attrs":{"Axis":1},"in":[1]}],"results":[3,4,5,6]}`,
@@ -165,14 +173,28 @@ func seeds(t testing.TB) []string {
 	return list
 }
 
-func programWeights() map[string]*locus.Tensor {
-	return map[string]*locus.Tensor{"w": locus.CPU().Ones(2, 3), "i": locus.CPU().From([]int64{0, 1})}
+// seeded is the file of a text with the weights of the seeds. It makes little of it, since
+// fuzzers make many.
+func seeded(text string) []byte {
+	quoted, err := json.Marshal(text)
+	if err != nil {
+		panic(err)
+	}
+	header := fmt.Sprintf(`{"__metadata__":{"locus.program":%s},"i":{"dtype":"I64","shape":[2],"data_offsets":[0,16]},"w":{"dtype":"F32","shape":[2,3],"data_offsets":[16,40]}}`, quoted)
+	b := binary.LittleEndian.AppendUint64(nil, uint64(len(header)))
+	b = append(b, header...)
+	b = binary.LittleEndian.AppendUint64(b, 0)
+	b = binary.LittleEndian.AppendUint64(b, 1)
+	for range 6 {
+		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(1))
+	}
+	return b
 }
 
 // The seeds are programs that run: else the fuzzer would begin nowhere.
 func TestSeeds(t *testing.T) {
 	for _, text := range seeds(t) {
-		p, err := read(program(t, text, programWeights()))
+		p, err := read(seeded(text))
 		if err != nil {
 			t.Errorf("%v\n%s", err, text)
 			continue
@@ -190,7 +212,84 @@ func FuzzProgram(f *testing.F) {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		if p, err := read(program(t, strings.ToValidUTF8(text, "?"), programWeights())); err == nil {
+		if p, err := read(seeded(text)); err == nil {
+			run(t, p)
+		}
+	})
+}
+
+// tokens are the numbers and names in a program's text.
+var tokens = regexp.MustCompile(`-?\d+(\.\d+)?|"[a-z0-9_]+"|true|false`)
+
+// others are what a token is replaced by.
+var others = []string{"0", "1", "-1", "2", "3", "4", "5", "7", "16", "33", "1000", "16777216", "68719476736", "4611686018427387904", "-9223372036854775808", "1e308", "true", "null", `"int64"`, `"bool"`, `"bfloat16"`, `"invalid"`, `"Rule(7)"`, `"Cell(9)"`, `"op(0)"`, "[]", "{}"}
+
+// edit replaces a token of a text.
+func edit(text string, at int, by string) string {
+	all := tokens.FindAllStringIndex(text, -1)
+	i := all[at%len(all)]
+	return text[:i[0]] + by + text[i[1]:]
+}
+
+// Whatever one number, name or flag of a program is replaced by, and whichever op another
+// one becomes, it is refused or it runs.
+func TestEdited(t *testing.T) {
+	ran := 0
+	try := func(text string) {
+		defer func() {
+			if r := recover(); r != nil {
+				t.Errorf("%v\n%s", r, text)
+			}
+		}()
+		if p, err := read(seeded(text)); err == nil {
+			ran++
+			run(t, p)
+		}
+	}
+	var names []string
+	for _, d := range op.All() {
+		names = append(names, `"`+d.Name+`"`)
+	}
+	for _, text := range seeds(t) {
+		for i, at := range tokens.FindAllStringIndex(text, -1) {
+			for _, by := range others {
+				try(edit(text, i, by))
+			}
+			if strings.HasSuffix(text[:at[0]], `"op":`) {
+				for _, by := range names {
+					try(edit(text, i, by))
+				}
+			}
+		}
+	}
+	if ran < 500 {
+		t.Errorf("only %d programs were accepted", ran)
+	}
+	t.Logf("%d programs were accepted", ran)
+}
+
+// FuzzEdited looks for several edits that together are not refused and do not run.
+func FuzzEdited(f *testing.F) {
+	all := seeds(f)
+	var names []string
+	for _, d := range op.All() {
+		names = append(names, `"`+d.Name+`"`)
+	}
+	f.Add([]byte{0, 1, 2, 3})
+	f.Add([]byte{3, 20, 5, 1, 30, 9, 0, 12, 3})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if len(b) < 4 || len(b) > 40 {
+			return
+		}
+		text := all[int(b[0])%len(all)]
+		for b = b[1:]; len(b) >= 3; b = b[3:] {
+			list := others
+			if b[1]&1 == 1 {
+				list = names
+			}
+			text = edit(text, int(b[0]), list[int(b[2])%len(list)])
+		}
+		if p, err := read(seeded(text)); err == nil {
 			run(t, p)
 		}
 	})

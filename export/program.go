@@ -89,7 +89,7 @@ func load(f *weights.File, path string) (*Program, error) {
 
 // parse returns the program in a file.
 func parse(f *weights.File) (*program.Portable, error) {
-	text, ok := f.Metadata()[metadataKey]
+	text, ok := f.Metadata()[MetadataKey]
 	if !ok {
 		return nil, &locus.Error{Kind: weights.ErrFormat, Op: "export.Load", Msg: "there is no program in it", Fix: "write one with export.Save; weights alone are loaded with nn.Load or weights.Open"}
 	}
@@ -121,7 +121,7 @@ func Inspect(f *weights.File) (s Signature, ok bool, err error) {
 	if err := gate.Given("the file", f); err != nil {
 		return s, false, failed("export.Inspect", err)
 	}
-	err = locus.Try(func() { _, ok = f.Metadata()[metadataKey] })
+	err = locus.Try(func() { _, ok = f.Metadata()[MetadataKey] })
 	if !ok {
 		return s, false, err
 	}

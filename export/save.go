@@ -15,8 +15,8 @@ import (
 	"github.com/locusml/locus/weights"
 )
 
-// metadataKey is the metadata that holds the program.
-const metadataKey = "locus.program"
+// MetadataKey is the name of the metadata that holds the program in a file.
+const MetadataKey = "locus.program"
 
 // Save writes what c computes of arguments such as args to a file, with all tensors that
 // it needs, and replaces path as a whole or not at all. The program is for the shapes and
@@ -108,7 +108,7 @@ func content(c *locus.Compiled, names map[*locus.Tensor]string, args []*locus.Te
 	if _, err := program.ParsePortable(text); err != nil {
 		return nil, nil, failed(name, err)
 	}
-	return tensors, map[string]string{metadataKey: string(text)}, nil
+	return tensors, map[string]string{MetadataKey: string(text)}, nil
 }
 
 // call gives the program's weights names, each its own.

@@ -74,7 +74,7 @@ func TestExported(t *testing.T) {
 		for i, c := range records(t) {
 			o := lookup(t, c)
 			in := c.Inputs(d, c.DType)
-			if i%every(5) != 0 || o.waiting(c, d, in) || unkeyed[c.Op] {
+			if i%(3*every(2)) != 0 || o.waiting(c, d, in) || unkeyed[c.Op] {
 				continue
 			}
 			if err := guarded(func() {

@@ -43,7 +43,7 @@ const EmptyValue = -2
 
 // The most steps, operands of a step and results of a program in a file.
 const (
-	maxSteps    = 1 << 20
+	maxSteps    = 1 << 17
 	maxOperands = 1 << 14
 	maxArgs     = 1 << 14
 )
@@ -128,7 +128,13 @@ func (p *Portable) checkStep(s *PortableStep) error {
 	if err != nil {
 		return err
 	}
-	p.Values = append(p.Values, s.Makes(all)...)
+	all = s.Makes(all)
+	for _, r := range all[1:] { // an op without a first result is not run, and would leave the others unset
+		if op.Elements(all[0].Shape) == 0 && op.Elements(r.Shape) > 0 {
+			return op.Problemf(op.ErrShape, "its first result, of shape %s, has no elements", op.ShapeString(all[0].Shape))
+		}
+	}
+	p.Values = append(p.Values, all...)
 	return nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"reflect"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -246,4 +247,25 @@ func FuzzPortable(f *testing.F) {
 			t.Fatalf("%d values, %d are made", len(p.Values), at)
 		}
 	})
+}
+
+// A text costs a bounded multiple of its size, whatever is in it.
+func TestPortableMemory(t *testing.T) {
+	for _, what := range []string{"args", "weights", "steps", "results"} {
+		for _, item := range []string{"{},", "0,", `{"op":"neg"},`, `{"op":"neg","in":[` + strings.Repeat("0,", 1000) + `0]},`} {
+			n := (1 << 20) / len(item)
+			b := []byte(`{"version":1,"` + what + `":[` + strings.TrimSuffix(strings.Repeat(item, n), ",") + `]}`)
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			if _, err := ParsePortable(b); err == nil {
+				t.Errorf("%s of %.20s are accepted", what, item)
+			}
+			runtime.ReadMemStats(&after)
+			if factor := float64(after.TotalAlloc-before.TotalAlloc) / float64(len(b)); factor > 40 {
+				t.Errorf("%s of %.20s take %.0f times the text", what, item, factor)
+			} else {
+				t.Logf("%s of %.20s take %.0f times the text", what, item, factor)
+			}
+		}
+	}
 }

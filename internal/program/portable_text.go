@@ -1,6 +1,7 @@
 package program
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -16,7 +17,7 @@ import (
 const TextVersion = 1
 
 // MaxText is the largest text of a program, in bytes.
-const MaxText = 16 << 20
+const MaxText = 8 << 20
 
 // VersionError says that a program was written by a later version.
 type VersionError struct {
@@ -29,12 +30,35 @@ func (e *VersionError) Error() string {
 }
 
 type portableText struct {
-	Version int               `json:"version"`
-	Locus   string            `json:"locus"`
-	Args    []specText        `json:"args"`
-	Weights []weightText      `json:"weights"`
-	Steps   []json.RawMessage `json:"steps"`
-	Results []json.RawMessage `json:"results"`
+	Version int    `json:"version"`
+	Locus   string `json:"locus"`
+	Args    items  `json:"args"`    // specText
+	Weights items  `json:"weights"` // weightText
+	Steps   items  `json:"steps"`   // stepText
+	Results items  `json:"results"` // numbers and refText
+}
+
+// items is a list whose items are read one by one. It is not longer than maxSteps: an item
+// takes many times the memory that its text does.
+type items []json.RawMessage
+
+// UnmarshalJSON reads the list.
+func (l *items) UnmarshalJSON(text []byte) error {
+	d := json.NewDecoder(bytes.NewReader(text))
+	if open, err := d.Token(); err != nil || open != json.Delim('[') {
+		return fmt.Errorf("there is %.40q where a list should be", text)
+	}
+	for d.More() {
+		if len(*l) == maxSteps {
+			return fmt.Errorf("a list of more than %d items", maxSteps)
+		}
+		var item json.RawMessage
+		if err := d.Decode(&item); err != nil {
+			return err
+		}
+		*l = append(*l, item)
+	}
+	return nil
 }
 
 type specText struct {
@@ -48,10 +72,10 @@ type weightText struct {
 }
 
 type stepText struct {
-	Op    string            `json:"op"`
-	Attrs json.RawMessage   `json:"attrs,omitempty"`
-	Saves bool              `json:"saves,omitempty"`
-	In    []json.RawMessage `json:"in,omitempty"`
+	Op    string          `json:"op"`
+	Attrs json.RawMessage `json:"attrs,omitempty"`
+	Saves bool            `json:"saves,omitempty"`
+	In    items           `json:"in,omitempty"` // numbers and refText
 }
 
 // refText is a tensor that is not simply a value, whose number would stand here alone.
@@ -66,12 +90,12 @@ type refText struct {
 
 // MarshalText returns a program that was checked as JSON.
 func (p *Portable) MarshalText() ([]byte, error) {
-	t := portableText{Version: TextVersion, Locus: p.Locus, Args: []specText{}, Weights: []weightText{}, Steps: []json.RawMessage{}, Results: []json.RawMessage{}}
+	t := portableText{Version: TextVersion, Locus: p.Locus, Args: items{}, Weights: items{}, Steps: items{}, Results: items{}}
 	for _, a := range p.Args {
-		t.Args = append(t.Args, textOf(a))
+		t.Args = append(t.Args, must(json.Marshal(textOf(a))))
 	}
 	for _, w := range p.Weights {
-		t.Weights = append(t.Weights, weightText{w.Name, textOf(w.Spec)})
+		t.Weights = append(t.Weights, must(json.Marshal(weightText{w.Name, textOf(w.Spec)})))
 	}
 	for i := range p.Steps {
 		s := &p.Steps[i]
@@ -79,7 +103,7 @@ func (p *Portable) MarshalText() ([]byte, error) {
 		if err != nil {
 			return nil, fmt.Errorf("step %d (%s): %w", i, s.Op, err)
 		}
-		text := stepText{Op: s.Op.String(), Attrs: attrs, Saves: s.Saves, In: make([]json.RawMessage, len(s.In))}
+		text := stepText{Op: s.Op.String(), Attrs: attrs, Saves: s.Saves, In: make(items, len(s.In))}
 		for k := range s.In {
 			text.In[k] = p.refText(&s.In[k])
 		}
@@ -155,19 +179,19 @@ func ParsePortable(text []byte) (*Portable, error) {
 		return nil, err
 	}
 	p := &Portable{Locus: t.Locus}
-	for i, a := range t.Args {
-		s, err := a.spec()
+	for i, text := range t.Args {
+		w, err := parseSpec(text)
 		if err != nil {
 			return nil, fmt.Errorf("argument %d: %w", i, err)
 		}
-		p.Args = append(p.Args, s)
+		p.Args = append(p.Args, w.Spec)
 	}
-	for i, w := range t.Weights {
-		s, err := w.spec()
+	for i, text := range t.Weights {
+		w, err := parseSpec(text)
 		if err != nil {
 			return nil, fmt.Errorf("weight %d: %w", i, err)
 		}
-		p.Weights = append(p.Weights, Weight{w.Name, s})
+		p.Weights = append(p.Weights, w)
 	}
 	// Steps are checked as they come: the specs of values decide what a number means.
 	if err := p.Check(); err != nil {
@@ -197,12 +221,18 @@ func ParsePortable(text []byte) (*Portable, error) {
 	return p, p.Check()
 }
 
-func (t *specText) spec() (s op.Spec, err error) {
-	if s.DType, err = dtype.Parse(t.DType); err != nil {
-		return s, op.Problemf(op.ErrDType, "unknown element type %.40q", t.DType)
+// parseSpec reads a weight, or an argument, which has no name.
+func parseSpec(text []byte) (w Weight, err error) {
+	var t weightText
+	if err := json.Unmarshal(text, &t); err != nil {
+		return w, err
 	}
-	s.Shape, err = op.UnmarshalSizes(t.Shape)
-	return s, err
+	w.Name = t.Name
+	if w.DType, err = dtype.Parse(t.DType); err != nil {
+		return w, op.Problemf(op.ErrDType, "unknown element type %.40q", t.DType)
+	}
+	w.Shape, err = op.UnmarshalSizes(t.Shape)
+	return w, err
 }
 
 func (p *Portable) step(text []byte) (*PortableStep, error) {

@@ -13,7 +13,10 @@ import (
 	"testing"
 
 	"github.com/locusml/locus"
+	"github.com/locusml/locus/cmd/locus/internal/inspect"
 	"github.com/locusml/locus/cmd/locus/internal/model"
+	"github.com/locusml/locus/export"
+	"github.com/locusml/locus/nn"
 	"github.com/locusml/locus/weights"
 	"github.com/locusml/locus/weights/checkpoint"
 )
@@ -182,5 +185,21 @@ func TestEqualRunsEqualFiles(t *testing.T) {
 		if !bytes.Equal(first, b) {
 			t.Error("two equal runs wrote different weights")
 		}
+	}
+}
+
+// A program in a file is shown by its signature, not by its text.
+func TestInspectProgram(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "net.locus")
+	if err := export.SaveNet(path, nn.Linear(3, 2), locus.Ones(4, 3)); err != nil {
+		t.Fatal(err)
+	}
+	if s := good(t, "inspect", path); !strings.Contains(s, "program          (float32 (4, 3)) → (float32 (4, 2))") || strings.Contains(s, "version") {
+		t.Error(s)
+	}
+	var files []inspect.File
+	parse(t, good(t, "inspect", "--json", path), &files)
+	if len(files) != 1 || files[0].Program != "(float32 (4, 3)) → (float32 (4, 2))" {
+		t.Errorf("%+v", files)
 	}
 }

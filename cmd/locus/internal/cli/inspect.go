@@ -14,6 +14,7 @@ import (
 	"github.com/locusml/locus/cmd/locus/internal/inspect"
 	"github.com/locusml/locus/cmd/locus/internal/model"
 	"github.com/locusml/locus/cmd/locus/internal/text"
+	"github.com/locusml/locus/export"
 	"github.com/locusml/locus/internal/printable"
 )
 
@@ -25,8 +26,9 @@ func (a *app) inspect() *cobra.Command {
 		Short: "Look into files of weights and checkpoints",
 		Long: `Lists the tensors of a safetensors, npz or npy file, or of the newest checkpoint
 in a folder: names, element types, shapes, sizes, and what was saved beside
-them. Nothing in a file is run, and of a file only the header is read unless
---stats asks for the values.`,
+them; of a program that package export has saved, what it takes and returns.
+Nothing in a file is run, and of a file only the header is read unless --stats
+asks for the values.`,
 		Example: `  locus inspect runs/digits-mlp/weights.safetensors
   locus inspect --stats runs/digits-mlp/checkpoints`,
 		Args: cobra.MinimumNArgs(1),
@@ -150,6 +152,11 @@ func (a *app) showMetadata(f *inspect.File) {
 			}
 		}
 		f.Metadata = model.OtherMetadata(f.Metadata)
+	}
+	if f.Program != "" { // its text is long, and for machines
+		o.Println()
+		line("program", f.Program)
+		delete(f.Metadata, export.MetadataKey)
 	}
 	if len(f.Metadata) > 0 {
 		o.Println()

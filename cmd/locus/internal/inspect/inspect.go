@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/locusml/locus"
+	"github.com/locusml/locus/export"
 	"github.com/locusml/locus/nn"
 	"github.com/locusml/locus/weights"
 	"github.com/locusml/locus/weights/checkpoint"
@@ -45,6 +46,7 @@ type File struct {
 	Elements int64             `json:"elements"`
 	Bytes    int64             `json:"bytes"`
 	Metadata map[string]string `json:"metadata,omitempty"`
+	Program  string            `json:"program,omitempty"` // the signature, or what is wrong with it
 
 	// Of a checkpoint:
 	Number int             `json:"number,omitempty"`
@@ -72,6 +74,12 @@ func Look(path string, stats bool, unpacked int64) (*File, error) {
 	}
 	defer w.Close()
 	f := &File{Path: path, Format: string(w.Format()), Metadata: w.Metadata()}
+	switch s, ok, err := export.Inspect(w); {
+	case ok && err != nil:
+		f.Program = err.Error()
+	case ok:
+		f.Program = s.String()
+	}
 	return f, f.list(w, stats)
 }
 
