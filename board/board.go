@@ -31,6 +31,7 @@ type Board struct {
 	logs     []*logFile
 	stops    []func() // end what Serve and the logs started, at Close
 	progress *Progress
+	timeline *timeline     // nil without
 	done     chan struct{} // closed by Close; made on demand
 	closed   bool
 

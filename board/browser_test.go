@@ -471,3 +471,48 @@ func runBoard(t *testing.T, n int) *Board {
 	p.Add(30)
 	return b
 }
+
+// The page shows a timeline below the curves: spans that can be read and zoomed, in light and dark, on a phone too.
+func TestTimelineInBrowser(t *testing.T) {
+	chrome := startBrowser(t)
+	board := runBoard(t, 2)
+	board.SetTimeline("A step of lenet", stepSpans(hostile))
+	server := httptest.NewServer(board.Handler())
+	defer server.Close()
+	defer server.CloseClientConnections()
+	chrome.call("Emulation.setDeviceMetricsOverride", map[string]any{"width": 1280, "height": 980, "deviceScaleFactor": 1, "mobile": false}, nil)
+	chrome.call("Page.navigate", map[string]any{"url": server.URL}, nil)
+	chrome.wait(`document.querySelector(".timeline")?.dataset.spans`, "9")
+	chrome.wait(`document.querySelector(".timeline h2").textContent`, "A step of lenet")
+	chrome.wait(`[...document.querySelectorAll(".timeline .kinds li")].map(e => e.textContent).join()`, "other,product,elementwise,reduction, norm,update,program")
+	rect := `document.querySelector(".timeline canvas").getBoundingClientRect()`
+	chrome.eval(`document.querySelector(".timeline").scrollIntoView({block: "end"})`)
+	chrome.mouse("mouseMoved", rect+".left + "+rect+".width / 2", rect+".top + 12", nil)
+	chrome.wait(`document.querySelector(".timeline .tip").hidden`, "false")
+	if tip := chrome.eval(`document.querySelector(".timeline .tip").textContent`); !strings.Contains(tip, "add+exp+mul") || !strings.Contains(tip, "80 µs") || !strings.Contains(tip, "main.go:33") {
+		t.Errorf("tip says %q", tip)
+	}
+	chrome.screenshot("timeline-light")
+	left := map[string]any{"button": "left", "buttons": 1, "clickCount": 1}
+	chrome.mouse("mousePressed", rect+".left + 300", rect+".top + 12", left)
+	chrome.mouse("mouseMoved", rect+".left + 600", rect+".top + 12", left)
+	chrome.mouse("mouseReleased", rect+".left + 600", rect+".top + 12", left)
+	chrome.wait(`document.querySelector(".timeline .top button").hidden`, "false")
+	chrome.scheme("dark")
+	chrome.screenshot("timeline-zoomed-dark")
+	chrome.eval(`document.querySelector(".timeline .top button").click()`)
+	chrome.wait(`document.querySelector(".timeline .top button").hidden`, "true")
+	chrome.call("Emulation.setDeviceMetricsOverride", map[string]any{"width": 390, "height": 844, "deviceScaleFactor": 2, "mobile": true}, nil)
+	chrome.wait(`document.documentElement.scrollWidth <= 390`, "true")
+	chrome.eval(`document.querySelector(".timeline").scrollIntoView({block: "end"})`)
+	chrome.eval("new Promise(done => setTimeout(done, 150))")
+	chrome.screenshot("timeline-phone-dark")
+	if got := chrome.eval("window.hacked"); got != "undefined" {
+		t.Errorf("a name ran as script: %s", got)
+	}
+	board.SetTimeline("", nil)
+	chrome.wait(`document.querySelector(".timeline") === null`, "true")
+	for _, entry := range chrome.logged {
+		t.Errorf("the page reported %s", entry)
+	}
+}

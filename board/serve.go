@@ -1,6 +1,7 @@
 package board
 
 import (
+	"bytes"
 	"embed"
 	"errors"
 	"fmt"
@@ -101,6 +102,7 @@ func (b *Board) Handler() http.Handler {
 	mux.HandleFunc("GET /events", b.serveEvents)
 	mux.HandleFunc("GET /board.svg", picture("image/svg+xml", b.WriteSVG))
 	mux.HandleFunc("GET /board.png", picture("image/png", b.WritePNG))
+	mux.HandleFunc("GET /timeline.svg", b.serveTimeline)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		header := w.Header()
 		header.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'")
@@ -116,6 +118,18 @@ func picture(contentType string, write func(io.Writer) error) http.HandlerFunc {
 		w.Header().Set("Content-Type", contentType)
 		write(w) // fails only when the client is gone
 	}
+}
+
+// serveTimeline serves the timeline as a picture, whose rules of style are inside.
+func (b *Board) serveTimeline(w http.ResponseWriter, r *http.Request) {
+	var text bytes.Buffer
+	if err := b.WriteTimelineSVG(&text); err != nil {
+		http.Error(w, err.Error(), http.StatusNotFound)
+		return
+	}
+	w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'")
+	w.Header().Set("Content-Type", "image/svg+xml")
+	w.Write(text.Bytes()) // fails only when the client is gone
 }
 
 // serveEvents streams the board: everything at first, then what changed. Several points between two messages travel in

@@ -15,6 +15,7 @@ type stream struct {
 	title   string      // the last message about it
 	layout  []byte      // the last message about panels
 	state   []byte      // the last message about progress
+	line    *timeline   // the last one that was sent
 }
 
 // sentCurve says how far a page knows a curve.
@@ -50,6 +51,7 @@ type wireName struct {
 //	event: panels    all panels with their axes and the names in them, when any of that is new
 //	event: points    for series that have news: {id, from, buckets, last, count}. The buckets take the place of those from
 //	                 index "from" on; each is one or two points in a flat list. They are those of curve.
+//	event: timeline  what SetTimeline has set, {} for none, when it is new
 //	event: progress  the state of the tracked Progress
 func (s *stream) next() []byte {
 	var out []byte
@@ -59,7 +61,7 @@ func (s *stream) next() []byte {
 	version := b.version.Load()
 	if !s.begun || version != s.version {
 		layout, title := b.wirePanels(), b.title()
-		news := s.news()
+		news, line := s.news(), b.timeline
 		s.version, s.begun = version, true
 		b.mu.Unlock()
 
@@ -74,6 +76,14 @@ func (s *stream) next() []byte {
 		if title != s.title {
 			s.title = title
 			out = appendEvent(out, "title", appendJSONString(nil, title))
+		}
+		if line != s.line {
+			s.line = line
+			text := []byte("{}")
+			if line != nil {
+				text = line.wire
+			}
+			out = appendEvent(out, "timeline", text)
 		}
 		if len(news) > 0 {
 			out = appendEvent(out, "points", encodeNews(news))

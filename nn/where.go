@@ -1,6 +1,7 @@
 package nn
 
 import (
+	"reflect"
 	"strconv"
 	"strings"
 
@@ -88,6 +89,9 @@ func isContainer(l any) bool {
 
 // about returns a layer's kind and sizes: "Linear 256→10", "Conv2D 3→16, 5×5".
 func about(l any) string {
+	if v := reflect.ValueOf(l); v.Kind() == reflect.Pointer && v.IsNil() { // it has no sizes, and the error is about that
+		return layerKind(l)
+	}
 	switch l := l.(type) {
 	case *LinearLayer:
 		if s := l.Weight.sizes(2); s != nil {

@@ -89,3 +89,12 @@ func TestOtherPanicsPass(t *testing.T) {
 		}
 	}
 }
+
+// A nil layer in a container is an error that names it, not a nil dereference.
+func TestNilLayerIsNamed(t *testing.T) {
+	var none *nn.LinearLayer
+	err := locus.Try(func() { nn.Residual(none, nil).Forward(locus.Ones(2, 3)) })
+	if err == nil || strings.Contains(err.Error(), "nil pointer") {
+		t.Errorf("%v", err)
+	}
+}

@@ -1,5 +1,7 @@
 // The live page. Messages are described in stream.go; axes and ticks follow axis.go.
 
+import { Strip } from "./timeline.js";
+
 const PALETTE = 8;
 const DASHES = [[], [7, 4], [2, 3], [8, 3, 2, 3]];
 const FEW_POINTS = 30;
@@ -492,6 +494,7 @@ function colour(name) {
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
   colours.clear();
   for (const p of panels.values()) p.redraw();
+  strip?.redraw();
 });
 addEventListener("beforeprint", () => { for (const p of panels.values()) p.draw(true); });
 
@@ -502,6 +505,7 @@ function onPanels(specs) {
     series.clear();
     fresh = false;
     element("progress").hidden = true;
+    onTimeline({});
     share = "";
   }
   const main = element("panels"), names = new Set(specs.map(s => s.name));
@@ -530,6 +534,19 @@ function onTitle(text) {
   if (text) title = text;
   element("title").textContent = text || "Locus board";
   setTitle();
+}
+
+let strip = null; // the timeline, once there is one
+
+function onTimeline(data) {
+  if (!data.spans) {
+    strip?.root.remove();
+    strip = null;
+    return;
+  }
+  strip ??= new Strip({ make, colour, niceStep });
+  if (!strip.root.isConnected) element("panels").after(strip.root);
+  strip.update(data);
 }
 
 function onPoints(all) {
@@ -566,6 +583,7 @@ function connect() {
   const on = (name, f) => source.addEventListener(name, e => f(JSON.parse(e.data)));
   on("panels", onPanels);
   on("title", onTitle);
+  on("timeline", onTimeline);
   on("points", onPoints);
   on("progress", onProgress);
   on("end", () => { ended = true; setLink("ended", "run ended"); });

@@ -481,6 +481,7 @@ var types = []reflect.Type{
 	reflect.TypeFor[board.Point](),
 	reflect.TypeFor[board.Progress](),
 	reflect.TypeFor[board.Scale](),
+	reflect.TypeFor[board.Span](),
 	reflect.TypeFor[collective.EngineInfo](),
 	reflect.TypeFor[collective.Fault](),
 	reflect.TypeFor[collective.Group](),

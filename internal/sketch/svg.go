@@ -40,8 +40,8 @@ func (k Kind) String() string {
 }
 
 // colours of the kinds, light and dark.
-var light = [kinds]string{"#8a94a3", "#2468d8", "#11875d", "#e07000", "#8250df", "#bf3989", "#8a94a3"}
-var dark = [kinds]string{"#8b95a4", "#6ea4ff", "#4cc38a", "#ffa347", "#b69bff", "#f48fc9", "#8b95a4"}
+var light = [kinds]string{"#6b7685", "#2468d8", "#11875d", "#e07000", "#8250df", "#bf3989", "#0a8fa3"}
+var dark = [kinds]string{"#8b95a4", "#6ea4ff", "#4cc38a", "#ffa347", "#b69bff", "#f48fc9", "#45c8dc"}
 
 // lanes are the colours of edges; with several, one can be followed.
 var lanes = []string{"#2468d8", "#e07000", "#11875d", "#cf3440", "#8250df", "#0a8fa3", "#bf3989", "#80632b"}

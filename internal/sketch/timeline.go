@@ -60,7 +60,10 @@ func (r *Row) levels(most int) (level []int, n int) {
 func (t *Timeline) WriteSVG(w io.Writer) error {
 	const tall, most = 22., 6
 	p := &page{width: 960}
-	left, right := 120., p.width-margin
+	left, right := 70., p.width-margin
+	for _, r := range t.Rows {
+		left = max(left, min(margin+wide(r.Name, 12)+10, 200))
+	}
 	y := p.head(t.Title, t.Notes)
 	seen := map[Kind]bool{}
 	from, to := time.Duration(math.MaxInt64), time.Duration(0)
