@@ -87,7 +87,8 @@ type run struct {
 	evaluation        *evaluation // of the validation data; nil before the first
 	epoch             Epoch       // the one that is under way
 	startBatch        int         // where a resumed run goes on in it
-	own               []string    // names of hyperparameters that are not the trainer's
+	profiler          profiler
+	own               []string // names of hyperparameters that are not the trainer's
 }
 
 // fit prepares, then runs the epochs.
@@ -113,7 +114,7 @@ func (r *run) fit() error {
 		r.epoch, r.startBatch = Epoch{Number: r.epoch.Number + 1}, 0
 	}
 	r.finish()
-	return nil
+	return r.endProfile(true)
 }
 
 // prepareData makes the loaders. With one device, batches are put there ahead of
@@ -260,7 +261,14 @@ func (r *run) runEpoch() (done bool, err error) {
 				return false, err
 			}
 		}
+		if err := r.beginProfile(); err != nil {
+			batch.Free()
+			return false, err
+		}
 		if err := r.step(batch, e.LR); err != nil {
+			return false, err
+		}
+		if err := r.endProfile(false); err != nil {
 			return false, err
 		}
 		e.Examples += size
@@ -448,6 +456,7 @@ func (r *run) show(prefix string, values map[string]float64) {
 
 // close ends what shows the run and lets go of what it held.
 func (r *run) close() {
+	r.dropProfile()
 	if r.progress != nil {
 		r.progress.Close()
 	}

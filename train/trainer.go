@@ -76,6 +76,8 @@ type settings struct {
 	averaged     bool // average was asked for
 	eager        bool // nothing is compiled
 	explain      io.Writer
+	summary      io.Writer
+	profile      *profileSettings
 	missing      bool // an option was a zero value
 }
 
@@ -289,6 +291,9 @@ func (s *settings) checkOptions() ([]locus.Device, error) {
 		return nil, bad("Resume without Checkpoints; say in which folder they are")
 	case anyNil(s.afterEpoch), anyNil(s.afterStep), anyNil(s.beforeEpoch), anyNil(s.beforeStep), anyNil(s.prepareBatch), anyNil(s.prepareModel):
 		return nil, bad("a callback is nil")
+	}
+	if err := s.profile.check(); err != nil {
+		return nil, err
 	}
 	if s.averaged && !(s.average >= 0 && s.average < 1) {
 		return nil, bad("AverageWeights(%v); want at least 0 and less than 1", s.average)

@@ -28,6 +28,7 @@ type trainFlags struct {
 	gpus                          int
 	asJSON, compile               bool
 	accept                        []string
+	explain, profile              string
 }
 
 func (a *app) train() *cobra.Command {
@@ -84,6 +85,9 @@ goes on from there. A request to end (SIGTERM) and a terminal that closes
 	fl.IntVar(&f.Patience, "patience", 0, "end when the test accuracy (or RMSE) has not improved for so many epochs")
 	fl.StringVar(&f.precision, "precision", "float32", "of the network's arithmetic: float32, bf16 or fp16")
 	fl.BoolVar(&f.compile, "compile", true, "run steps as compiled programs; the results are the same")
+	fl.StringVar(&f.explain, "explain", "", "say what the compiled steps became; `HOW` is short, full, or a file that gets all of it")
+	fl.Lookup("explain").NoOptDefVal = explainShort
+	fl.StringVar(&f.profile, "profile", "", "write a trace of some steps to `FILE` (for ui.perfetto.dev; a name that ends in .svg makes a picture), and print what took the time")
 	fl.Uint64Var(&f.Seed, "seed", 0, "where all that is random comes from")
 	fl.StringVar(&f.out, "out", "", `folder for weights, report and checkpoints (runs/DATA-MODEL, with a number if there is one; "none" keeps nothing)`)
 	fl.StringVar(&f.Checkpoints, "checkpoints", "", `folder for checkpoints (OUT/checkpoints; "none" writes none)`)
@@ -246,10 +250,14 @@ func (a *app) runTrain(c *cobra.Command, f *trainFlags) (err error) {
 		defer func() { err = errors.Join(err, f.Board.Close()) }()
 		a.err.Println("curves at " + a.err.Style(text.Bold, url))
 	}
+	tell := a.watchSteps(f)
 	if !f.asJSON {
 		a.out.Printf("Training %s on %s, on %s.\n", f.Model, f.Data, job.List(f.Devices))
 	}
 	r, err := job.Run(c.Context(), f.Config)
+	if err := tell(); err != nil {
+		return err
+	}
 	if err != nil {
 		return a.trainFailed(r, err)
 	}
