@@ -30,6 +30,11 @@ func TestProfile(t *testing.T) {
 		if c.after > 0 && !strings.Contains(got[0].Times, "a step, signature 0 (") || !strings.Contains(got[0].Timeline.String(), "linear") {
 			t.Errorf("%d steps after %d:\n%s\n%s", c.steps, c.after, got[0].Timeline, got[0].Times)
 		}
+		for _, machinery := range []string{"/plan.go:", "/trace.go:", "/compile.go:", "/scope.go:", "/guard.go:"} { // no lines that say something
+			if strings.Contains(got[0].Times, machinery) {
+				t.Errorf("a step comes from %s:\n%s", machinery, got[0].Times)
+			}
+		}
 		var svg bytes.Buffer
 		if err := b.WriteTimelineSVG(&svg); err != nil || !strings.Contains(svg.String(), "training steps, from step") {
 			t.Errorf("the board's timeline: %v", err)
