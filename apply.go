@@ -36,7 +36,7 @@ var launches = sync.Pool{New: func() any { return &launch{in: make([]backend.Vie
 func apply(id op.ID, attrs op.Attrs, in ...*Tensor) *Tensor {
 	def := op.Get(id)
 	p := checkOperands(def.Name, in)
-	out, _ := applyOn(p, def, attrs, in)
+	out, _ := applyOn(p, def, attrs, in, false)
 	return out
 }
 
@@ -45,17 +45,19 @@ func apply(id op.ID, attrs op.Attrs, in ...*Tensor) *Tensor {
 func applyAll(id op.ID, attrs op.Attrs, in ...*Tensor) []*Tensor {
 	def := op.Get(id)
 	p := checkOperands(def.Name, in)
-	out, more := applyOn(p, def, attrs, in)
+	out, more := applyOn(p, def, attrs, in, false)
 	return append([]*Tensor{out}, more...)
 }
 
 // create runs a primitive without operands.
 func create(p *place, id op.ID, attrs op.Attrs) *Tensor {
-	out, _ := applyOn(p, op.Get(id), attrs, nil)
+	out, _ := applyOn(p, op.Get(id), attrs, nil, false)
 	return out
 }
 
-func applyOn(p *place, def *op.Def, attrs op.Attrs, in []*Tensor) (out *Tensor, more []*Tensor) {
+// applyOn is apply at p. With saves, the results that the op saves for its gradient are
+// there although none is recorded.
+func applyOn(p *place, def *op.Def, attrs op.Attrs, in []*Tensor, saves bool) (out *Tensor, more []*Tensor) {
 	l := launches.Get().(*launch)
 	if len(in) > len(l.in) {
 		l.in, l.specs = make([]backend.View, len(in)), make([]op.Spec, len(in))
@@ -65,9 +67,11 @@ func applyOn(p *place, def *op.Def, attrs op.Attrs, in []*Tensor) (out *Tensor, 
 	if def.Broadcasts() {
 		shape = broadcastShape(def, in)
 	}
+	sliced := false
 	for i, t := range in {
 		v := &views[i]
 		t.viewAs(v)
+		sliced = sliced || t.lane != nil
 		if shape != nil && !sameShape(v.Shape, shape) {
 			v.Strides = expandStrides(v.Shape, v.Strides, shape)
 			v.Shape = shape
@@ -82,11 +86,14 @@ func applyOn(p *place, def *op.Def, attrs op.Attrs, in []*Tensor) (out *Tensor, 
 	if track && def.Parts || !p.backend.Supports(def.ID, def.KernelType(specs, spec)) {
 		return compose(p, def, attrs, slices.Clone(in)) // a copy, so that in can stay on the stack
 	}
+	if sliced {
+		return applyBatched(p, def, attrs, slices.Clone(in), track, saves)
+	}
 	scope := scopeOf(in)
 	out = allocate(p, def.Name, spec, scope, in)
 	l.call.Op, l.call.Attrs, l.call.In = def.ID, attrs, views
 	out.viewAs(&l.call.Out)
-	if def.More != nil && (track || !def.Saves) {
+	if def.More != nil && (track || saves || !def.Saves) {
 		for _, s := range def.More(attrs, specs) {
 			t := allocate(p, def.Name, s, scope, nil)
 			more, l.call.More = append(more, t), append(l.call.More, t.view())

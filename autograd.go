@@ -18,6 +18,7 @@ type node struct {
 	out    *Tensor
 	saved  []*Tensor // its further results: see More of package op
 	leaf   *leaf     // where the gradient is collected; leaves have no inputs
+	lane   *lane     // of a leaf's tensor
 	skip   uint64    // bit i: no gradient is wanted for input i
 	spent  atomic.Bool
 }
@@ -26,7 +27,8 @@ type node struct {
 type ownRule struct {
 	name   string
 	back   gradient
-	custom bool // it is the program's: it may keep what it gets, and return what is not its own
+	custom bool  // it is the program's: it may keep what it gets, and return what is not its own
+	level  int64 // of the Vmap whose axis it hides or shows
 }
 
 // custom reports whether the node's gradient is the program's.
@@ -103,7 +105,7 @@ func (t *Tensor) RequireGrad() *Tensor {
 			Fix: "convert first: .Cast(locus.Float32)"}, t)
 	}
 	v := t.alias()
-	v.node = &node{own: leafRule, leaf: &leaf{made: trace.Current()}}
+	v.node = &node{own: leafRule, leaf: &leaf{made: trace.Current()}, lane: v.lane}
 	return v
 }
 
@@ -154,6 +156,9 @@ func (t *Tensor) SetGrad(g *Tensor) {
 	g.check(name)
 	l := t.leaf(name)
 	in := []*Tensor{t, g}
+	if t.lane == nil {
+		g.single(name)
+	}
 	switch {
 	case l == nil:
 		fail(name, &op.Problem{Kind: ErrGrad, Msg: "the tensor collects no gradient", Fix: "make it with .RequireGrad()"}, t)

@@ -92,7 +92,7 @@ func (c *Compiled) made(name string) {
 func (c *Compiled) Call(args ...*Tensor) []*Tensor {
 	c.made("Compiled.Call")
 	usable("Compiled.Call", args)
-	if trace.Current() != nil {
+	if trace.Current() != nil || innermost(args) != nil { // inside Vmap it becomes part of that
 		return c.f(args...)
 	}
 	results, ok := c.call(args)

@@ -105,6 +105,7 @@ func (t *Tensor) RepeatInterleave(repeats any, axis int) *Tensor {
 		if len(n.shape) != 1 || n.shape[0] != t.shape[a] {
 			failf(name, ErrShape, in, "want a vector with one count for each of the %d slices of axis %d", t.shape[a], a)
 		}
+		n.single(name)
 		countable(name)
 		counts := n.detach().Cast(Int64)
 		if counts.Len() == 0 {

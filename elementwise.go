@@ -308,7 +308,9 @@ func (t *Tensor) IsClose(y any, rtol, atol float64) *Tensor {
 // AllClose reports whether all elements of t and y are close as [Tensor.IsClose]
 // defines it. It waits for the answer.
 func (t *Tensor) AllClose(y any, rtol, atol float64) bool {
-	return t.IsClose(y, rtol, atol).All().Item() != 0
+	all := t.IsClose(y, rtol, atol).All()
+	all.single("AllClose")
+	return all.Item() != 0
 }
 
 // Cast gives the elements as another type: t itself if they have it already.

@@ -26,6 +26,7 @@ type engine struct {
 	uses   map[*node]int          // how often nodes are operands
 	slices map[*node]int          // how often of slices
 	pieces map[*node][]piece      // gradients of parts of their results
+	lanes  *lane                  // that outputs and seeds have
 }
 
 // late is the gradient of a node's result that is passed on at the end.
@@ -45,6 +46,7 @@ func (e *engine) run(outputs, seeds []*Tensor) {
 			continue
 		}
 		roots = append(roots, t.node)
+		seeds[i] = e.inLanes(t, seeds[i])
 		e.held[seeds[i].block]++ // seeds are the caller's
 		e.add(t.node, seeds[i])
 	}
@@ -148,6 +150,7 @@ func (e *engine) visit(n *node) {
 	}
 	if n.leaf != nil {
 		if e.collect {
+			g = e.addLanes(g, n.lane)
 			if e.held[g.block] > 1 && !e.create { // a leaf owns what it collects
 				c := g.Copy()
 				e.held[c.block]++
@@ -173,7 +176,7 @@ func (e *engine) visit(n *node) {
 			fail(n.def.Name, op.Problemf(ErrGrad, "%s has no gradient; detach its result if none is wanted", n.def.Name), n.inputs...)
 		}
 	}
-	grads := rule(n.seen(e.useful, e.create), g)
+	grads := e.settle(n, e.through(n.seen(e.useful, e.create), rule, g))
 	passed := func(i int) bool { return grads[i] != nil && e.useful[n.inputs[i].node] }
 	if n.custom() { // what they are made of belongs to the program
 		for _, gi := range grads {
@@ -211,7 +214,7 @@ func (e *engine) visit(n *node) {
 // together takes one launch. Where a leaf has other gradients they are added in the
 // order in which they come, so that bits do not depend on who asks.
 func (e *engine) defers(n *node, g *Tensor) bool {
-	if e.create || n.def == nil || n.def.ID != op.CastTo || !g.dtype.IsFloat() {
+	if e.create || g.lane != nil || n.def == nil || n.def.ID != op.CastTo || !g.dtype.IsFloat() {
 		return false
 	}
 	to := n.inputs[0]

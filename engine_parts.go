@@ -78,7 +78,7 @@ func (e *engine) join(n *node) {
 			at, grads[i] = p.stop, p.g
 		}
 		if whole = whole && at == shape[sorted[0].axis]; whole {
-			g := Concat(sorted[0].axis, grads...)
+			g := e.settle(sorted[0].n, []*Tensor{Concat(sorted[0].axis, grads...)})[0]
 			e.held[g.block]++
 			e.add(n, g)
 			e.release(g, nil)
@@ -86,7 +86,7 @@ func (e *engine) join(n *node) {
 	}
 	for _, p := range parts {
 		if !whole {
-			g := unslice(p.g, p.n.inputs[0].shape, p.n.attrs.(op.Slice))
+			g := e.settle(p.n, []*Tensor{unslice(p.g, p.n.inputs[0].shape, p.n.attrs.(op.Slice))})[0]
 			e.held[g.block]++
 			e.add(n, g)
 			e.release(g, nil)

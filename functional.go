@@ -143,40 +143,6 @@ func along(y *Tensor, args, tangents []*Tensor, history bool) *Tensor {
 	return gradFrom([]*Tensor{dot}, []*Tensor{dot.OnesLike()}, []*Tensor{v}, nil, opts)[0]
 }
 
-// Vmap gives a function that applies f to each slice of its arguments along
-// their first axis and stacks the results. It computes one slice after the
-// other: f may do anything, and gradients flow through.
-func Vmap(f func(args ...*Tensor) *Tensor) func(args ...*Tensor) *Tensor {
-	gate.Check("Vmap", gate.Given("the function", f))
-	return func(args ...*Tensor) *Tensor {
-		usable("Vmap", args)
-		if len(args) == 0 || args[0].Rank() == 0 {
-			failf("Vmap", ErrShape, args, "needs arguments with a first axis")
-		}
-		n := args[0].shape[0]
-		for _, a := range args {
-			if a.Rank() == 0 || a.shape[0] != n {
-				failf("Vmap", ErrShape, args, "arguments differ in the size of their first axis")
-			}
-		}
-		if n == 0 {
-			failf("Vmap", ErrShape, args, "the first axis is empty")
-		}
-		// An empty tensor may have an axis that no memory bounds.
-		gate.Check("Vmap", gate.Count("the size of the first axis", n, 1, max(args[0].Len(), gate.MaxParts)))
-		results := make([]*Tensor, n)
-		for i := range n {
-			parts := make([]*Tensor, len(args))
-			for j, a := range args {
-				parts[j] = a.Index(i)
-			}
-			results[i] = f(parts...)
-			results[i].check("Vmap")
-		}
-		return Stack(0, results...)
-	}
-}
-
 // Checkpoint computes f(args) without keeping what happens inside; a gradient
 // computes f again. It trades time for memory. f must give the same result both
 // times: random numbers in it must come from keys. Whatever needs a gradient must

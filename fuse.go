@@ -21,7 +21,7 @@ func fuse(p *program.Program, d backend.Device) *program.Program {
 	if !ok || !fusing {
 		return p
 	}
-	q := p.Fuse(f)
+	q := p.Fold(d.Supports).Fuse(f)
 	if err := q.Verify(); err != nil {
 		panic("locus: fusion made a program that is wrong: " + err.Error())
 	}

@@ -42,7 +42,7 @@ func indices(name string, n int, index *Tensor, in ...*Tensor) {
 		return
 	}
 	defer naming(name, in)
-	at := index.detach().Cast(Int64)
+	at := index.whole(name).detach().Cast(Int64)
 	if at.place.now().host {
 		if low, high := at.Min().Int(), at.Max().Int(); low < 0 || high >= int64(n) {
 			failf(name, ErrIndex, in, "indices from %d to %d reach out of an axis of size %d", low, high, n)

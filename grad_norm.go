@@ -14,7 +14,14 @@ func init() {
 		stat := func(t *Tensor) *Tensor { return t.detach().reshape(in[0].shape[1:2]) }
 		square = stat(square)
 		mean = stat(mean)
-		return []*Tensor{y, mean, square.Add(a.(op.Normalize).Eps).Rsqrt(), mean.Copy(), square.Mul(float64(n) / float64(n-1))}
+		u := a.(op.Normalize)
+		all := []*Tensor{y, mean, square.Add(u.Eps).Rsqrt(), mean.Copy(), square.Mul(float64(n) / float64(n-1))}
+		if u.Running {
+			for k, old := range in[len(in)-2:] {
+				all[3+k] = old.detach().Blend(1-u.Momentum, all[3+k], u.Momentum)
+			}
+		}
+		return all
 	}
 	gradients[op.Normalized] = func(n *node, g *Tensor) []*Tensor { return normGradient(n, op.NormalizeGrad, g) }
 	gradients[op.BatchNorm] = func(n *node, g *Tensor) []*Tensor { return normGradient(n, op.BatchNormGrad, g) }

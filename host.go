@@ -227,6 +227,7 @@ func WithSlice[T Element](t *Tensor, f func(s []T)) {
 		f(ToSlice[T](t))
 		return
 	}
+	t.single("WithSlice")
 	readable("WithSlice")
 	c := t.detach()
 	if !c.place.host {
@@ -251,6 +252,7 @@ func checkElements(t *Tensor, like any) {
 
 // download copies t's elements in order to host memory and waits for them.
 func (t *Tensor) download(dst []byte) {
+	t.single("ToSlice")
 	readable("ToSlice")
 	c := t.contiguous()
 	if c != t {
@@ -275,6 +277,7 @@ func (t *Tensor) Item() float64 {
 		fail("Item", &op.Problem{Kind: ErrShape, Msg: fmt.Sprintf("the tensor has %d elements; Item wants one", t.Len()),
 			Fix: "reduce it first, for example .Mean(), or read all with locus.ToSlice"}, t)
 	}
+	t.single("Item")
 	var buf [8]byte
 	b := buf[:t.dtype.Size()]
 	t.download(b)
@@ -290,6 +293,7 @@ func (t *Tensor) Int() int64 {
 	if t.Len() != 1 {
 		failf("Int", ErrShape, []*Tensor{t}, "the tensor has %d elements; Int wants one", t.Len())
 	}
+	t.single("Int")
 	return ToSlice[int64](t.detach().Cast(Int64).Reshape(1))[0]
 }
 

@@ -80,6 +80,7 @@ func (t *Tensor) OneHot(n int) *Tensor {
 		failf("OneHot", ErrDType, []*Tensor{t}, "elements are %s; want whole numbers", t.dtype)
 	}
 	if n == -1 {
+		t.single("OneHot")
 		countable("OneHot")
 		n = 0
 		if t.Len() > 0 {

@@ -82,8 +82,13 @@ func (m Maker) nextKey() Key {
 }
 
 func (m Maker) random(name string, id op.ID, def DType, shape []int, low, span int64) *Tensor {
-	a := op.Random{DType: m.or(def), Shape: checkShape(name, shape), Key: m.nextKey().bits, Low: low, Span: span}
-	return create(m.device.open(name), id, a)
+	a := op.Random{DType: m.or(def), Shape: checkShape(name, shape), Low: low, Span: span}
+	p := m.device.open(name)
+	if l := slicesDrawn(); l != nil && !m.keyed {
+		return m.draw(l, func(key Key) *Tensor { return create(p, id, a.WithKey(key.bits)) })
+	}
+	a.Key = m.nextKey().bits
+	return create(p, id, a)
 }
 
 // Rand makes numbers drawn uniformly from [0, 1).

@@ -6,12 +6,14 @@ import (
 	"github.com/locusml/locus/internal/backend"
 	"github.com/locusml/locus/internal/lend"
 	"github.com/locusml/locus/internal/op"
+	"github.com/locusml/locus/internal/program"
 )
 
 func init() {
 	lend.Memory = func(name string, tensor any) lend.Loan {
 		t := tensor.(*Tensor)
 		t.check(name)
+		t.single(name)
 		readable(name)
 		if !t.IsContiguous() {
 			failf(name, ErrShape, []*Tensor{t}, "the elements do not lie in order")
@@ -37,4 +39,19 @@ func init() {
 	}
 	lend.Own = func(tensor any) any { return tensor.(*Tensor).owned() }
 	lend.Readable = readable
+	lend.Export = func(compiled any, args []any) (*program.Portable, []lend.ExportedWeight) {
+		list := make([]*Tensor, len(args))
+		for i, a := range args {
+			list[i] = a.(*Tensor)
+		}
+		return exportProgram(compiled.(*Compiled), list)
+	}
+	lend.Import = func(p *program.Portable, weights []any, device any) any {
+		list := make([]*Tensor, len(weights))
+		for i, w := range weights {
+			list[i] = w.(*Tensor)
+		}
+		return importProgram(p, list, device.(Device))
+	}
+	lend.Single = func(name string, tensor any) { tensor.(*Tensor).single(name) }
 }

@@ -27,6 +27,11 @@ func (t *Tensor) copyTo(p *place) *Tensor {
 	if p.root() == t.place.root() {
 		return apply(op.Copy, nil, t)
 	}
+	if l := t.lane; l != nil {
+		out := t.shown("To", l.level, len(t.shape)).copyTo(p).behind(l.level)
+		t.moved(out)
+		return out
+	}
 	src := t.contiguous()
 	out := allocate(p, "To", src.spec(), scopeOf([]*Tensor{t}), nil)
 	move(out, src)

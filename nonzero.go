@@ -33,6 +33,7 @@ func (t *Tensor) NonZero() *Tensor {
 
 // nonZero returns the positions in the flat tensor.
 func (t *Tensor) nonZero(name string) *Tensor {
+	t.single(name)
 	countable(name)
 	mask := t.detach()
 	if mask.dtype != Bool {
@@ -66,6 +67,7 @@ func (t *Tensor) MaskedSelect(mask *Tensor) *Tensor {
 func (t *Tensor) Unique() (values, inverse, counts *Tensor) {
 	const name = "Unique"
 	t.check(name)
+	t.single(name)
 	countable(name)
 	x := t.detach().reshape([]int{t.Len()})
 	n := x.Len()

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/locusml/locus/internal/op"
+	"github.com/locusml/locus/internal/trace"
 )
 
 // LayerNorm gives (x - mean)/√(variance + eps) over the last axes, which must
@@ -122,15 +123,60 @@ func BatchNorm(x, weight, bias *Tensor, eps float64) (y, mean, variance *Tensor)
 	in := given(1, x, weight, bias)
 	checkOperands("BatchNorm", in)
 	channels("BatchNorm", in, weight, bias)
-	if n := x.shape[0] * op.Elements(x.shape[2:]); n < 2 {
-		failf("BatchNorm", ErrShape, in, "a channel has %d elements; a variance needs at least 2", n)
-	}
+	batchElements("BatchNorm", in)
 	all := applyAll(op.BatchNorm, op.Normalize{Eps: eps, Weight: weight != nil, Bias: bias != nil}, in...)
 	if all[0].node == nil { // what only the gradient needs
 		all[1].Free()
 		all[2].Free()
 	}
 	return all[0], all[3], all[4]
+}
+
+// BatchNormRunning is [BatchNorm] for a layer that keeps running statistics (C): it
+// returns newMean = (1-momentum)·mean + momentum·(that of the batch), and newVariance
+// likewise, with the batch's variance that BatchNorm returns. They have the types of
+// mean and variance, and no history; mean and variance stay as they are. It is one op
+// where the running statistics have the type that BatchNorm's have: float32, or float64
+// if x is.
+func BatchNormRunning(x, mean, variance, weight, bias *Tensor, momentum, eps float64) (y, newMean, newVariance *Tensor) {
+	const name = "BatchNormRunning"
+	in := given(3, x, mean, variance, weight, bias)
+	checkOperands(name, in)
+	channels(name, in, mean, variance, weight, bias)
+	mean.wantFloat(name)
+	variance.wantFloat(name)
+	a := op.Normalize{Eps: eps, Weight: weight != nil, Bias: bias != nil}
+	stat := a.Stats(op.BatchNorm, x.spec())[0].DType
+	// A program moves the statistics of all layers at its end, in place: see package program.
+	if mean.dtype != stat || variance.dtype != stat || trace.Current() != nil {
+		y, m, v := BatchNorm(x, weight, bias, eps)
+		NoGrad(func() {
+			newMean = mean.detach().Blend(1-momentum, m.Cast(mean.dtype), momentum)
+			newVariance = variance.detach().Blend(1-momentum, v.Cast(variance.dtype), momentum)
+		})
+		return y, newMean, newVariance
+	}
+	batchElements(name, in)
+	running := a
+	running.Running, running.Momentum = true, momentum
+	all := applyAll(op.BatchNorm, running, append(given(1, x, weight, bias), mean.detach(), variance.detach())...)
+	switch n := all[0].node; {
+	case n == nil: // what only the gradient needs
+		all[1].Free()
+		all[2].Free()
+	case n.def != nil && n.def.ID == op.BatchNorm:
+		// The gradient needs no running statistics: they may be freed before.
+		n.attrs, n.inputs, n.saved = a, n.inputs[:len(n.inputs)-2], n.saved[:2]
+	}
+	return all[0], all[3], all[4]
+}
+
+// batchElements makes sure that channels of a batch have a variance.
+func batchElements(name string, in []*Tensor) {
+	x := in[0]
+	if n := x.shape[0] * op.Elements(x.shape[2:]); n < 2 {
+		failf(name, ErrShape, in, "a channel has %d elements; a variance needs at least 2", n)
+	}
 }
 
 // BatchNormWith normalises each channel of x (N, C, …) with the given mean and

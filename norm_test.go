@@ -3,6 +3,7 @@ package locus
 import (
 	"errors"
 	"math"
+	"slices"
 	"testing"
 )
 
@@ -143,4 +144,80 @@ func TestNormErrors(t *testing.T) {
 			t.Errorf("%s: %v; want %v", name, err, c.kind)
 		}
 	}
+}
+
+// Running statistics are BatchNorm's, blended, to the bit: as one op, as two where the
+// types differ, and in a program.
+func TestBatchNormRunning(t *testing.T) {
+	const momentum, eps = 0.3, 1e-3
+	for _, d := range []Device{CPU(), AddVirtualGPUs(1, 1<<26)[0]} {
+		for _, c := range []struct{ x, stat DType }{{Float32, Float32}, {Float64, Float64}, {BFloat16, Float32}, {Float16, Float32}, {Float32, Float64}, {BFloat16, BFloat16}} {
+			for _, shape := range [][]int{{5, 3}, {2, 3, 7}, {3, 3, 5, 4}, {2, 3, 70, 65}} {
+				key := NewKey(uint64(len(shape)))
+				m, s := d.As(c.x), d.As(c.stat)
+				x := m.Key(key).Randn(shape...).Add(1).RequireGrad()
+				w, b := m.Key(NewKey(7)).Randn(3).RequireGrad(), m.Key(NewKey(8)).Randn(3).RequireGrad()
+				mean, variance := s.Key(NewKey(9)).Randn(3), s.Key(NewKey(10)).Rand(3)
+				for _, bare := range []bool{false, true} {
+					w, b := w, b
+					if bare {
+						w, b = nil, nil
+					}
+					wantY, bm, bv := BatchNorm(x, w, b, eps)
+					want := []*Tensor{wantY, mean.Blend(1-momentum, bm.Cast(c.stat), momentum), variance.Blend(1-momentum, bv.Cast(c.stat), momentum)}
+					y, newMean, newVariance := BatchNormRunning(x, mean, variance, w, b, momentum, eps)
+					for i, got := range []*Tensor{y, newMean, newVariance} {
+						if got.DType() != want[i].DType() || !sameElements(got, want[i]) {
+							t.Errorf("%s, %s with %s, %v: result %d is %v, want %v", d, c.x, c.stat, shape, i, got, want[i])
+						}
+					}
+					if newMean.RequiresGrad() || newVariance.RequiresGrad() || newMean.SharesMemory(mean) {
+						t.Errorf("%s: the new statistics have a history, or the old ones' memory", d)
+					}
+					in := given(1, x, w, b)
+					wantGrads := Grad([]*Tensor{wantY.Square().Sum()}, in)
+					for i, g := range Grad([]*Tensor{y.Square().Sum()}, in) {
+						if !sameElements(g, wantGrads[i]) {
+							t.Errorf("%s, %s with %s, %v: gradient %d differs", d, c.x, c.stat, shape, i)
+						}
+					}
+				}
+				// In a program.
+				f := Compile(func(in ...*Tensor) []*Tensor {
+					y, newMean, newVariance := BatchNormRunning(in[0], mean, variance, w.Detach(), b.Detach(), momentum, eps)
+					return []*Tensor{y, newMean, newVariance}
+				})
+				y, newMean, newVariance := BatchNormRunning(x.Detach(), mean, variance, w.Detach(), b.Detach(), momentum, eps)
+				for range 4 {
+					for i, got := range f.Call(x.Detach()) {
+						if !sameElements(got, []*Tensor{y, newMean, newVariance}[i]) {
+							t.Fatalf("%s, %s with %s, %v: result %d of the program differs", d, c.x, c.stat, shape, i)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// A graph does not need the running statistics that its layer had: a layer frees them.
+func TestBatchNormRunningFreesTheOld(t *testing.T) {
+	x := CPU().As(Float64).Key(NewKey(1)).Randn(6, 3).RequireGrad()
+	mean, variance := As(Float64).Zeros(3), As(Float64).Ones(3)
+	y, _, _ := BatchNormRunning(x, mean, variance, nil, nil, 0.1, 1e-5)
+	mean.Free()
+	variance.Free()
+	grads := Grad([]*Tensor{y.Square().Mul(x).Sum()}, []*Tensor{x}, CreateGraph)
+	grads[0].Square().Sum().Backward() // of the composition
+	if x.Grad() == nil || x.Grad().IsFinite().Not().Any().Item() != 0 {
+		t.Error("no second gradient")
+	}
+	if err := Try(func() { BatchNormRunning(x, mean, variance, nil, nil, 0.1, 1e-5) }); !errors.Is(err, ErrFreed) {
+		t.Errorf("of freed statistics: %v", err)
+	}
+}
+
+// sameElements compares the values of two tensors, which must be numbers.
+func sameElements(a, b *Tensor) bool {
+	return sameShape(a.shape, b.shape) && slices.Equal(ToSlice[float64](a.Detach().Cast(Float64)), ToSlice[float64](b.Detach().Cast(Float64)))
 }

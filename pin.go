@@ -25,6 +25,7 @@ func (t *Tensor) Pin() *Tensor {
 	if t.IsPinned() {
 		return t
 	}
+	t.single("Pin")
 	readable("Pin")
 	out := allocatePinned(t.spec(), scopeOf([]*Tensor{t}))
 	if out == nil {

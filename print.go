@@ -30,6 +30,9 @@ func (t *Tensor) String() string {
 	if t.Freed() {
 		return "<freed tensor> " + where
 	}
+	if t.lane != nil {
+		return "<all slices of a Vmap> " + where
+	}
 	var body string
 	if err := Try(func() { body = t.format() }); err != nil {
 		return fmt.Sprintf("<%v> %s", err, where)

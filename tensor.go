@@ -42,6 +42,7 @@ type Tensor struct {
 	bits           uint64                // the constant's value
 	scope          atomic.Pointer[Scope] // where results computed from it belong
 	node           *node                 // how it was computed, if a gradient may be asked for
+	lane           *lane                 // axes that Vmaps hide; nil outside of them
 }
 
 // Shape gives the sizes of the axes; the caller may keep and change it.

@@ -236,6 +236,9 @@ func placeOf(b backend.Device) *place {
 func describeCall(c *backend.Call) string {
 	const enough = 4
 	var s []string
+	if e, ok := c.Attrs.(*op.Expression); ok {
+		s = append(s, e.String())
+	}
 	for i := range c.In {
 		if i == enough {
 			s = append(s, fmt.Sprintf("and %d more", len(c.In)-i))

@@ -111,6 +111,9 @@ func updateAll(a op.Update, list []Updating, factor, ok *Tensor) []Updating {
 	}
 	r.in = append(r.in, given(0, factor, ok)...)
 	r.place = checkOperands(def.Name, r.in)
+	for _, t := range r.in {
+		t.single(def.Name)
+	}
 	specs := make([]op.Spec, len(r.in))
 	for i, t := range r.in {
 		specs[i] = t.spec()

@@ -8,7 +8,7 @@ import (
 
 // alias gives another handle of the same elements.
 func (t *Tensor) alias() *Tensor {
-	v := &Tensor{shape: t.shape, strides: t.strides, offset: t.offset, dtype: t.dtype, place: t.place, block: t.block, node: t.node}
+	v := &Tensor{shape: t.shape, strides: t.strides, offset: t.offset, dtype: t.dtype, place: t.place, block: t.block, node: t.node, lane: t.lane}
 	v.scope.Store(t.scope.Load())
 	return v
 }
@@ -29,7 +29,7 @@ func (t *Tensor) laid(shape, strides []int, offset int) *Tensor {
 
 // laidAs makes v, which is new, that view.
 func (t *Tensor) laidAs(v *Tensor, shape, strides []int, offset int) *Tensor {
-	v.shape, v.strides, v.offset, v.dtype, v.place, v.block = shape, strides, offset, t.dtype, t.place, t.block
+	v.shape, v.strides, v.offset, v.dtype, v.place, v.block, v.lane = shape, strides, offset, t.dtype, t.place, t.block, t.lane
 	v.scope.Store(t.scope.Load())
 	return v
 }

@@ -58,9 +58,13 @@ func TestFakeNCCLShared(t *testing.T) {
 	for _, c := range []struct {
 		version int
 		told    string
+		apart   bool // in processes of their own
 		want    string
-	}{{22803, "1", "ring"}, {23203, "", "ring"}, {23203, "1", "nccl"}} {
+	}{{22803, "1", true, "ring"}, {23203, "", true, "ring"}, {23203, "1", true, "nccl"}, {23203, "1", false, "ring"}} {
 		t.Run(fmt.Sprint(c), func(t *testing.T) {
+			if c.apart {
+				collective.Apart(t)
+			}
 			t.Setenv("NCCL_MULTI_RANK_GPU_ENABLE", c.told)
 			collective.FakeCards(t, c.version, true)
 			groups := joinCards(t, 2)

@@ -60,3 +60,10 @@ func FakeCards(t testing.TB, version int, shared bool) {
 	}
 	t.Cleanup(func() { asCard, loadNCCL = cards, load })
 }
+
+// Apart makes ranks of one test program look like processes of their own.
+func Apart(t interface{ Cleanup(func()) }) {
+	was := processOf
+	t.Cleanup(func() { processOf = was })
+	processOf = func(rank int) int { return rank }
+}

@@ -406,6 +406,23 @@ func (g *Group) breakOff(j *job, err error) error {
 	return g.broken
 }
 
+// Abort ends the group because this rank gives up: collectives that are under way fail, and the
+// other ranks get an [ErrRank] that names this one and has the text of why. The group must
+// still be closed. Where the group is over already it does nothing.
+func (g *Group) Abort(why error) {
+	g.made("Abort")
+	text := "no reason was given"
+	if why != nil {
+		text = why.Error()
+	}
+	g.mu.Lock()
+	over := g.closed || g.broken != nil
+	g.mu.Unlock()
+	if !over && g.eng.fault() == nil {
+		g.eng.fail(text)
+	}
+}
+
 // Close leaves the group. Collectives that are under way are broken off: wait for them
 // before. It tells the others, who get an error if they still count on this rank; rank 0
 // waits up to five seconds for the others to leave as well.

@@ -120,6 +120,9 @@ func address(l lend.Loan) uintptr {
 	return l.Block.Addr + uintptr(l.Offset)
 }
 
+// processOf returns the process that a rank is in. Tests have others.
+var processOf = func(rank int) int { return os.Getpid() }
+
 // decide agrees with the other ranks on NCCL and starts it. All call it for the same
 // collective. It reports false if the ranks stage through main memory instead.
 func (c *cards) decide(ctx context.Context, d card) (bool, error) {
@@ -135,7 +138,7 @@ func (c *cards) decide(ctx context.Context, d card) (bool, error) {
 	if os.Getenv("NCCL_MULTI_RANK_GPU_ENABLE") == "1" && c.lib.Version >= 23000 {
 		shared = 1
 	}
-	place := fmt.Sprintf("%s %s %d", c.member.Peer(c.rank).Host, d.Card(), shared)
+	place := fmt.Sprintf("%s %s %d/%d", c.member.Peer(c.rank).Host, d.Card(), shared, processOf(c.rank))
 	if err := c.member.Tell(fmt.Sprintf("card %d", c.rank), []byte(place)); err != nil {
 		return false, err
 	}
@@ -180,14 +183,22 @@ func (c *cards) decide(ctx context.Context, d card) (bool, error) {
 
 // propose is rank 0's word: the id of a group of NCCL's, or why there is none.
 func (c *cards) propose(ctx context.Context) error {
-	seen := map[string]int{}
+	seen, process := map[string]int{}, map[string]string{}
 	for r := range c.size {
 		text, err := c.member.Hear(ctx, fmt.Sprintf("card %d", r))
 		if err != nil {
 			return err
 		}
-		place, shared, _ := cutLast(string(text))
-		if other, twice := seen[place]; twice && shared != "1" {
+		place, how, _ := cutLast(string(text))
+		shared, pid, _ := strings.Cut(how, "/")
+		other, twice := seen[place]
+		// One rank's NCCL waits on the card for the other. If the first then loads a kernel,
+		// the driver waits for the card and lets nobody into the context, which both have.
+		if twice && process[place] == pid {
+			return c.member.Tell("nccl id", fmt.Appendf(nil, "ranks %d and %d are on one GPU and in one process, where NCCL could wait for ever: collective.Local serves them better", other, r))
+		}
+		process[place] = pid
+		if twice && shared != "1" {
 			return c.member.Tell("nccl id", fmt.Appendf(nil, "ranks %d and %d are on one GPU, for which NCCL needs version 2.30 and NCCL_MULTI_RANK_GPU_ENABLE=1", other, r))
 		}
 		seen[place] = r

@@ -250,3 +250,21 @@ func TestMPIKill(t *testing.T) {
 		}
 	}
 }
+
+// A rank that gives up ends the group for all, who learn why.
+func TestAbort(t *testing.T) {
+	groups, err := collective.Local([]locus.Device{locus.CPU(), locus.CPU()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := groups[0].AllReduce(t.Context(), locus.CPU().Ones(2), collective.Sum)
+	groups[1].Abort(errors.New("out of luck"))
+	groups[1].Abort(nil) // does nothing
+	var f *collective.Fault
+	if _, err := p.Wait(); !errors.Is(err, collective.ErrRank) || !errors.As(err, &f) || f.Rank != 1 || !strings.Contains(err.Error(), "out of luck") {
+		t.Error(err)
+	}
+	if err := groups[1].Err(); !errors.Is(err, collective.ErrRank) {
+		t.Error(err)
+	}
+}

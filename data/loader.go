@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/locusml/locus"
+	"github.com/locusml/locus/internal/engine"
 	"github.com/locusml/locus/internal/gate"
 	"github.com/locusml/locus/internal/guard"
 )
@@ -38,6 +39,16 @@ type Options struct {
 	// Prefetch is the number of batches that are made, and put on the device,
 	// ahead of the loop; 0 means two. With more workers it is their number.
 	Prefetch int
+
+	// Ranks is the number of programs that share every batch, and Rank the number of this
+	// one, from 0; 0 ranks means one. BatchSize is that of the whole batch. The loader
+	// makes and reads only its rank's part of each batch: parts are consecutive, their
+	// sizes differ by at most one, and the first ranks have the larger ones. So batches
+	// and their order do not depend on the number of ranks, all ranks have as many, and
+	// every example is in one part. A part of a batch with fewer examples than ranks may
+	// be empty: its Size is 0 and it has no fields. What a dataset draws at random is
+	// drawn for the part, so it depends on the number of ranks.
+	Rank, Ranks int
 }
 
 // Loader gives a dataset's examples in batches, epoch by epoch. It holds no
@@ -51,6 +62,7 @@ type Loader struct {
 type Batch struct {
 	Fields []*locus.Tensor // the caller's own
 	Size   int             // examples
+	Whole  int             // examples of the batch over all ranks; Size without Options.Ranks
 	Epoch  int
 	Index  int // position in the epoch: [Loader.EpochFrom] goes on behind it with Index+1
 }
@@ -112,7 +124,9 @@ func NewLoader(d Dataset, opt Options) (*Loader, error) {
 // checkCounts refuses more goroutines and batches ahead than any machine has room for.
 func (opt Options) checkCounts() error {
 	return cmp.Or(gate.Count("the number of workers (Options.Workers)", opt.Workers, 0, gate.MaxWorkers),
-		gate.Count("the number of batches ahead (Options.Prefetch)", opt.Prefetch, 0, gate.MaxWorkers))
+		gate.Count("the number of batches ahead (Options.Prefetch)", opt.Prefetch, 0, gate.MaxWorkers),
+		gate.Count("the number of ranks (Options.Ranks)", opt.Ranks, 0, gate.MaxWorkers),
+		gate.Count("the rank (Options.Rank)", opt.Rank, 0, max(opt.Ranks-1, 0)))
 }
 
 // Dataset is what the loader reads.
@@ -287,7 +301,19 @@ func (r *run) work(j job) {
 func (r *run) make(index int) (*Batch, error) {
 	size := r.loader.opt.BatchSize
 	at := r.order[index*size : min((index+1)*size, len(r.order))]
-	fields, err := r.data.Batch(slices.Clone(at), r.key.Fold(uint64(index)))
+	whole := len(at)
+	key := r.key.Fold(uint64(index))
+	if rank := r.loader.opt.Rank; r.loader.opt.Ranks > 1 {
+		parts := engine.Even(whole, r.loader.opt.Ranks)
+		at = at[parts[rank]:parts[rank+1]]
+		if len(at) == 0 {
+			return &Batch{Whole: whole, Epoch: r.epoch, Index: index}, nil
+		}
+		if rank > 0 {
+			key = key.Fold(uint64(parts[rank])) // not what rank 0 draws for its part
+		}
+	}
+	fields, err := r.data.Batch(slices.Clone(at), key)
 	if err != nil {
 		return nil, err
 	}
@@ -310,7 +336,7 @@ func (r *run) make(index int) (*Batch, error) {
 		}
 		fields[i] = send(t, device)
 	}
-	return &Batch{Fields: fields, Size: len(at), Epoch: r.epoch, Index: index}, nil
+	return &Batch{Fields: fields, Size: len(at), Whole: whole, Epoch: r.epoch, Index: index}, nil
 }
 
 // pinFrom is the size from which a field is worth a detour through page-locked

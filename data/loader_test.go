@@ -487,3 +487,57 @@ func BenchmarkLoader(b *testing.B) {
 	}
 	b.SetBytes(256 * 784)
 }
+
+// The parts of ranks are those of one loader's batches, one after the other, whatever the
+// number of ranks.
+func TestLoaderOfRanks(t *testing.T) {
+	x := locus.Arange(33)
+	set, err := NewTensorDataset(x)
+	if err != nil {
+		t.Fatal(err)
+	}
+	opt := Options{BatchSize: 8, Shuffle: true, Key: locus.NewKey(3)}
+	whole, err := NewLoader(set, opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for ranks := 1; ranks <= 5; ranks++ {
+		parts := make([][][]int64, whole.Len())
+		for rank := range ranks {
+			opt.Rank, opt.Ranks = rank, ranks
+			l, err := NewLoader(set, opt)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for b, err := range l.Epoch(2) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				var part []int64
+				if b.Size > 0 {
+					part = locus.ToSlice[int64](b.X())
+				} else if b.Fields != nil {
+					t.Error("an empty part has fields")
+				}
+				if len(part) != b.Size || b.Whole != min(8, 33-8*b.Index) {
+					t.Errorf("%d of %d examples, %v", b.Size, b.Whole, part)
+				}
+				parts[b.Index] = append(parts[b.Index], part)
+			}
+		}
+		for b, err := range whole.Epoch(2) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := slices.Concat(parts[b.Index]...); !slices.Equal(got, locus.ToSlice[int64](b.X())) || len(parts[b.Index]) != ranks {
+				t.Errorf("%d ranks: batch %d is %v, want %v", ranks, b.Index, parts[b.Index], b.X())
+			}
+		}
+	}
+	for _, wrong := range [][2]int{{-1, 2}, {2, 2}, {1, 0}, {0, -1}} {
+		opt.Rank, opt.Ranks = wrong[0], wrong[1]
+		if _, err := NewLoader(set, opt); !errors.Is(err, locus.ErrArgument) {
+			t.Errorf("rank %d of %d: %v", wrong[0], wrong[1], err)
+		}
+	}
+}

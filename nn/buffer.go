@@ -4,6 +4,7 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+	"unsafe"
 
 	"github.com/locusml/locus"
 	"github.com/locusml/locus/internal/trace"
@@ -118,6 +119,29 @@ func (b *Buffer) update(op string, f func(old *locus.Tensor) *locus.Tensor) {
 	locus.NoGrad(func() { t = f(old) })
 	b.check(op, "", old, t)
 	b.replace(t, true)
+}
+
+// updateBoth is update of two buffers whose values one op computes, among others: what
+// f computes has a history where it needs one, and its results, the new values, have none.
+func updateBoth(op string, a, b *Buffer, f func(oldA, oldB *locus.Tensor) (newA, newB *locus.Tensor)) {
+	if a == b {
+		fail(locus.ErrArgument, op, "one buffer stands for two", "give each statistic a buffer of its own")
+	}
+	// In the order of their addresses, whichever way around another layer has them.
+	first, second := a, b
+	if uintptr(unsafe.Pointer(first)) > uintptr(unsafe.Pointer(second)) {
+		first, second = second, first
+	}
+	first.mu.Lock()
+	defer first.mu.Unlock()
+	second.mu.Lock()
+	defer second.mu.Unlock()
+	oldA, oldB := a.peek(), b.peek()
+	newA, newB := f(oldA, oldB)
+	a.check(op, "", oldA, newA)
+	b.check(op, "", oldB, newB)
+	a.replace(newA, true)
+	b.replace(newB, true)
 }
 
 // peek returns the value to code that does not hand it on.

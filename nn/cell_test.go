@@ -339,3 +339,41 @@ func TestInitializeKnowsLayers(t *testing.T) {
 		t.Error("a transformer that was initialised computes zeros")
 	}
 }
+
+// In a program the running statistics of all layers move in one step, in place, and to
+// the same bits as without.
+func TestRunningStatisticsOfAProgram(t *testing.T) {
+	net := func() *nn.SequentialLayer {
+		k := locus.NewKey(3).Split(2)
+		return nn.Sequential(nn.Linear(4, 6, nn.WithKey(k[0])), nn.BatchNorm(6), nn.ReLU(), nn.Linear(6, 5, nn.WithKey(k[1])), nn.BatchNorm(5))
+	}
+	plain, traced := net(), net()
+	f := locus.Compile(func(in ...*locus.Tensor) []*locus.Tensor { return []*locus.Tensor{traced.Forward(in[0]).Detach()} })
+	for turn := range 5 {
+		x := locus.CPU().Key(locus.NewKey(uint64(turn))).Randn(7, 4)
+		want, got := plain.Forward(x), f.Call(x)[0]
+		if !slices.Equal(values(want.Detach()), values(got)) {
+			t.Errorf("turn %d: the results differ", turn)
+		}
+		for _, i := range []int{1, 4} {
+			a, b := plain.Layers[i].(*nn.BatchNormLayer), traced.Layers[i].(*nn.BatchNormLayer)
+			if !slices.Equal(values(a.RunningMean.Value()), values(b.RunningMean.Value())) || !slices.Equal(values(a.RunningVar.Value()), values(b.RunningVar.Value())) {
+				t.Errorf("turn %d: the statistics of layer %d differ", turn, i)
+			}
+		}
+	}
+	if e := f.Explain(); strings.Contains(e, "= blend(") || strings.Count(e, "= update_all(") != 1 {
+		t.Errorf("the program moves statistics one by one:\n%s", e)
+	}
+}
+
+// A layer whose statistics are one buffer is a mistake that is told, not a lock.
+func TestOneBufferForTwo(t *testing.T) {
+	l := nn.BatchNorm(3)
+	l.RunningVar = l.RunningMean
+	err := locus.Try(func() { l.Forward(locus.Ones(4, 3)) })
+	var e *locus.Error
+	if !errors.As(err, &e) || !errors.Is(err, locus.ErrArgument) || e.Fix == "" {
+		t.Errorf("%v", err)
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/locusml/locus"
+	"github.com/locusml/locus/internal/lend"
 	"github.com/locusml/locus/internal/trace"
 )
 
@@ -49,6 +50,7 @@ func (l *lazy) check(op, name string, old, t *locus.Tensor) {
 		name = "the present value"
 	}
 	checkTensor(op, t)
+	lend.Single(op, t)
 	if old != nil && sameShape(old, t) && old.DType() == t.DType() && old.Device() == t.Device() {
 		return // as in every step of an optimizer
 	}

@@ -55,18 +55,14 @@ func (l *BatchNormLayer) Forward(x *locus.Tensor) *locus.Tensor {
 	if l.idle.Load() {
 		return locus.BatchNormWith(x, l.RunningMean.Value(), l.RunningVar.Value(), w, b, l.Eps)
 	}
-	y, mean, variance := locus.BatchNorm(x, w, b, l.Eps)
-	l.move(l.RunningMean, mean)
-	l.move(l.RunningVar, variance)
-	return y
-}
-
-// move moves a running statistic towards the batch's, in its own precision where
-// the network computes in a lower one.
-func (l *BatchNormLayer) move(to *Buffer, batch *locus.Tensor) {
-	to.update("nn.BatchNorm", func(old *locus.Tensor) *locus.Tensor {
-		return old.Blend(1-l.Momentum, batch.Detach().Cast(old.DType()), l.Momentum)
+	// The running statistics are part of the op, and have a precision of their own where
+	// the network computes in a lower one.
+	var y *locus.Tensor
+	updateBoth("nn.BatchNorm", l.RunningMean, l.RunningVar, func(mean, variance *locus.Tensor) (_, _ *locus.Tensor) {
+		y, mean, variance = locus.BatchNormRunning(x, mean, variance, w, b, l.Momentum, l.Eps)
+		return mean, variance
 	})
+	return y
 }
 
 // SetTraining chooses between the batch's statistics and the running ones.

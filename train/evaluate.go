@@ -73,7 +73,7 @@ func (t *Trainer) PredictContext(ctx context.Context, net nn.Module, d Data) ite
 		devices, err := t.settings().checkOptions()
 		if err == nil {
 			err = guard.Call(func() (err error) {
-				if loader, err = d.loader(d.Predict, Predicting, t.settings().seed, devices); err != nil {
+				if loader, err = d.loader(d.Predict, Predicting, t.settings().seed, devices, nil); err != nil {
 					return err
 				}
 				models, err := copies(net, devices)
@@ -110,11 +110,16 @@ func (t *Trainer) evaluate(ctx context.Context, model Model, d Data, set data.Da
 	if err == nil {
 		err = t.settings().checkMeasures(model)
 	}
+	if err == nil && gate.IsNil(ctx) {
+		err = ended(ctx)
+	}
 	if err != nil {
+		t.settings().abort(err)
 		return scores, err
 	}
+	k := newRanks(ctx, t.settings())
 	err = guard.Call(func() error {
-		loader, err := d.loader(set, stage, t.settings().seed, devices)
+		loader, err := d.loader(set, stage, t.settings().seed, devices, k)
 		if err != nil {
 			return err
 		}
@@ -122,28 +127,30 @@ func (t *Trainer) evaluate(ctx context.Context, model Model, d Data, set data.Da
 		if err != nil {
 			return err
 		}
-		e := newEvaluation(t.settings(), new(reason), stage, devices, models)
+		e := newEvaluation(t.settings(), new(reason), stage, devices, models, k)
 		defer e.close()
 		scores, err = e.measure(ctx, loader)
 		return err
 	})
+	k.abort(err)
 	return scores, withStack(err)
 }
 
 // loader makes the loader of a dataset that is measured, and refuses nil.
-func (d Data) loader(set data.Dataset, stage Stage, seed uint64, devices []locus.Device) (*data.Loader, error) {
+func (d Data) loader(set data.Dataset, stage Stage, seed uint64, devices []locus.Device, k *ranks) (*data.Loader, error) {
 	if gate.IsNil(set) {
 		field := map[Stage]string{Validating: "Validation", Testing: "Test", Predicting: "Predict"}[stage]
 		return nil, bad("Data.%s is nil: there is nothing to look at", field)
 	}
-	return d.inOrder(set, seed, devices)
+	return d.inOrder(set, seed, devices, k)
 }
 
 // inOrder makes the loader of a dataset that is not trained on: all examples, in
 // order. With one device batches are put there ahead of the computation; with
 // several, they are split first.
-func (d Data) inOrder(set data.Dataset, seed uint64, devices []locus.Device) (*data.Loader, error) {
+func (d Data) inOrder(set data.Dataset, seed uint64, devices []locus.Device, k *ranks) (*data.Loader, error) {
 	o := data.Options{BatchSize: min(d.BatchSize, max(1, set.Len())), Workers: d.Workers, Key: locus.NewKey(seed)}
+	o.Rank, o.Ranks = k.of()
 	if len(devices) == 1 {
 		o.Device = devices[0]
 	} else {
@@ -192,10 +199,11 @@ type evaluation struct {
 	counts  []*counter
 	sizes   []int // of the parts of the batch that is measured
 	steps   []*compiled
+	ranks   *ranks // that share the data; nil without
 }
 
-func newEvaluation(set *settings, why *reason, stage Stage, devices []locus.Device, models []Model) *evaluation {
-	e := &evaluation{set: set, stage: stage, devices: devices, models: models, sizes: make([]int, len(models))}
+func newEvaluation(set *settings, why *reason, stage Stage, devices []locus.Device, models []Model, k *ranks) *evaluation {
+	e := &evaluation{ranks: k, set: set, stage: stage, devices: devices, models: models, sizes: make([]int, len(models))}
 	for i, m := range models {
 		e.meters, e.counts = append(e.meters, newMeter()), append(e.counts, newCounter(set.measures))
 		e.steps = append(e.steps, set.compile(why, m, func(args ...*locus.Tensor) (out []*locus.Tensor) {
@@ -238,9 +246,9 @@ func (e *evaluation) measure(ctx context.Context, loader *data.Loader) (metric.R
 		if err != nil {
 			return metric.Result{}, err
 		}
-		err := ended(ctx)
+		err := e.ranks.ended(ctx)
 		if err == nil {
-			err = eachPart(e.set, e.stage, batch, e.devices, func(i int, fields []*locus.Tensor, size int) {
+			err = eachPart(e.set, e.ranks, e.stage, batch, e.devices, func(i int, fields []*locus.Tensor, size int) {
 				e.sizes[i] = size
 				e.counts[i].after(e.steps[i].call(fields...))
 			})
@@ -252,12 +260,16 @@ func (e *evaluation) measure(ctx context.Context, loader *data.Loader) (metric.R
 	}
 	var scores metric.Result
 	err := guard.Call(func() error {
+		readings, counted, err := e.ranks.measuredBy(e.set.measures, e.meters, e.counts)
+		if err != nil {
+			return err
+		}
 		if len(e.set.measures) > 0 {
-			scores = metric.Read(metersOf(e.counts)...)
+			scores = metric.Read(counted...)
 		} else {
 			scores.Values = map[string]float64{}
 		}
-		maps.Copy(scores.Values, merge(e.meters))
+		maps.Copy(scores.Values, merge(readings))
 		return nil
 	})
 	return scores, err
@@ -284,9 +296,25 @@ func ended(ctx context.Context) error {
 	return nil
 }
 
+// ended is the error of a context that has, on any rank.
+func (k *ranks) ended(ctx context.Context) error {
+	if k == nil {
+		return ended(ctx)
+	}
+	own := goesOn
+	if ctx.Err() != nil {
+		own = interrupted
+	}
+	how, err := k.agree(own)
+	if err == nil && how != goesOn {
+		err = fmt.Errorf("train: interrupted: %w", why(ctx))
+	}
+	return err
+}
+
 // eachPart calls f, on every device at the same time, with its part of a batch, in
 // a scope that is closed afterwards and without gradients.
-func eachPart(set *settings, stage Stage, batch *data.Batch, devices []locus.Device, f func(i int, fields []*locus.Tensor, size int)) error {
+func eachPart(set *settings, k *ranks, stage Stage, batch *data.Batch, devices []locus.Device, f func(i int, fields []*locus.Tensor, size int)) error {
 	parts := split(batch, len(devices))
 	return each(len(parts), func(i int) (err error) {
 		if parts[i].size == 0 {
@@ -296,7 +324,7 @@ func eachPart(set *settings, stage Stage, batch *data.Batch, devices []locus.Dev
 		defer s.Close()
 		locus.NoGrad(func() {
 			var fields []*locus.Tensor
-			if fields, err = set.prepare(s, devices[i], i, Batch{Stage: stage, Index: batch.Index, Fields: parts[i].fields}); err == nil {
+			if fields, err = set.prepare(s, devices[i], k.place(i, len(devices)), Batch{Stage: stage, Index: batch.Index, Fields: parts[i].fields}); err == nil {
 				f(i, fields, parts[i].size)
 			}
 		})
@@ -339,7 +367,7 @@ func (p *prediction) predict(batch *data.Batch) (y *locus.Tensor, err error) {
 	defer batch.Free()
 	parts := make([]*locus.Tensor, len(p.steps))
 	defer freeAll(parts)
-	err = eachPart(p.set, Predicting, batch, p.devices, func(i int, fields []*locus.Tensor, size int) {
+	err = eachPart(p.set, nil, Predicting, batch, p.devices, func(i int, fields []*locus.Tensor, size int) {
 		p.sizes[i] = size
 		parts[i] = p.steps[i].call(fields...)[0]
 	})

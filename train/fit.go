@@ -30,12 +30,21 @@ func (t *Trainer) FitContext(ctx context.Context, model Model, d Data) (*Report,
 	set := t.settings()
 	devices, err := set.check(model, d)
 	if err != nil {
+		set.abort(err)
 		return nil, err
 	}
-	r := &run{set: set, ctx: ctx, data: d, devices: devices, model: model, report: &Report{Devices: devices, BestEpoch: -1, PeakMemory: map[string]int64{}}}
+	r := &run{set: set, ctx: ctx, data: d, devices: devices, model: model, ranks: newRanks(ctx, set),
+		report: &Report{Devices: devices, BestEpoch: -1, PeakMemory: map[string]int64{}}}
+	if !r.ranks.first() {
+		quiet := *set
+		quiet.board, quiet.progress = nil, nil
+		r.set = &quiet
+	}
 	defer r.close() // also where a callback ends this goroutine
 	start := time.Now()
 	err = guard.Call(r.fit)
+	r.ranks.abort(err)
+	r.over = true
 	r.report.Time = time.Since(start)
 	r.report.Uncompiled = r.why.String()
 	r.explain()
@@ -84,11 +93,15 @@ type run struct {
 	curves            *curves // nil without a board
 	saver             *saver
 	monitor           monitor
-	evaluation        *evaluation // of the validation data; nil before the first
-	epoch             Epoch       // the one that is under way
-	startBatch        int         // where a resumed run goes on in it
+	evaluation        *evaluation     // of the validation data; nil before the first
+	epoch             Epoch           // the one that is under way
+	startBatch        int             // where a resumed run goes on in it
+	own               []string        // names of hyperparameters that are not the trainer's
+	ranks             *ranks          // nil without
+	reduced           []*locus.Tensor // the memory of the gradients that wait, where they are sums over ranks
+	stopping          bool            // a callback of this rank asked to stop
+	over              bool            // fit has ended
 	profiler          profiler
-	own               []string // names of hyperparameters that are not the trainer's
 }
 
 // fit prepares, then runs the epochs.
@@ -122,6 +135,7 @@ func (r *run) fit() error {
 func (r *run) prepareData() error {
 	o := data.Options{BatchSize: r.data.BatchSize, Shuffle: !r.data.InOrder, DropLast: r.data.DropLast, Workers: r.data.Workers,
 		Key: locus.NewKey(r.set.seed)}
+	o.Rank, o.Ranks = r.ranks.of()
 	if len(r.devices) == 1 {
 		o.Device = r.devices[0]
 	} else {
@@ -132,7 +146,7 @@ func (r *run) prepareData() error {
 		return err
 	}
 	if r.data.Validation != nil {
-		if r.validation, err = r.data.inOrder(r.data.Validation, r.set.seed, r.devices); err != nil {
+		if r.validation, err = r.data.inOrder(r.data.Validation, r.set.seed, r.devices, r.ranks); err != nil {
 			return err
 		}
 	}
@@ -195,7 +209,13 @@ func (r *run) prepareModel() error {
 	if err := r.checkMonitor(); err != nil {
 		return err
 	}
-	return r.openCheckpoints()
+	if err := r.drawApart(); err != nil {
+		return err
+	}
+	if err := r.openCheckpoints(); err != nil {
+		return err
+	}
+	return r.begin()
 }
 
 // warmUp runs the model once where it has lazy layers.
@@ -238,7 +258,10 @@ func (r *run) runEpoch() (done bool, err error) {
 		r.progress.Epoch(e.Number + 1)
 		r.progress.Add(int64(r.startBatch))
 	}
-	if err := tell(r.set.beforeEpoch, *e); err != nil {
+	if err := r.checkEqual(); err != nil {
+		return false, err
+	}
+	if err := r.heed(tell(r.set.beforeEpoch, *e)); err != nil {
 		return false, err
 	}
 	r.curves.begin(e.Examples)
@@ -248,15 +271,15 @@ func (r *run) runEpoch() (done bool, err error) {
 		if err != nil {
 			return false, err
 		}
-		if r.ctx.Err() != nil {
+		if how, err := r.ends(); err != nil || how != goesOn {
 			batch.Free()
-			return false, r.interrupt(batch.Index)
+			return false, r.endBefore(batch.Index, how, err)
 		}
 		last = batch.Index
-		size := batch.Size
+		size := batch.Whole
 		e.LR = r.rate(r.report.Steps)
 		if r.pending == 0 {
-			if err := r.tellStep(r.set.beforeStep, last); err != nil {
+			if err := r.heed(r.tellStep(r.set.beforeStep, last)); err != nil {
 				batch.Free()
 				return false, err
 			}
@@ -281,9 +304,12 @@ func (r *run) runEpoch() (done bool, err error) {
 		return false, err
 	}
 	if stepped {
-		if err := r.tellStep(r.set.afterStep, last); err != nil {
+		if err := r.heed(r.tellStep(r.set.afterStep, last)); err != nil {
 			return false, err
 		}
+	}
+	if how, err := r.ends(); err != nil || how == stopped {
+		return false, r.endBefore(r.train.Len(), how, err)
 	}
 	e.Time = time.Since(start)
 	if e.Train, err = r.metrics(); err != nil {
@@ -321,7 +347,25 @@ func (r *run) runEpoch() (done bool, err error) {
 			return false, err
 		}
 	}
+	if r.ranks != nil { // none goes on, or leaves, before the checkpoint is written
+		r.stopping = r.stopping || stop != nil
+		if how, err := r.ends(); err != nil || how == stopped {
+			return false, r.endBefore(0, how, err)
+		}
+		return done, nil
+	}
 	return done, stop
+}
+
+// endBefore ends training before a batch, for the reason that the ranks agreed on.
+func (r *run) endBefore(batch int, how end, err error) error {
+	switch {
+	case err != nil:
+		return err
+	case how == stopped:
+		return ErrStop
+	}
+	return r.interrupt(batch)
 }
 
 // afterBatch tells callbacks if a step was taken and, now and then, reads the
@@ -331,7 +375,7 @@ func (r *run) afterBatch(index int) error {
 		r.progress.Add(1)
 	}
 	if r.pending == 0 {
-		if err := r.tellStep(r.set.afterStep, index); err != nil {
+		if err := r.heed(r.tellStep(r.set.afterStep, index)); err != nil {
 			return err
 		}
 	}
@@ -372,19 +416,23 @@ func (r *run) tellStep(callbacks []func(*Step) error, index int) error {
 	return tell(callbacks, info)
 }
 
-// metrics reads those of the epoch so far from all devices. A mean that is not
+// metrics reads those of the epoch so far from all devices of all ranks. A mean that is not
 // finite is an error; what [Measure] computes may not be defined yet.
 func (r *run) metrics() (map[string]float64, error) {
 	meters, counts := make([]*meter, len(r.replicas)), make([]*counter, len(r.replicas))
 	for i, p := range r.replicas {
 		meters[i], counts[i] = p.meter, p.count
 	}
-	means := merge(meters)
+	readings, counted, err := r.ranks.measuredBy(r.set.measures, meters, counts)
+	if err != nil {
+		return nil, err
+	}
+	means := merge(readings)
 	if name, ok := finite(means); !ok {
 		return nil, r.notFinite(name, means[name])
 	}
 	if len(r.set.measures) > 0 {
-		maps.Copy(means, metric.Read(metersOf(counts)...).Values)
+		maps.Copy(means, metric.Read(counted...).Values)
 	}
 	return means, nil
 }
@@ -412,7 +460,7 @@ func (r *run) validate() (metric.Result, error) {
 				models[i] = bound(p.model, tree, p.device)
 			}
 		}
-		r.evaluation = newEvaluation(r.set, &r.why, Validating, r.devices, models)
+		r.evaluation = newEvaluation(r.set, &r.why, Validating, r.devices, models, r.ranks)
 	}
 	e := r.evaluation
 	for i, p := range r.replicas {
@@ -426,7 +474,7 @@ func (r *run) validate() (metric.Result, error) {
 		defer nn.Train(p.model)
 	}
 	scores, err := e.measure(r.ctx, r.validation)
-	if err != nil && r.ctx.Err() != nil && errors.Is(err, r.ctx.Err()) {
+	if err != nil && (r.ctx.Err() != nil && errors.Is(err, r.ctx.Err()) || errors.Is(err, errElsewhere)) {
 		return metric.Result{}, nil
 	}
 	return scores, err
@@ -457,6 +505,9 @@ func (r *run) show(prefix string, values map[string]float64) {
 // close ends what shows the run and lets go of what it held.
 func (r *run) close() {
 	r.dropProfile()
+	if !r.over {
+		r.ranks.abort(errors.New("the goroutine that trains has ended"))
+	}
 	if r.progress != nil {
 		r.progress.Close()
 	}

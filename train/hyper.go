@@ -139,6 +139,9 @@ func (r *run) describe() Hyperparameters {
 	if s.averaged {
 		h["trainer.average_weights"] = s.average
 	}
+	if r.ranks != nil {
+		h["trainer.ranks"] = r.ranks.size
+	}
 	if s.lowered {
 		h["trainer.precision"] = s.precision.String()
 	}
@@ -221,7 +224,7 @@ func snake(s string) string {
 
 // free are those that only say when a run ends: it may go on with others. That a
 // model is another one is found by its tensors.
-var free = map[string]bool{"trainer.max_epochs": true, "trainer.early_stopping": true, "trainer.keep_best": true, "model.parameters": true}
+var free = map[string]bool{"trainer.max_epochs": true, "trainer.early_stopping": true, "trainer.keep_best": true, "trainer.ranks": true, "model.parameters": true}
 
 // batches are those that decide what the batches of an epoch are.
 var batches = []string{"data.batch_size", "data.drop_last", "data.in_order", "data.examples"}

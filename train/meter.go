@@ -112,13 +112,18 @@ func (m *meter) reset() {
 	clear(m.weights)
 }
 
+// reading is what a meter says: means and their weights, by name.
+type reading struct{ Means, Weights map[string]float64 }
+
+func (m *meter) reading() reading { return reading{m.read(), maps.Clone(m.weights)} }
+
 // merge returns the means over several meters.
-func merge(meters []*meter) map[string]float64 {
+func merge(meters []reading) map[string]float64 {
 	sum, weight := map[string]float64{}, map[string]float64{}
 	for _, m := range meters {
-		for k, v := range m.read() {
-			sum[k] += v * m.weights[k]
-			weight[k] += m.weights[k]
+		for k, v := range m.Means {
+			sum[k] += v * m.Weights[k]
+			weight[k] += m.Weights[k]
 		}
 	}
 	for k := range sum {

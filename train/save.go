@@ -22,7 +22,8 @@ type saved struct {
 	Batch     int                  `json:"batch"`
 	Steps     int64                `json:"steps"`
 	Seed      uint64               `json:"seed"`
-	Counters  []map[string]uint64  `json:"counters"` // of every replica
+	Counters  []map[string]uint64  `json:"counters"`        // of every replica of every rank
+	Ranks     int                  `json:"ranks,omitempty"` // 0 without
 	Epochs    []Epoch              `json:"history"`
 	BestEpoch int                  `json:"best_epoch"`
 	BestValue float64              `json:"best_value"`
@@ -68,14 +69,19 @@ const (
 	optimPrefix  = "optim."
 	bestPrefix   = "best."
 	scalerPrefix = "scaler."
-	gradPrefix   = "grad."  // sums over the batches that wait for a step
+	gradPrefix   = "grad."  // sums over the batches that wait for a step; of several ranks, one row each
 	meterPrefix  = "meter." // and the replica's number: sums of the epoch's metrics
 	countPrefix  = "count." // and the replica's number: those of Measure
 	avgPrefix    = "average."
 )
 
-// save writes the state of the run, which is to go on with the given batch.
+// save writes the state of the run, which is to go on with the given batch. All ranks call
+// it, and the first writes.
 func (s *saver) save(r *run, epoch, batch int) error {
+	own, err := r.ownStates(batch > 0)
+	if err != nil || !r.ranks.first() {
+		return err
+	}
 	tensors := map[string]*locus.Tensor{}
 	for _, e := range nn.State(r.model) {
 		tensors[modelPrefix+e.Name] = e.Value()
@@ -89,11 +95,6 @@ func (s *saver) save(r *run, epoch, batch int) error {
 	if r.scaler != nil {
 		for name, t := range r.scaler.State() {
 			tensors[scalerPrefix+name] = t
-		}
-	}
-	for i, g := range r.grads {
-		if g != nil {
-			tensors[gradPrefix+r.replicas[0].params[i].Name] = g
 		}
 	}
 	state := saved{Epoch: epoch, Batch: batch, Steps: r.opt.Steps(), Seed: r.set.seed,
@@ -112,22 +113,11 @@ func (s *saver) save(r *run, epoch, batch int) error {
 	if lr := r.schedule(state.Steps); !math.IsNaN(lr) && !math.IsInf(lr, 0) {
 		state.LR = &lr
 	}
-	for i, p := range r.replicas {
-		state.Counters = append(state.Counters, nn.Counters(p.model))
-		if batch > 0 {
-			state.Examples = r.epoch.Examples
-			state.Weights = append(state.Weights, p.meter.weights)
-			for name, t := range p.meter.measured() {
-				tensors[fmt.Sprint(meterPrefix, i, ".", name)] = t
-			}
-			if p.count != nil {
-				for name, t := range p.count.State() {
-					tensors[fmt.Sprint(countPrefix, i, ".", name)] = t
-				}
-			}
-		}
+	if batch > 0 {
+		state.Examples = r.epoch.Examples
 	}
-	_, err := s.dir.Save(tensors, state)
+	addTo(&state, tensors, own)
+	_, err = s.dir.Save(tensors, state)
 	return err
 }
 
@@ -140,8 +130,8 @@ func (r *run) restore(c *checkpoint.Checkpoint) error {
 	switch {
 	case s.Seed != r.set.seed:
 		return fmt.Errorf("train: the checkpoint is of a run with Seed(%d), not %d: its batches would come in another order: %w", s.Seed, r.set.seed, locus.ErrArgument)
-	case len(s.Counters) != len(r.replicas):
-		return fmt.Errorf("train: the checkpoint is of a run on %d devices, not %d: its parts of batches would be others: %w", len(s.Counters), len(r.replicas), locus.ErrArgument)
+	case s.Ranks < 0 || len(s.Counters) != max(s.Ranks, 1)*len(r.replicas):
+		return fmt.Errorf("train: the checkpoint is of a run on %d devices, not %d: its parts of batches would be others: %w", len(s.Counters)/max(s.Ranks, 1), len(r.replicas), locus.ErrArgument)
 	}
 	if err := r.sameModel(c); err != nil {
 		return err
@@ -153,6 +143,7 @@ func (r *run) restore(c *checkpoint.Checkpoint) error {
 	if moved && s.Batch > 0 { // its place in the epoch means nothing now
 		s.Batch, s.Examples, s.Pending, s.Weights = 0, 0, 0, nil
 	}
+	r.dropOthers(&s)
 	switch {
 	case s.Pending >= r.set.accumulate && s.Pending > 0:
 		return fmt.Errorf("train: in the checkpoint the gradients of %d batches wait for a step, which Accumulate(%d) would have taken: %w", s.Pending, r.set.accumulate, locus.ErrArgument)
@@ -192,9 +183,10 @@ func (r *run) restore(c *checkpoint.Checkpoint) error {
 			}
 			e.Set(t)
 		}
-		if err := nn.SetCounters(p.model, s.Counters[i]); err != nil {
+		if err := nn.SetCounters(p.model, r.ownCounters(&s, i)); err != nil {
 			return err
 		}
+		i := r.ranks.place(i, len(r.replicas))
 		if i >= len(s.Weights) {
 			continue
 		}
@@ -215,7 +207,10 @@ func (r *run) restore(c *checkpoint.Checkpoint) error {
 	if s.Pending > 0 {
 		r.grads, r.pending = make([]*locus.Tensor, len(r.replicas[0].params)), s.Pending
 		for i, e := range r.replicas[0].params {
-			if r.grads[i] = grads[e.Name]; r.grads[i] != nil && !slices.Equal(r.grads[i].Shape(), e.Value().Shape()) {
+			if g := grads[e.Name]; g != nil {
+				r.grads[i] = r.ownGrad(g, max(s.Ranks, 1))
+			}
+			if r.grads[i] != nil && !slices.Equal(r.grads[i].Shape(), e.Value().Shape()) {
 				return r.another(fmt.Errorf("the gradient of %s has shape %v: %w", e.Name, r.grads[i].Shape(), locus.ErrShape))
 			}
 		}
@@ -312,7 +307,7 @@ func (r *replica) restoreCount(c *checkpoint.Checkpoint, prefix string) error {
 // on at this batch.
 func (r *run) interrupt(batch int) error {
 	r.report.Stopped = "interrupted"
-	err := fmt.Errorf("train: interrupted: %w", r.ctx.Err())
+	err := fmt.Errorf("train: interrupted: %w", why(r.ctx))
 	if r.saver == nil {
 		return err
 	}

@@ -13,18 +13,18 @@ import (
 
 // A step, whatever the options: every device computes the gradients of its part of
 // the batch; they are summed on the first device, where they wait until there are
-// enough of them; the first device updates its parameters; the others copy its
-// state. One device, one batch per step and full precision are the cases in which
+// enough of them; with several ranks they are summed over the ranks; the first device
+// updates its parameters; the others copy its state. One device, one batch per step and full precision are the cases in which
 // parts of this have nothing to do.
 //
-// What is compiled: with one device and one batch per step, all of it; else the
+// What is compiled: with one device of one rank and one batch per step, all of it; else the
 // gradients of a part on its device, added to those that wait if there is one device,
 // and the update. Metrics that keep all examples are counted behind it. Copies between devices are made in between.
 
 // step trains on one batch, which it frees.
 func (r *run) step(b *data.Batch, lr float64) error {
 	defer b.Free()
-	if len(r.replicas) == 1 && r.set.accumulate == 1 {
+	if len(r.replicas) == 1 && r.set.accumulate == 1 && r.ranks == nil {
 		return guard.Call(func() error { return r.atOnce(b, lr) })
 	}
 	parts := split(b, len(r.replicas))
@@ -37,10 +37,10 @@ func (r *run) step(b *data.Batch, lr float64) error {
 		if p.size = parts[i].size; p.size == 0 {
 			return nil
 		}
-		p.batch = b.Size
+		p.batch = b.Whole
 		s := locus.NewScope()
 		defer s.Close()
-		args, err := r.set.prepare(s, p.device, i, Batch{Stage: Training, Epoch: b.Epoch, Index: b.Index, Fields: parts[i].fields})
+		args, err := r.set.prepare(s, p.device, r.ranks.place(i, len(parts)), Batch{Stage: Training, Epoch: b.Epoch, Index: b.Index, Fields: parts[i].fields})
 		if err != nil {
 			return err
 		}
@@ -61,13 +61,20 @@ func (r *run) step(b *data.Batch, lr float64) error {
 		return err
 	}
 	return guard.Call(func() error {
-		if r.pending++; waiting != nil {
+		switch r.pending++; {
+		case waiting != nil && b.Size == 0:
+		case waiting != nil:
 			r.wait(trained, grads[0])
-		} else {
+		case b.Size == 0:
+			r.collect(trained, r.none(trained))
+		default:
 			r.collect(trained, sum(grads, len(trained), r.devices[0]))
 		}
+		if err := r.shareBuffers(); err != nil {
+			return err
+		}
 		if r.pending == r.set.accumulate {
-			r.update(lr)
+			return r.update(lr)
 		}
 		return nil
 	})
@@ -263,8 +270,11 @@ func (r *run) collect(trained []int, grads []*locus.Tensor) {
 }
 
 // update takes a step on the first device with the mean of the gradients that
-// wait, and gives the other devices its result.
-func (r *run) update(lr float64) {
+// wait, summed over the ranks, and gives the other devices its result.
+func (r *run) update(lr float64) error {
+	if err := r.reduce(); err != nil {
+		return err
+	}
 	var args []*locus.Tensor
 	at := make([]byte, 0, 4*len(r.grads))
 	for i, g := range r.grads {
@@ -281,6 +291,7 @@ func (r *run) update(lr float64) {
 	r.dropGrads()
 	r.report.Steps = r.opt.Steps()
 	r.copyState()
+	return nil
 }
 
 // advance takes a step with the gradients of the parameters at the given positions.
@@ -311,13 +322,14 @@ func (r *run) flush(lr float64) (stepped bool, err error) {
 	if r.pending == 0 {
 		return false, nil
 	}
-	return true, guard.Call(func() error { r.update(lr); return nil })
+	return true, guard.Call(func() error { return r.update(lr) })
 }
 
 // dropGrads forgets the gradients that wait.
 func (r *run) dropGrads() {
 	freeAll(r.grads)
-	r.grads, r.pending = nil, 0
+	freeAll(r.reduced)
+	r.grads, r.reduced, r.pending = nil, nil, 0
 }
 
 // copyState gives the other devices the first one's parameters and buffers.

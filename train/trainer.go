@@ -1,6 +1,7 @@
 package train
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/locusml/locus"
 	"github.com/locusml/locus/board"
+	"github.com/locusml/locus/collective"
 	"github.com/locusml/locus/data"
 	"github.com/locusml/locus/optim"
 	"github.com/locusml/locus/train/metric"
@@ -78,6 +80,8 @@ type settings struct {
 	explain      io.Writer
 	summary      io.Writer
 	profile      *profileSettings
+	group        *collective.Group
+	ranked       bool // group was asked for
 	missing      bool // an option was a zero value
 }
 
@@ -265,6 +269,8 @@ func (s *settings) checkOptions() ([]locus.Device, error) {
 	switch {
 	case s.missing:
 		return nil, bad("an option is a zero value; make options with the functions of this package")
+	case s.ranked && s.group == nil:
+		return nil, bad("Ranks without a group; make one with collective.Join or collective.Local")
 	case s.maxEpochs < 1:
 		return nil, bad("MaxEpochs(%d); train for at least one epoch", s.maxEpochs)
 	case s.accumulate < 1:
@@ -294,6 +300,12 @@ func (s *settings) checkOptions() ([]locus.Device, error) {
 	}
 	if err := s.profile.check(); err != nil {
 		return nil, err
+	}
+	if s.ranked {
+		var err error
+		if e := locus.Try(func() { err = s.group.Err() }); e != nil || err != nil {
+			return nil, cmp.Or(e, err)
+		}
 	}
 	if s.averaged && !(s.average >= 0 && s.average < 1) {
 		return nil, bad("AverageWeights(%v); want at least 0 and less than 1", s.average)

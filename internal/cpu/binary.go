@@ -73,6 +73,7 @@ func init() {
 }
 
 func registerCompare(id op.ID, f32 loop2[uint8, float32], f64 loop2[uint8, float64], u8 loop2[uint8, uint8], i32 loop2[uint8, int32], i64 loop2[uint8, int64]) {
+	directs[id][dtype.Float32].loop, directs[id][dtype.Float64].loop = direct2(f32), direct2(f64)
 	register(id, dtype.Float32, binary(grainCheap, f32))
 	register(id, dtype.Float64, binary(grainCheap, f64))
 	register(id, dtype.Uint8, binary(grainCheap, u8))

@@ -70,6 +70,7 @@ func withNumber[R, T any](id op.ID, d dtype.DType, l numberLoops[R, T]) {
 	if id == op.Pow {
 		grain = grainDear
 	}
+	directNumbers(id, d, l)
 	table[id][d] = numbered(other, grain, l)
 	if d == dtype.Float32 && streams[id] != nil && l.secondStream != nil {
 		streams[id] = numbered(streams[id], grain, numberLoops[R, T]{second: l.secondStream, first: l.firstStream})

@@ -606,6 +606,7 @@ func compareHalf[H half](grain int, loop loop2[uint8, float32]) kernel {
 // registerUnary registers an op from float32 and float64 loops, and from those the halves.
 func registerUnary(id op.ID, grain int, f32 loop1[float32, float32], f64 loop1[float64, float64]) {
 	dear[id] = grain == grainDear
+	direct1s(id, f32, f64)
 	register(id, dtype.Float32, unary(grain, f32))
 	register(id, dtype.Float64, unary(grain, f64))
 	register(id, dtype.Float16, unaryHalf[dtype.F16](grain, f32))
@@ -621,6 +622,7 @@ func registerUnaryInts(id op.ID, u8 loop1[uint8, uint8], i32 loop1[int32, int32]
 
 func registerBinary(id op.ID, grain int, f32 loop2[float32, float32], f64 loop2[float64, float64]) {
 	dear[id] = grain == grainDear
+	direct2s(id, f32, f64)
 	register(id, dtype.Float32, binary(grain, f32))
 	register(id, dtype.Float64, binary(grain, f64))
 	register(id, dtype.Float16, binaryHalf[dtype.F16](grain, f32))

@@ -17,9 +17,14 @@ import (
 // where that is contiguous, else on what was gathered. So every op and type that
 // has a kernel can be part of an expression, and the bits are those of the kernels.
 
-// fusedBlock is the length of a block in elements. It is no longer than any kernel's
-// grain, so that kernels of a block stay on the thread that calls them.
-const fusedBlock = 4 << 10
+// The lengths of blocks in elements. Where all ops have loops of their own, operands
+// and buffers stay in the first-level cache; where kernels are called, longer blocks
+// cost less. They are no longer than any kernel's grain, so that kernels of a block
+// stay on the thread that calls them.
+const (
+	loopBlock  = 512
+	fusedBlock = 4 << 10
+)
 
 // dear are the ops whose loops take long: grainDear.
 var dear [op.NumOps]bool
@@ -48,14 +53,17 @@ type fusedPlan struct {
 	slots   int // buffers for results of nodes that are not the call's
 	width   int // bytes of the widest element
 	grain   int
+	block   int
 	workers sync.Pool // of *fusedWorker
 }
 
 // fusedStep is how a node is computed.
 type fusedStep struct {
 	kernel, stream kernel // stream is nil unless the result may be written past the caches
-	result         int    // of the call, or -1
-	slot           int    // else the buffer
+	direct         *direct
+	last           bool // no other node reads the result
+	result         int  // of the call, or -1
+	slot           int  // else the buffer
 }
 
 // fusedPlanKey is where expressions keep their plan.
@@ -70,7 +78,7 @@ func fusedPlanOf(e *op.Expression) *fusedPlan {
 }
 
 func newFusedPlan(e *op.Expression) *fusedPlan {
-	p := &fusedPlan{e: e, nodes: make([]fusedStep, len(e.Nodes)), width: 1}
+	p := &fusedPlan{e: e, nodes: make([]fusedStep, len(e.Nodes)), width: 1, block: loopBlock}
 	last := make([]int, len(e.Nodes)) // the last user, or -1
 	for i := range e.Nodes {
 		last[i] = -1
@@ -92,7 +100,10 @@ func newFusedPlan(e *op.Expression) *fusedPlan {
 	for i := range e.Nodes {
 		n, s := &e.Nodes[i], &p.nodes[i]
 		p.width = max(p.width, n.DType.Size())
-		s.kernel = table[n.Op][e.KernelType(i)]
+		s.kernel, s.direct, s.last = table[n.Op][e.KernelType(i)], &directs[n.Op][e.KernelType(i)], last[i] < 0
+		if s.direct.loop == nil {
+			p.block = fusedBlock
+		}
 		cost++
 		if dear[n.Op] {
 			cost += 7
@@ -118,7 +129,7 @@ func newFusedPlan(e *op.Expression) *fusedPlan {
 			}
 		}
 	}
-	p.grain = max(fusedBlock, 2*grainCheap/cost/fusedBlock*fusedBlock)
+	p.grain = max(p.block, 2*grainCheap/cost/p.block*p.block)
 	p.workers.New = func() any { return newFusedWorker(p) }
 	return p
 }
@@ -128,6 +139,7 @@ func newFusedPlan(e *op.Expression) *fusedPlan {
 type fusedWorker struct {
 	p       *fusedPlan
 	calls   []backend.Call
+	ways    []way
 	buffers []memory.Block // first those of nodes, then one for each input
 	mem     *scratch
 	shape   [1]int
@@ -144,7 +156,7 @@ var oneStride, noStride = []int{1}, []int{0}
 
 func newFusedWorker(p *fusedPlan) *fusedWorker {
 	e := p.e
-	w := &fusedWorker{p: p, calls: make([]backend.Call, len(e.Nodes)), buffers: make([]memory.Block, p.slots+len(e.Inputs))}
+	w := &fusedWorker{p: p, calls: make([]backend.Call, len(e.Nodes)), ways: make([]way, len(e.Nodes)), buffers: make([]memory.Block, p.slots+len(e.Inputs))}
 	for i := range e.Nodes {
 		n := &e.Nodes[i]
 		w.calls[i] = backend.Call{Op: n.Op, Attrs: n.Attrs, In: make([]backend.View, len(n.In)),
@@ -155,7 +167,7 @@ func newFusedWorker(p *fusedPlan) *fusedWorker {
 
 // lend gives the worker memory for as many buffers as it uses.
 func (w *fusedWorker) lend(gathered int) {
-	size := fusedBlock * w.p.width
+	size := w.p.block * w.p.width
 	w.mem = borrow((w.p.slots + gathered) * size)
 	base := unsafe.Pointer(unsafe.SliceData(w.mem.mem))
 	for i := range w.p.slots + gathered {
@@ -247,8 +259,8 @@ func (r *fusedRun) run(lo, hi int) {
 	w := p.workers.Get().(*fusedWorker)
 	w.lend(r.gathered)
 	r.point(w)
-	for at := lo; at < hi; at += fusedBlock {
-		n := min(fusedBlock, hi-at)
+	for at := lo; at < hi; at += p.block {
+		n := min(p.block, hi-at)
 		w.shape[0] = n
 		for i := range w.moving {
 			*w.moving[i].offset = w.moving[i].first + at
@@ -260,13 +272,8 @@ func (r *fusedRun) run(lo, hi int) {
 				next++
 			}
 		}
-		for i := range w.calls {
-			s := &p.nodes[i]
-			kernel := s.kernel
-			if r.past && s.stream != nil {
-				kernel = s.stream
-			}
-			_ = kernel(&w.calls[i]) // elementwise kernels fail with no data
+		for i := range w.ways {
+			w.ways[i].do(&w.calls[i], n)
 		}
 	}
 	w.free()
@@ -320,6 +327,89 @@ func (r *fusedRun) point(w *fusedWorker) {
 		c.Out.Offset = 0
 		w.moving = append(w.moving, moving{&c.Out.Offset, 0})
 	}
+	for i := range w.ways {
+		w.ways[i] = r.way(i, &w.calls[i])
+	}
+}
+
+// way is how a node is computed for a block: by a loop, by a loop beside a number, or
+// by the kernel.
+type way struct {
+	loop   directLoop
+	number directNumber
+	at     int // the operand that is no number
+	bits   uint64
+	kernel kernel
+}
+
+func (r *fusedRun) way(i int, c *backend.Call) way {
+	s := &r.p.nodes[i]
+	past := r.past && s.result >= 0 && s.last
+	numbers, which := 0, 0
+	for k := range c.In {
+		if c.In[k].Strides[0] == 0 {
+			numbers++
+			which = k
+		}
+	}
+	d := s.direct
+	switch {
+	case numbers == 0 && past && d.stream != nil:
+		return way{loop: d.stream}
+	case numbers == 0 && d.loop != nil:
+		return way{loop: d.loop}
+	case numbers == 1 && len(c.In) == 2:
+		loop, stream := d.second, d.secondStream
+		if which == 0 {
+			loop, stream = d.first, d.firstStream
+		}
+		if past && stream != nil {
+			loop = stream
+		}
+		if v := &c.In[which]; loop != nil {
+			return way{number: loop, at: 1 - which, bits: elementBits(v)}
+		}
+	}
+	if past && s.stream != nil {
+		return way{kernel: s.stream}
+	}
+	return way{kernel: s.kernel}
+}
+
+// elementBits returns the one element of a view.
+func elementBits(v *backend.View) uint64 {
+	if v.Const() {
+		return v.Bits
+	}
+	switch v.DType.Size() {
+	case 1:
+		return uint64(whole[uint8](v)[v.Offset])
+	case 2:
+		return uint64(whole[uint16](v)[v.Offset])
+	case 4:
+		return uint64(whole[uint32](v)[v.Offset])
+	}
+	return whole[uint64](v)[v.Offset]
+}
+
+func (w *way) do(c *backend.Call, n int) {
+	switch {
+	case w.loop != nil:
+		var b unsafe.Pointer
+		if len(c.In) > 1 {
+			b = first(&c.In[1])
+		}
+		w.loop(first(&c.Out), first(&c.In[0]), b, n)
+	case w.number != nil:
+		w.number(first(&c.Out), first(&c.In[w.at]), n, w.bits)
+	default:
+		_ = w.kernel(c) // elementwise kernels fail with no data
+	}
+}
+
+// first is where a view begins.
+func first(v *backend.View) unsafe.Pointer {
+	return unsafe.Add(v.Block.Ptr, v.Offset*v.DType.Size())
 }
 
 // gatherRows copies the n elements from number at on of the iterator's one operand.

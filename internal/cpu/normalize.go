@@ -103,6 +103,7 @@ type norm[S any, T float] struct {
 	weight, bias         []T
 	mean, rstd           []T // results of the op, or operands of its gradient; nil where there are none
 	batchMean, variance  []T // the same, for programs
+	oldMean, oldVariance []T // running statistics, which those become; nil where there are none
 	gradWeight, gradBias []S
 	stream               bool // the result does not fit the caches, and is written past them
 }
@@ -153,18 +154,21 @@ func normalizing[S any, T float](io lineIO[S, T], f func(j *norm[S, T])) kernel 
 		if j.Weight {
 			j.weight = param(next())
 		}
+		stat := func() []T {
+			d, s := denseOf[T](next())
+			used = append(used, s)
+			return d
+		}
 		if grad {
-			stat := func() []T {
-				d, s := denseOf[T](next())
-				used = append(used, s)
-				return d
-			}
 			if !j.RMS {
 				j.mean = stat()
 			}
 			j.rstd = stat()
 		} else if j.Bias {
 			j.bias = param(next())
+		}
+		if j.Running {
+			j.oldMean, j.oldVariance = stat(), stat()
 		}
 		more := c.More
 		result := func() *backend.View { v := &more[0]; more = more[1:]; return v }
@@ -334,9 +338,27 @@ func (j *norm[S, T]) keep(r int, mean, squares float64) T {
 		j.rstd[r] = rstd
 	}
 	if j.variance != nil {
-		j.batchMean[r], j.variance[r] = T(mean), T(squares/(n-1))
+		m, v := [1]T{T(mean)}, [1]T{T(squares / (n - 1))}
+		if j.Running {
+			// By the function of Blend, which a compiled program calls for it. The results
+			// may lie where the operands do.
+			s := op.Scales{A: 1 - j.Momentum, B: j.Momentum}
+			blendOf(m[:], j.oldMean[r:r+1], m[:], s)
+			blendOf(v[:], j.oldVariance[r:r+1], v[:], s)
+		}
+		j.batchMean[r], j.variance[r] = m[0], v[0]
 	}
 	return rstd
+}
+
+// blendOf is the function of Blend for a type that is computed in.
+func blendOf[T float](dst, a, b []T, s op.Scales) {
+	switch dst := any(dst).(type) {
+	case []float32:
+		blend32(dst, any(a).([]float32), any(b).([]float32), s)
+	case []float64:
+		blend64(dst, any(a).([]float64), any(b).([]float64), s)
+	}
 }
 
 // sum adds up the elements of pieces.

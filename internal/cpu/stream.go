@@ -17,12 +17,14 @@ var streams [op.NumOps]kernel
 func registerBinaryStream(id op.ID, grain int, f32, stream loop2[float32, float32], f64 loop2[float64, float64]) {
 	registerBinary(id, grain, f32, f64)
 	streams[id] = binary(grain, stream)
+	directs[id][dtype.Float32].stream = direct2(stream)
 	table[id][dtype.Float32] = bySize(binary(grain, f32), streams[id])
 }
 
 func registerUnaryStream(id op.ID, grain int, f32, stream loop1[float32, float32], f64 loop1[float64, float64]) {
 	registerUnary(id, grain, f32, f64)
 	streams[id] = unary(grain, stream)
+	directs[id][dtype.Float32].stream = direct1(stream)
 	table[id][dtype.Float32] = bySize(unary(grain, f32), streams[id])
 }
 

@@ -108,10 +108,9 @@ func TestConvolutionAlgorithms(t *testing.T) {
 						return
 					}
 					p := &convPlan{}
-					defer timeConvolutions(timeConvolutions(false))
 					k.ok(run(func() error {
-						n.prepare(d, c, p, false)
-						n.addPlans(d, c, p)
+						n.addAlgorithms(d, c, p)
+						n.addPlans(d, c, p, tf32.Load())
 						return nil
 					}))
 					for _, by := range p.choices {
@@ -155,10 +154,4 @@ func dnnOf(t *testing.T, d *Device) (n *dnn) {
 		t.Fatal(err)
 	}
 	return n
-}
-
-// timeConvolutions sets whether choices are timed and gives what was set.
-func timeConvolutions(on bool) (was bool) {
-	was, timing = timing, on
-	return was
 }

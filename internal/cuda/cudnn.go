@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"time"
 	"unsafe"
 
 	"github.com/ebitengine/purego"
@@ -293,8 +294,8 @@ func convRoles(c *backend.Call) (x, w, y *backend.View) {
 	return &c.In[0], &c.In[1], &c.Out
 }
 
+// prepare finds the choices for a call: none for a layout that cuDNN does not know.
 func (n *dnn) prepare(d *Device, c *backend.Call, p *convPlan, aligned bool) {
-	a, t, l := c.Attrs.(op.Conv), c.Out.DType, n.lib
 	x, w, y := convRoles(c)
 	for _, v := range []*backend.View{x, w, y} {
 		for i, s := range v.Strides {
@@ -306,6 +307,27 @@ func (n *dnn) prepare(d *Device, c *backend.Call, p *convPlan, aligned bool) {
 	if !w.Contiguous() {
 		return
 	}
+	work := y.Elements() * w.Elements() / w.Shape[0]
+	if work < worthTiming && c.Attrs.(op.Conv).Groups == 1 {
+		n.chooseBySize(d, c, p, aligned)
+		return
+	}
+	// Of groups our kernels compute a tile each, most of which is empty.
+	n.addAlgorithms(d, c, p)
+	if work < worthTiming || !timing {
+		return
+	}
+	if aligned {
+		n.addPlans(d, c, p, tf32.Load())
+	}
+	p.work = work
+}
+
+// addAlgorithms adds cuDNN's algorithms for a call to the choices, what it thinks best
+// first.
+func (n *dnn) addAlgorithms(d *Device, c *backend.Call, p *convPlan) {
+	a, t, l := c.Attrs.(op.Conv), c.Out.DType, n.lib
+	x, w, y := convRoles(c)
 	compute := dnnTypes[dtype.Float32]
 	mode := uintptr(mathDefault)
 	switch {
@@ -337,25 +359,21 @@ func (n *dnn) prepare(d *Device, c *backend.Call, p *convPlan, aligned bool) {
 	if !ok {
 		return
 	}
-	for _, a := range n.perf[:min(int(n.count), len(n.perf))] { // what it thinks best first
+	for _, a := range n.perf[:min(int(n.count), len(n.perf))] {
 		if a.status == 0 && a.deterministic == 1 && a.memory <= dnnMemory && (mode != mathFMA || a.math == mathFMA) &&
 			!coarse(c.Op, t, a.algorithm, w.Shape) {
 			p.choices = append(p.choices, convChoice{algorithm: a.algorithm, memory: a.memory})
 		}
-	}
-	if work := y.Elements() * w.Elements() / w.Shape[0]; timing && work >= worthTiming {
-		if aligned {
-			n.addPlans(d, c, p)
-		}
-		p.work = work
 	}
 }
 
 // sort times the choices on the operands, once for each kind of call, and puts the
 // fastest first; if our own kernels are faster, none is left. cuDNN has a function
 // for this, which times single launches on an idle card: the many kernels of a
-// transform were seen to take half as long again there. Each writes the result, and
-// so does, last, the one that is chosen. Where memory is short it starts over.
+// transform were seen to take half as long again there. A call of an algorithm costs the
+// host up to 100 µs, one of a plan or of our own kernels 10: what takes the host longer
+// than the card counts with the host's time. Each writes the result, and so does, last,
+// the one that is chosen. Where memory is short it starts over.
 func (n *dnn) sort(d *Device, c *backend.Call, p *convPlan) error {
 	for { // one workspace for all, not to get another in between
 		most := uint64(0)
@@ -415,8 +433,8 @@ func (p *convPlan) doWithLess(memory uint64) {
 	})
 }
 
-// timed returns the milliseconds of what f queues, or infinity if it fails; errShort if
-// it must be queued again.
+// timed returns the milliseconds of what f queues, on the card or on the host if that
+// takes longer; infinity if it fails; errShort if it must be queued again.
 func (d *Device) timed(f func() error) (float32, error) {
 	never := float32(math.Inf(1))
 	switch err := f(); { // once for what happens only the first time
@@ -427,6 +445,7 @@ func (d *Device) timed(f func() error) (float32, error) {
 	}
 	const times = 3
 	var marks [2]uintptr
+	host := time.Duration(math.MaxInt64) // the least: the others were interrupted
 	for i := range marks {
 		e, err := d.takeEvent(&d.events.timed)
 		if err != nil {
@@ -438,9 +457,11 @@ func (d *Device) timed(f func() error) (float32, error) {
 			return never, nil
 		}
 		for range times * (1 - i) {
+			start := time.Now()
 			if f() != nil {
 				return never, nil
 			}
+			host = min(host, time.Since(start))
 		}
 	}
 	d.c.fn, d.c.a[0] = d.card.drv.eventSynchronize, marks[1]
@@ -451,12 +472,12 @@ func (d *Device) timed(f func() error) (float32, error) {
 	if Result(d.c.do()) != success {
 		return never, nil
 	}
-	return *(*float32)(unsafe.Pointer(&d.word)) / times, nil
+	return max(*(*float32)(unsafe.Pointer(&d.word))/times, float32(host.Seconds()*1e3)), nil
 }
 
-// worthTiming is how many multiplications a convolution has for which timing
-// cuDNN's algorithms pays. Smaller ones take cuDNN's advice, which is the same in
-// every process, while the clock may choose another algorithm the next time.
+// worthTiming is how many multiplications a convolution has for which timing the
+// choices pays. For smaller ones the size alone decides, the same in every process and
+// in a recording, while the clock may choose otherwise the next time.
 const worthTiming = 1 << 27
 
 // timing is off where every run must repeat the last one's bits.

@@ -49,6 +49,8 @@ type fakeGraphs struct {
 	made, running int    // descriptors that exist, plans executed
 	last          uintptr
 	notes         []int32
+	engines       []int64 // of the configs, in their order; one if there are none
+	asked         int     // how many of them were told
 }
 
 var currentGraphs *fakeGraphs
@@ -77,6 +79,13 @@ var fakeDNN = sync.OnceValue(func() *dnnLibrary {
 				count = int64(len(currentGraphs.notes))
 				for i, note := range currentGraphs.notes {
 					*(*int32)(pointer(values + uintptr(4*i))) = note
+				}
+			case attrHeurResults:
+				count = max(1, int64(len(currentGraphs.engines)))
+			case attrEngineID:
+				if e := currentGraphs.engines; len(e) > 0 {
+					*(*int64)(pointer(values)) = e[currentGraphs.asked%len(e)]
+					currentGraphs.asked++
 				}
 			case attrBehaviour:
 				count = 0

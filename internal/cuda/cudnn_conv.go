@@ -109,8 +109,32 @@ func (g *dnnGraph) convolve(c *backend.Call) {
 	g.add(o)
 }
 
+// fewForEngine is up to how many channels the gradient of an input is made by engine 2:
+// engine 74 works on many channels at once, wanted or not. On an H200 they take 15 and
+// 31 µs for LeNet's 6 channels, 67 and 30 for 32, 61 and 7 for 64.
+const fewForEngine = 8
+
+// chooseBySize chooses how to do a small convolution: by the first plan that is allowed,
+// else by our own kernels. An algorithm would cost the host more than the card needs:
+// of LeNet's convolutions on an H200, whose kernels take 10 to 30 µs, 18 to 48 µs a call.
+// Float32 stays float32 even where TF32 is allowed: the matrix units make nothing of this
+// size faster, and the layout that they need makes it slower.
+func (n *dnn) chooseBySize(d *Device, c *backend.Call, p *convPlan, aligned bool) {
+	_, w, _ := convRoles(c)
+	if !aligned || c.Op == op.ConvGradInput && w.Shape[1] <= fewChannels {
+		return // our kernel for few channels
+	}
+	n.addPlans(d, c, p, false)
+	if c.Op == op.ConvGradInput && w.Shape[1] <= fewForEngine {
+		if i := slices.IndexFunc(p.choices, func(by convChoice) bool { return by.engine == 2 }); i > 0 {
+			p.choices[0], p.choices[i] = p.choices[i], p.choices[0]
+		}
+	}
+	p.keepFirst()
+}
+
 // addPlans adds what the backend interface would do for a call to the choices.
-func (n *dnn) addPlans(d *Device, c *backend.Call, p *convPlan) {
+func (n *dnn) addPlans(d *Device, c *backend.Call, p *convPlan, tf32 bool) {
 	if !n.lib.hasGraphs(dnnEngines) {
 		return
 	}
@@ -121,7 +145,7 @@ func (n *dnn) addPlans(d *Device, c *backend.Call, p *convPlan) {
 	for _, config := range g.configs(n.handle, dnnConfigs) {
 		e, ok := g.engine(config)
 		var plan dnnPlan
-		if ok = ok && found < dnnPlans && allowed(c.Op, c.Out.DType, tf32.Load(), e); ok {
+		if ok = ok && found < dnnPlans && allowed(c.Op, c.Out.DType, tf32, e); ok {
 			plan, ok = g.build(n.handle, config)
 		}
 		if ok && plan.memory > dnnMemory {

@@ -4,6 +4,7 @@ package cuda
 
 import (
 	"testing"
+	"time"
 
 	"github.com/locusml/locus/dtype"
 	"github.com/locusml/locus/internal/backend"
@@ -116,7 +117,7 @@ func TestPlansOfConvolutions(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			do(func() { n.addPlans(d, c, p) })
+			do(func() { n.addPlans(d, c, p, false) })
 			if found := len(p.choices) == 2; found != k.found || (p.graph != nil) != found {
 				t.Errorf("%s, with %q failing and notes %v: a plan is found: %v, want %v", id, k.fails, k.notes, found, k.found)
 			}
@@ -150,4 +151,76 @@ func TestPlansOfConvolutions(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Small convolutions never take cuDNN's algorithms, whose calls cost the host more than
+// the card needs: the fake has none, and would fail. Size decides, and TF32 does not.
+func TestSmallConvolutions(t *testing.T) {
+	plain := op.Conv{Stride: [2]int{1, 1}, Dilation: [2]int{1, 1}, Groups: 1}
+	defer tf32.Store(tf32.Load())
+	for _, k := range []struct {
+		name    string
+		id      op.ID
+		x, w    [4]int
+		engines []int64
+		offset  int
+		want    int64 // the engine, or 0 for our own kernels
+	}{
+		{"LeNet's second", op.Conv2D, [4]int{128, 6, 14, 14}, [4]int{16, 6, 5, 5}, []int64{1, 70, 70}, 0, 70},
+		{"no engine that is allowed", op.Conv2D, [4]int{128, 6, 14, 14}, [4]int{16, 6, 5, 5}, []int64{1, 2}, 0, 0},
+		{"not aligned", op.Conv2D, [4]int{128, 6, 14, 14}, [4]int{16, 6, 5, 5}, []int64{70}, 1, 0},
+		{"the gradient of few channels", op.ConvGradInput, [4]int{128, 6, 14, 14}, [4]int{16, 6, 5, 5}, []int64{74, 2}, 0, 2},
+		{"of many", op.ConvGradInput, [4]int{32, 64, 14, 14}, [4]int{64, 64, 1, 1}, []int64{74, 2}, 0, 74},
+		{"of very few", op.ConvGradInput, [4]int{32, 3, 14, 14}, [4]int{64, 3, 3, 3}, []int64{74, 2}, 0, 0},
+		{"few, without the engine for them", op.ConvGradInput, [4]int{128, 6, 14, 14}, [4]int{16, 6, 5, 5}, []int64{74}, 0, 74},
+		{"of the weight", op.ConvGradWeight, [4]int{128, 6, 14, 14}, [4]int{16, 6, 5, 5}, []int64{70, 74, 2}, 0, 0},
+	} {
+		for _, allowed := range []bool{false, true} {
+			f, x := fakeRig(t)
+			fake := &fakeGraphs{engines: k.engines}
+			currentGraphs = fake
+			n := &dnn{lib: fakeDNN(), handle: 1, plans: map[convKey]*convPlan{}}
+			x.d.libs.dnn = n
+			tf32.Store(allowed)
+			c := convCall(k.id, dtype.Float32, plain, k.x, k.w)
+			for i, v := range []*backend.View{&c.In[0], &c.In[1], &c.Out} {
+				shape := v.Shape
+				*v = x.view(dtype.Float32, []int{op.Elements(shape) + k.offset})
+				v.Shape, v.Strides = shape, op.Strides(shape)
+				if i == 0 {
+					v.Offset = k.offset
+				}
+			}
+			for range 2 {
+				fake.running, f.launches = 0, nil
+				x.ok(x.d.Run(c))
+				if (fake.running == 1) != (k.want != 0) || (len(f.launches) > 0) != (k.want == 0) {
+					t.Errorf("%s, TF32 %v: cuDNN ran %d plans and we launched %v", k.name, allowed, fake.running, f.launches)
+				}
+			}
+			p := n.plans[convKeyOf(c)]
+			if p == nil || len(p.choices) > 1 || p.work != 0 {
+				t.Fatalf("%s, TF32 %v: %+v", k.name, allowed, p)
+			}
+			if k.want != 0 && (len(p.choices) != 1 || p.choices[0].engine != k.want) {
+				t.Errorf("%s, TF32 %v: chose %v, want the plan of engine %d", k.name, allowed, p.choices, k.want)
+			}
+			if k.want == 0 && fake.made != 0 {
+				t.Errorf("%s, TF32 %v: %d descriptors are left", k.name, allowed, fake.made)
+			}
+		}
+	}
+}
+
+// A choice that takes the host longer than the card counts with the host's time.
+func TestTimedCountsTheHost(t *testing.T) {
+	_, x := fakeRig(t)
+	const pause = 2 * time.Millisecond
+	x.ok(x.d.with(x.pool, op.Conv2D, func() error {
+		took, err := x.d.timed(func() error { time.Sleep(pause); return nil })
+		if err != nil || took < float32(pause.Seconds()*1e3) {
+			t.Errorf("%v ms, %v; the host needs %v", took, err, pause)
+		}
+		return nil
+	}))
 }

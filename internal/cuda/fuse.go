@@ -119,9 +119,13 @@ func (d *Device) runFused(c *backend.Call) error {
 	if f.kernel == nil {
 		return d.runSingly(c, e)
 	}
-	n := c.Out.Elements()
-	p := &d.params
-	p[0] = uint64(n)
+	fusedParams(d.params[:], c)
+	return d.launch(f.kernel, grid{x: ceil(c.Out.Elements(), ptx.Threads*f.width), threads: ptx.Threads})
+}
+
+// fusedParams writes the parameter that package ptx describes.
+func fusedParams(p []uint64, c *backend.Call) {
+	p[0] = uint64(c.Out.Elements())
 	p[1] = uint64(c.Out.Block.Addr)
 	at := 2
 	for i := range c.More {
@@ -136,27 +140,13 @@ func (d *Device) runFused(c *backend.Call) error {
 		}
 		at++
 	}
-	return d.launch(f.kernel, grid{x: ceil(n, ptx.Threads*f.width), threads: ptx.Threads})
 }
 
 // fusedKernel returns the kernel for the call, which it compiles if need be.
 func (d *Device) fusedKernel(c *backend.Call, e *op.Expression, all *fusedKernels) (*fusedKernel, error) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
-	var modes [op.FusedInputs]ptx.Mode
-	possible := true
-	w := all.width
-	for i := range c.In {
-		modes[i] = modeOf(&c.In[i], w)
-		if modes[i] >= ptx.Row && c.Out.Elements() >= 1<<31 {
-			possible = false
-		}
-	}
-	for r, n := range e.Results {
-		if a := fusedResult(c, r).Block.Addr; a%uintptr(w*e.Nodes[n].DType.Size()) != 0 {
-			possible = false
-		}
-	}
+	modes, possible := fusedModes(c, e, all.width)
 	if !possible {
 		return &fusedKernel{}, nil
 	}
@@ -165,23 +155,10 @@ func (d *Device) fusedKernel(c *backend.Call, e *op.Expression, all *fusedKernel
 			return f, nil
 		}
 	}
-	f := &fusedKernel{card: d.card, modes: modes, shape: slices.Clone(c.Out.Shape), width: w, strides: make([][]int, len(c.In))}
-	k := &ptx.Kernel{Width: w, Shape: f.shape, Results: e.Results}
-	for i := range c.In {
-		in := ptx.Input{Mode: modes[i], Size: c.In[i].DType.Size()}
-		if modes[i] >= ptx.Row {
-			f.strides[i] = slices.Clone(c.In[i].Strides)
-			in.Strides = f.strides[i]
-		}
-		k.Inputs = append(k.Inputs, in)
-	}
-	for i := range e.Nodes {
-		n := &e.Nodes[i]
-		node := ptx.Node{Body: bodyOf(n.Op, e.KernelType(i), n.DType), Size: n.DType.Size()}
-		for _, o := range n.In {
-			node.In = append(node.In, ptx.Operand(o))
-		}
-		k.Nodes = append(k.Nodes, node)
+	k := fusedText(c, e, modes, all.width)
+	f := &fusedKernel{card: d.card, modes: modes, shape: k.Shape, width: all.width}
+	for i := range k.Inputs {
+		f.strides = append(f.strides, k.Inputs[i].Strides)
 	}
 	text, name, err := scalars().Render(k)
 	if err == nil {
@@ -197,6 +174,44 @@ func (d *Device) fusedKernel(c *backend.Call, e *op.Expression, all *fusedKernel
 	}
 	all.list = append(all.list, f)
 	return f, nil
+}
+
+// fusedModes says how a kernel that makes w elements per thread finds the operands of a
+// call. It reports false where no kernel can.
+func fusedModes(c *backend.Call, e *op.Expression, w int) (modes [op.FusedInputs]ptx.Mode, possible bool) {
+	for i := range c.In {
+		modes[i] = modeOf(&c.In[i], w)
+		if modes[i] >= ptx.Row && c.Out.Elements() >= 1<<31 {
+			return modes, false
+		}
+	}
+	for r, n := range e.Results {
+		if fusedResult(c, r).Block.Addr%uintptr(w*e.Nodes[n].DType.Size()) != 0 {
+			return modes, false
+		}
+	}
+	return modes, true
+}
+
+// fusedText describes the kernel of a call.
+func fusedText(c *backend.Call, e *op.Expression, modes [op.FusedInputs]ptx.Mode, w int) *ptx.Kernel {
+	k := &ptx.Kernel{Width: w, Shape: slices.Clone(c.Out.Shape), Results: e.Results}
+	for i := range c.In {
+		in := ptx.Input{Mode: modes[i], Size: c.In[i].DType.Size()}
+		if modes[i] >= ptx.Row {
+			in.Strides = slices.Clone(c.In[i].Strides)
+		}
+		k.Inputs = append(k.Inputs, in)
+	}
+	for i := range e.Nodes {
+		n := &e.Nodes[i]
+		node := ptx.Node{Body: bodyOf(n.Op, e.KernelType(i), n.DType), Size: n.DType.Size()}
+		for _, o := range n.In {
+			node.In = append(node.In, ptx.Operand(o))
+		}
+		k.Nodes = append(k.Nodes, node)
+	}
+	return k
 }
 
 // fuseErrors has why an expression could not be compiled, for tests.

@@ -86,13 +86,13 @@ func TestHostCost(t *testing.T) {
 			log(name+"our own", c)
 			p := &convPlan{}
 			x.ok(x.d.with(x.pool, id, func() error {
-				n.prepare(x.d, c, p, true)
+				n.addAlgorithms(x.d, c, p)
 				return nil
 			}))
 			choices := slices.Clone(p.choices[:min(1, len(p.choices))]) // of algorithms, the one that it thinks best
 			x.ok(x.d.with(x.pool, id, func() error {
 				p.choices = nil
-				n.addPlans(x.d, c, p)
+				n.addPlans(x.d, c, p, tf32.Load())
 				return nil
 			}))
 			for _, by := range append(choices, p.choices...) {

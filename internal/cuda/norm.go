@@ -19,6 +19,9 @@ type (
 	normParams struct {
 		out, g, x, weight, bias, mean, rstd          uintptr
 		batchMean, variance                          uintptr
+		oldMean, oldVariance                         uintptr
+		oldSteps                                     [2]int64
+		momentum                                     float64
 		gradWeight, gradBias, partial, sums, arrived uintptr
 		rows, length, chunk                          uint64
 		eps                                          float64
@@ -76,6 +79,11 @@ func (d *Device) runNorm(c *backend.Call) error {
 	if a.Bias && !grad {
 		bias = operand()
 		p.bias = addr(bias)
+	}
+	if a.Running {
+		mean, variance := operand(), operand()
+		p.oldMean, p.oldVariance, p.momentum = addr(mean), addr(variance), a.Momentum
+		p.oldSteps = [2]int64{int64(mean.Strides[0]), int64(variance.Strides[0])}
 	}
 	var gradWeight, gradBias uintptr
 	switch {

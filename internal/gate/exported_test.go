@@ -10,6 +10,7 @@ import (
 	"github.com/locusml/locus/collective"
 	"github.com/locusml/locus/data"
 	"github.com/locusml/locus/dtype"
+	"github.com/locusml/locus/export"
 	"github.com/locusml/locus/nn"
 	"github.com/locusml/locus/optim"
 	"github.com/locusml/locus/train"
@@ -37,6 +38,7 @@ var functions = map[string]any{
 	"locus.BCELoss":                locus.BCELoss,
 	"locus.BCEWithLogits":          locus.BCEWithLogits,
 	"locus.BatchNorm":              locus.BatchNorm,
+	"locus.BatchNormRunning":       locus.BatchNormRunning,
 	"locus.BatchNormWith":          locus.BatchNormWith,
 	"locus.Bernoulli":              locus.Bernoulli,
 	"locus.Bilinear":               locus.Bilinear,
@@ -213,6 +215,12 @@ var functions = map[string]any{
 	"dtype.Parse":                  dtype.Parse,
 	"dtype.ToBF16":                 dtype.ToBF16,
 	"dtype.ToF16":                  dtype.ToF16,
+	"export.Inspect":               export.Inspect,
+	"export.Load":                  export.Load,
+	"export.Read":                  export.Read,
+	"export.Save":                  export.Save,
+	"export.SaveNet":               export.SaveNet,
+	"export.Write":                 export.Write,
 	"nn.AdaptiveAvgPool1D":         nn.AdaptiveAvgPool1D,
 	"nn.AdaptiveAvgPool2D":         nn.AdaptiveAvgPool2D,
 	"nn.AdaptiveMaxPool1D":         nn.AdaptiveMaxPool1D,
@@ -392,6 +400,7 @@ var functions = map[string]any{
 	"train.PrepareModel":           train.PrepareModel,
 	"train.Profile":                train.Profile,
 	"train.Progress":               train.Progress,
+	"train.Ranks":                  train.Ranks,
 	"train.Record":                 train.Record,
 	"train.Regressor":              train.Regressor,
 	"train.Resume":                 train.Resume,
@@ -512,6 +521,8 @@ var types = []reflect.Type{
 	reflect.TypeFor[dtype.DType](),
 	reflect.TypeFor[dtype.F16](),
 	reflect.TypeFor[dtype.Set](),
+	reflect.TypeFor[export.Program](),
+	reflect.TypeFor[export.Signature](),
 	reflect.TypeFor[nn.BatchNormLayer](),
 	reflect.TypeFor[nn.BilinearLayer](),
 	reflect.TypeFor[nn.Buffer](),

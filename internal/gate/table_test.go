@@ -18,7 +18,7 @@ import (
 var update = flag.Bool("update", false, "write exported_test.go")
 
 // packages are those whose exported functions and methods a program can call.
-var packages = []string{"locus", "board", "collective", "data", "dtype", "nn", "optim", "train", "train/metric", "weights"}
+var packages = []string{"locus", "board", "collective", "data", "dtype", "export", "nn", "optim", "train", "train/metric", "weights"}
 
 // TestTable fails when an exported function or type is not in the table that
 // TestGarbage calls: the language has no reflection over packages.

@@ -86,6 +86,7 @@ func templates() map[string][]any {
 		"locus.BCELoss":                     {f(2, 3), f(2, 3), locus.BCEOptions{}},
 		"locus.BCEWithLogits":               {f(2, 3), f(2, 3), locus.BCEOptions{}},
 		"locus.BatchNorm":                   {f(3, 2), f(2), f(2), 1e-5},
+		"locus.BatchNormRunning":            {f(3, 2), f(2), f(2), f(2), f(2), 0.1, 1e-5},
 		"locus.BatchNormWith":               {f(3, 2), f(2), f(2), f(2), f(2), 1e-5},
 		"locus.Bilinear":                    {f(2, 3), f(2, 4), f(5, 3, 4), f(5)},
 		"locus.Checkpoint":                  {sum, []*locus.Tensor{grad}},

@@ -10,6 +10,7 @@ import (
 	"github.com/locusml/locus/dtype"
 	"github.com/locusml/locus/internal/backend"
 	"github.com/locusml/locus/internal/memory"
+	"github.com/locusml/locus/internal/program"
 )
 
 // Loan is a tensor's memory, which stays until Release.
@@ -54,6 +55,10 @@ var (
 	Profiling func() bool
 	Span      func(device any, name, detail string, bytes int, start time.Time)
 
+	// Single panics with a *locus.Error if a *locus.Tensor stands for the slices of a Vmap:
+	// the function called name would keep it beyond that.
+	Single func(name string, tensor any)
+
 	// Own makes a *locus.Tensor, a view of memory that nobody else has a handle of, its
 	// owner, and returns it.
 	Own func(tensor any) any
@@ -61,4 +66,21 @@ var (
 	// Readable panics with a *locus.Error if the calling goroutine traces a function, while
 	// which there is nothing to read.
 	Readable func(name string)
+
+	// Export returns what a *locus.Compiled computes of arguments, which are
+	// *locus.Tensor, as a portable program, and its weights in the program's order. It
+	// panics with a *locus.Error where that cannot be.
+	Export func(compiled any, args []any) (*program.Portable, []ExportedWeight)
+
+	// Import returns a function, of type func(args ...*locus.Tensor) []*locus.Tensor, that
+	// computes a portable program, which was checked, with weights that are *locus.Tensor,
+	// contiguous, and on a locus.Device. Its arguments must be contiguous too.
+	Import func(p *program.Portable, weights []any, device any) any
 )
+
+// ExportedWeight is a tensor of a portable program.
+type ExportedWeight struct {
+	Tensor   any // a *locus.Tensor with the weight's elements in order
+	Variable any // the *locus.Tensor that a variable holds, or nil if the tensor is no variable's
+	Const    bool
+}

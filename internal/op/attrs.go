@@ -156,6 +156,11 @@ type Normalize struct {
 	Eps          float64
 	Weight, Bias bool // whether they are there
 
+	// BatchNorm: its last operands are a running mean and a running variance, which move
+	// by Momentum towards those of the batch.
+	Running  bool
+	Momentum float64
+
 	GradWeight, GradBias bool // gradients: whether theirs are wanted, as further results
 }
 

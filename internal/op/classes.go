@@ -9,7 +9,7 @@ import (
 // The loss of classes is one op: log_softmax and its gradient would write two tensors
 // of the size of the scores, of which one number per row is used.
 func init() {
-	define(Def{ID: CrossEntropy, Name: "cross_entropy", Family: FusedFamily, Arity: 2, DTypes: []dtype.Set{dtype.Floats, dtype.Indices}, Saves: true,
+	define(Def{ID: CrossEntropy, Name: "cross_entropy", Family: FusedFamily, Batch: Batch{Kind: BatchFold}, Arity: 2, DTypes: []dtype.Set{dtype.Floats, dtype.Indices}, Saves: true,
 		Doc: "logsumexp(x) - x[class] of each row of x (N, C), the class from the second operand (N); float32 in half precision; " +
 			"saves the largest element m of each row and 1/Σeˣ⁻ᵐ; a class outside 0 to C-1 is an error",
 		Infer: func(_ Attrs, in []Spec) (Spec, error) {
@@ -19,7 +19,7 @@ func init() {
 			s := Spec{wideOf(in[0].DType), slices.Clone(in[1].Shape)}
 			return []Spec{s, s}
 		}})
-	define(Def{ID: CrossEntropyGrad, Name: "cross_entropy_grad", Family: FusedFamily, Arity: 5,
+	define(Def{ID: CrossEntropyGrad, Name: "cross_entropy_grad", Family: FusedFamily, Batch: Batch{Kind: BatchFold}, Arity: 5,
 		DTypes: []dtype.Set{dtype.Floats, dtype.Indices, dtype.Floats},
 		Doc:    "cross_entropy's gradient for x, g·(eˣ⁻ᵐ·r - [column = class]) (operands: x, the classes, the gradient g of each row, and the saved m and r = 1/Σeˣ⁻ᵐ)",
 		Infer: func(_ Attrs, in []Spec) (Spec, error) {

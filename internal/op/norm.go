@@ -12,14 +12,15 @@ import (
 // elements do not lie together, and its statistics are results that programs use.
 func init() {
 	f := []dtype.Set{dtype.Floats}
-	define(Def{ID: Normalized, Name: "normalize", Family: FusedFamily, Arity: -1, DTypes: f, Saves: true,
+	define(Def{ID: Normalized, Name: "normalize", Family: FusedFamily, Batch: normalizing(1), Arity: -1, DTypes: f, Saves: true,
 		Doc: "(x - mean)/√(var + eps)·weight + bias over the last axes, var without Bessel's correction, or x/√(mean of x² + eps)·weight + bias; " +
 			"operands x, perhaps weight, perhaps bias; saves the mean, if there is one, and 1/√(var + eps), float32 in half precision",
 		Infer: func(a Attrs, in []Spec) (Spec, error) { return normSpec(Normalized, a, in) },
 		More:  func(a Attrs, in []Spec) []Spec { return a.(Normalize).Stats(Normalized, in[0]) }})
-	define(Def{ID: BatchNorm, Name: "batch_norm", Family: FusedFamily, Arity: -1, DTypes: f,
-		Doc: "(x - mean)/√(var + eps)·weight + bias of each channel, x (N, C, …), var without Bessel's correction; operands x, perhaps weight, perhaps bias; " +
-			"further results (C), float32 in half precision: mean and 1/√(var + eps) for the gradient, and for the program the mean again and the variance with Bessel's correction, NaN for one element",
+	define(Def{ID: BatchNorm, Name: "batch_norm", Family: FusedFamily, Batch: Batch{Kind: BatchComposed}, Arity: -1, DTypes: f,
+		Doc: "(x - mean)/√(var + eps)·weight + bias of each channel, x (N, C, …), var without Bessel's correction; operands x, perhaps weight, perhaps bias, perhaps a running mean and variance; " +
+			"further results (C), float32 in half precision: mean and 1/√(var + eps) for the gradient, and for the program the mean again and the variance with Bessel's correction, NaN for one element; " +
+			"with running statistics, instead of these two, (1 - momentum)·running + momentum·batch for each",
 		Infer: func(a Attrs, in []Spec) (Spec, error) { return normSpec(BatchNorm, a, in) },
 		More: func(a Attrs, in []Spec) []Spec {
 			stats := a.(Normalize).Stats(BatchNorm, in[0])
@@ -27,10 +28,10 @@ func init() {
 		}})
 	const grad = "'s gradients for x and, where they are wanted, weight and bias (operands: gradient, x, weight if there is one, mean if there is one, 1/√(var + eps)): " +
 		"with x̂ = (x - mean)·rstd and h = g·weight they are rstd·(h - mean(h) - x̂·mean(h·x̂)), or without a mean rstd·(h - x̂·mean(h·x̂)), and Σ g·x̂ and Σ g"
-	define(Def{ID: NormalizeGrad, Name: "normalize_grad", Family: FusedFamily, Arity: -1, DTypes: f, Parts: true, Doc: "normalize" + grad,
+	define(Def{ID: NormalizeGrad, Name: "normalize_grad", Family: FusedFamily, Batch: normalizing(2), Arity: -1, DTypes: f, Parts: true, Doc: "normalize" + grad,
 		Infer: func(a Attrs, in []Spec) (Spec, error) { return normGradSpec(Normalized, a, in) },
 		More:  func(a Attrs, in []Spec) []Spec { return a.(Normalize).wanted(Normalized, in[1]) }})
-	define(Def{ID: BatchNormGrad, Name: "batch_norm_grad", Family: FusedFamily, Arity: -1, DTypes: f, Parts: true, Doc: "batch_norm" + grad,
+	define(Def{ID: BatchNormGrad, Name: "batch_norm_grad", Family: FusedFamily, Batch: Batch{Kind: BatchComposed}, Arity: -1, DTypes: f, Parts: true, Doc: "batch_norm" + grad,
 		Infer: func(a Attrs, in []Spec) (Spec, error) { return normGradSpec(BatchNorm, a, in) },
 		More:  func(a Attrs, in []Spec) []Spec { return a.(Normalize).wanted(BatchNorm, in[1]) }})
 }
@@ -95,6 +96,20 @@ func (a Normalize) param(id ID, x Spec, in []Spec, i int) error {
 	return nil
 }
 
+// statistics checks the operands from number first on, statistics of x.
+func (a Normalize) statistics(id ID, x Spec, in []Spec, first int) error {
+	for i, s := range a.Stats(id, x) {
+		got := in[first+i]
+		if got.DType != s.DType {
+			return Problemf(ErrDType, "operand %d, a statistic, is %s; want %s", first+i, got.DType, s.DType)
+		}
+		if !slices.Equal(got.Shape, s.Shape) {
+			return Problemf(ErrShape, "operand %d, a statistic, has shape %s; want %s", first+i, ShapeString(got.Shape), ShapeString(s.Shape))
+		}
+	}
+	return nil
+}
+
 func count(flags ...bool) (n int) {
 	for _, f := range flags {
 		if f {
@@ -110,20 +125,29 @@ func normSpec(id ID, attrs Attrs, in []Spec) (Spec, error) {
 	if !ok {
 		return Spec{}, attrError(Get(id).Name, attrs)
 	}
-	if want := 1 + count(a.Weight, a.Bias); len(in) != want {
+	own := 1 + count(a.Weight, a.Bias) // operands of x's type
+	if want := own + 2*count(a.Running); len(in) != want {
 		return Spec{}, Problemf(ErrArgument, "takes %d operands with these attributes, got %d", want, len(in))
+	}
+	if a.Running && id != BatchNorm || !a.Running && a.Momentum != 0 {
+		return Spec{}, Problemf(ErrArgument, "has no running statistics")
 	}
 	if a.GradWeight || a.GradBias {
 		return Spec{}, Problemf(ErrArgument, "asks for gradients")
 	}
-	if err := sameDType(in, 0); err != nil {
+	if err := sameDType(in[:own], 0); err != nil {
 		return Spec{}, err
 	}
 	if err := a.check(id, in[0]); err != nil {
 		return Spec{}, err
 	}
-	for i := 1; i < len(in); i++ {
+	for i := 1; i < own; i++ {
 		if err := a.param(id, in[0], in, i); err != nil {
+			return Spec{}, err
+		}
+	}
+	if a.Running {
+		if err := a.statistics(id, in[0], in, own); err != nil {
 			return Spec{}, err
 		}
 	}
@@ -139,6 +163,9 @@ func normGradSpec(id ID, attrs Attrs, in []Spec) (Spec, error) {
 	own := 2 + count(a.Weight) // operands of x's type
 	if want := own + count(!a.RMS, true); len(in) != want {
 		return Spec{}, Problemf(ErrArgument, "takes %d operands with these attributes, got %d", want, len(in))
+	}
+	if a.Running || a.Momentum != 0 {
+		return Spec{}, Problemf(ErrArgument, "has no running statistics")
 	}
 	if a.GradWeight && !a.Weight {
 		return Spec{}, Problemf(ErrArgument, "asks for the gradient of a weight that is not there")
@@ -158,14 +185,8 @@ func normGradSpec(id ID, attrs Attrs, in []Spec) (Spec, error) {
 			return Spec{}, err
 		}
 	}
-	for i, s := range a.Stats(id, x) {
-		got := in[own+i]
-		if got.DType != s.DType {
-			return Spec{}, Problemf(ErrDType, "operand %d, a statistic, is %s; want %s", own+i, got.DType, s.DType)
-		}
-		if !slices.Equal(got.Shape, s.Shape) {
-			return Spec{}, Problemf(ErrShape, "operand %d, a statistic, has shape %s; want %s", own+i, ShapeString(got.Shape), ShapeString(s.Shape))
-		}
+	if err := a.statistics(id, x, in, own); err != nil {
+		return Spec{}, err
 	}
 	return x, nil
 }

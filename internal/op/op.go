@@ -88,6 +88,10 @@ type Def struct {
 	// of an op records its history; where one is recorded, such an op is computed by
 	// its composition. The others' further results never have a history.
 	Parts bool
+
+	// Batch says how the op computes many slices at once. [define] fills it in by the
+	// family for ops that state none.
+	Batch Batch
 }
 
 // String gives the op's name.
@@ -168,6 +172,9 @@ var table [NumOps]Def
 func define(d Def) {
 	if table[d.ID].Name != "" {
 		panic("op: " + d.Name + " defined twice")
+	}
+	if d.Batch.Kind == 0 {
+		d.Batch = familyBatch[d.Family]
 	}
 	table[d.ID] = d
 }

@@ -63,3 +63,12 @@ func TestKernelType(t *testing.T) {
 		}
 	}
 }
+
+// TestBatch makes sure that every op states how it computes many slices at once.
+func TestBatch(t *testing.T) {
+	for _, d := range All() {
+		if k := d.Batch.Kind; k < BatchView || k > BatchLoop {
+			t.Errorf("%s states no way to compute many slices at once: %s", d, k)
+		}
+	}
+}

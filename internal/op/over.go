@@ -43,6 +43,10 @@ func (d *Def) Over(a Attrs, r, i int) bool {
 		}
 	case ScaleAll:
 		return r == i
+	case BatchNorm:
+		// The running statistics: results 3 and 4, behind y and what the gradient needs.
+		n, ok := a.(Normalize)
+		return ok && n.Running && r >= 3 && i == r-2+count(n.Weight, n.Bias)
 	case FusedOps:
 		e, ok := a.(*Expression)
 		return ok && e.over(r, i)

@@ -51,9 +51,9 @@ func init() {
 	n, f := []dtype.Set{dtype.Numbers}, []dtype.Set{dtype.Floats}
 	define(Def{ID: MaxPoolIndices, Name: "max_pool_indices", Family: PoolFamily, Arity: 1, DTypes: n, Infer: rule("max_pool_indices", dtype.Int64),
 		Doc: "for each window of (N, C, H, W) the position h·W+w of its first largest element; a NaN counts as largest; int64"})
-	define(Def{ID: MaxPool, Name: "max_pool", Family: FusedFamily, Arity: 1, DTypes: n, Infer: rule("max_pool", dtype.Invalid),
+	define(Def{ID: MaxPool, Name: "max_pool", Family: FusedFamily, Batch: Batch{Kind: BatchFold}, Arity: 1, DTypes: n, Infer: rule("max_pool", dtype.Invalid),
 		Doc: "the largest element of each window of (N, C, H, W); NaN if one is NaN"})
-	define(Def{ID: MaxPoolGrad, Name: "max_pool_grad", Family: FusedFamily, Arity: 2, DTypes: f,
+	define(Def{ID: MaxPoolGrad, Name: "max_pool_grad", Family: FusedFamily, Batch: Batch{Kind: BatchFold}, Arity: 2, DTypes: f,
 		Doc: "max_pool's transpose: operands gradient and x; each gradient goes to its window's first largest element",
 		Infer: func(a Attrs, in []Spec) (Spec, error) {
 			if err := sameDType(in, 0); err != nil {

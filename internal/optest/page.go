@@ -95,7 +95,8 @@ var elsewhere = map[string]string{
 	"Custom": "takes a function", "ValueAndGrad": "takes a function",
 	"Scope.Use": "memory", "Scope.Adopt": "memory", "Scope.Keep": "memory",
 	"ScaleAll": "lists: what Tensor.Mul gives", "CastAll": "lists: what Tensor.Cast gives", "Unscale": "lists", "ClipFactor": "lists", "AverageAll": "frees its operands",
-	"Maker.Rand": "random", "Maker.Randn": "random", "Maker.Randint": "random", "Maker.Permutation": "random",
+	"BatchNormRunning": "BatchNorm and what Tensor.Blend gives of its statistics",
+	"Maker.Rand":       "random", "Maker.Randn": "random", "Maker.Randint": "random", "Maker.Permutation": "random",
 	"Maker.Uniform": "random", "Maker.Normal": "random", "Maker.Exponential": "random", "Bernoulli": "random", "Multinomial": "random", "Categorical": "random",
 }
 

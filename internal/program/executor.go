@@ -5,8 +5,10 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"github.com/locusml/locus/dtype"
 	"github.com/locusml/locus/internal/backend"
 	"github.com/locusml/locus/internal/memory"
+	"github.com/locusml/locus/internal/op"
 	"github.com/locusml/locus/internal/sketch"
 )
 
@@ -53,6 +55,7 @@ type Executor struct {
 func NewExecutor(p *Program, wanted []Donation, device backend.Device, pool *memory.Pool) *Executor {
 	e := &Executor{p: p, device: device, pool: pool}
 	e.donated, e.refused = p.Donate(wanted)
+	p.join(e.donated, func(d dtype.DType) bool { return device.Supports(op.UpdateAll, d) })
 	e.plan = p.Plan(e.donated, false)
 	return e
 }

@@ -99,6 +99,8 @@ func (f *fuser) refusal(s *Step) string {
 		return "its parameters change from run to run"
 	case !variable:
 		return "its operands are constants"
+	case s.Attrs != nil && s.Op != op.CastTo:
+		return "it has parameters, which fused steps have not"
 	case !f.device.Fuses(s.Op, c.KernelType(), s.Out.View.DType):
 		return "the device has no fused form of it"
 	}
@@ -134,6 +136,9 @@ func (f *fuser) join(i int) {
 		}
 		if w := f.merge(g, h); w != "" {
 			why = w
+			if len(g.steps) == 1 {
+				f.alone[g.steps[0]] = w
+			}
 		}
 	}
 	if len(f.group[i].steps) == 1 {
@@ -146,12 +151,12 @@ func (f *fuser) join(i int) {
 func (f *fuser) merge(g, h *group) string {
 	shape, ok := f.common(g, h)
 	if !ok {
-		return "it reads its operand in another order, or broadcast"
+		return "one of it and its elementwise neighbour reads the other in another order, or broadcast"
 	}
 	m := &group{steps: append(append(make([]int, 0, len(g.steps)+len(h.steps)), g.steps...), h.steps...), shape: shape, open: true}
 	slices.Sort(m.steps)
 	if len(m.steps) > op.FusedNodes {
-		return "what makes its operands has as many steps as one can have"
+		return "its neighbours are as many steps as one can have"
 	}
 	f.adopt(m)
 	in, out := f.ends(m)
@@ -159,15 +164,15 @@ func (f *fuser) merge(g, h *group) string {
 	case len(in) > op.FusedInputs:
 		f.adopt(g)
 		f.adopt(h)
-		return "together with what makes its operands it would have too many operands"
+		return "together with its neighbours it would have too many operands"
 	case len(out) > op.FusedResults:
 		f.adopt(g)
 		f.adopt(h)
-		return "together with what makes its operands it would have too many results"
+		return "together with its neighbours it would have too many results"
 	case f.cyclic(m):
 		f.adopt(g)
 		f.adopt(h)
-		return "a step that is not elementwise stands between it and what makes its operands"
+		return "a step that is not elementwise stands between it and its elementwise neighbour"
 	}
 	for _, s := range m.steps {
 		f.alone[s] = ""

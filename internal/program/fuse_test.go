@@ -117,7 +117,7 @@ func TestFuse(t *testing.T) {
 			y := b.step(op.Exp, nil, b.value(Arg, f32, 4, 4))
 			b.Results = []Ref{b.step(op.Add, nil, y, turn(y))}
 		}},
-		{"broadcast of what is computed", []string{"exp", "add"}, "in another order, or broadcast", func(b *builder) {
+		{"broadcast of what is computed", []string{"exp", "add"}, "reads the other in another order, or broadcast", func(b *builder) {
 			y := b.step(op.Exp, nil, b.value(Arg, f32, 6))
 			b.Results = []Ref{b.step(op.Add, nil, b.value(Arg, f32, 4, 6), expand(y, 4, 6))}
 		}},

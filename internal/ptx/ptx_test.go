@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/locusml/locus/internal/cuda/kernels"
+	"github.com/locusml/locus/internal/op"
 )
 
 func library(t testing.TB) *Library {
@@ -134,7 +135,8 @@ func sizesOf(name string) (in []int, out int) {
 		return []int{s, s}, 1
 	case slices.Contains([]string{"isnan", "isinf", "isfinite", "not"}, stem):
 		return []int{s}, 1
-	case slices.Contains([]string{"add", "sub", "mul", "div", "pow", "maximum", "minimum", "floor_div", "mod", "atan2", "and", "or", "xor"}, stem), strings.HasSuffix(stem, "_grad"):
+	}
+	if d, ok := op.ByName(stem); ok && d.Family == op.BinaryFamily {
 		return []int{s, s}, s
 	}
 	return []int{s}, s

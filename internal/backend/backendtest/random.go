@@ -152,7 +152,7 @@ func randomNorm(d *dice, c *sample.Sample, in []sample.Operand, shape []int) boo
 		}
 	}
 	for k := own; k < len(in) && in[k].Domain != sample.Saved; k++ {
-		in[k].Shape = a.ParamShape(id, shape)
+		in[k].Shape = a.ParamShape(id, shape) // running statistics have it, too
 	}
 	c.Attrs = a
 	return true

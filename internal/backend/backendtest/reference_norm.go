@@ -91,6 +91,7 @@ func normalize(id op.ID, a op.Normalize, e *expected, in []*array) {
 		}
 		e.floats[i], e.scale[i] = y, scale
 	}
+	old := in[len(in)-min(2, len(in)):] // running statistics, if there are
 	specs := op.Get(id).More(a, []op.Spec{{DType: x.dtype, Shape: x.shape}})
 	for _, s := range specs {
 		e.more = append(e.more, further(s, e.units))
@@ -110,6 +111,13 @@ func normalize(id op.ID, a op.Normalize, e *expected, in []*array) {
 			stats[1].floats[s], stats[1].scale[s] = mean[s], size[s]
 			stats[2].floats[s] = square[s] * n.count / (n.count - 1)
 			stats[2].scale[s] = square[s] + 0x1p-20*size[s]*size[s] // the square of the mean's error
+			if a.Running {
+				for k, e := range stats[1:3] {
+					was := (1 - a.Momentum) * old[k].floats[s]
+					e.floats[s] = was + a.Momentum*e.floats[s]
+					e.scale[s] = math.Abs(was) + a.Momentum*e.scale[s]
+				}
+			}
 		}
 	}
 }

@@ -21,7 +21,7 @@ template <class A> DEV A scaled(A s, A from, A to) { return s == A(0) || from ==
 template <class T, bool BLOCK> DEV void class_loss(const Classes& p) {
   typedef typename Compute<T>::type A;
   __shared__ A room[33];
-  const int V = LANES(T);
+  const int V = sizeof(T) == 8 ? 2 : 8; // the same for float32 and half precision, so that sums have one order
   u64 row = BLOCK ? blockIdx.x : (u64)blockIdx.x * (blockDim.x >> 5) + (threadIdx.x >> 5);
   if (row >= p.rows) return;
   u64 first = BLOCK ? threadIdx.x : threadIdx.x & 31, step = BLOCK ? blockDim.x : 32;
@@ -29,7 +29,7 @@ template <class T, bool BLOCK> DEV void class_loss(const Classes& p) {
   // One pass: a maximum, and the sum of exponentials below it.
   A m = A(-INF_D), sum = A(0);
   u64 done = 0;
-  if (p.step == 1 && (u64)x % 16 == 0) {
+  if (p.step == 1 && (u64)x % sizeof(Vec<T, V>) == 0) {
     u64 n = p.width / V;
 #pragma unroll 1
     for (u64 i = first; i < n; i += step) {

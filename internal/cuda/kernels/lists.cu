@@ -1,5 +1,5 @@
 // Ops on lists of tensors, a launch for many of them: see internal/op/lists.go.
-#include "locus.cuh"
+#include "rounding.cuh"
 
 // The tensors of a launch. Each has so many words: the number of its elements, with
 // that of the first block that works on it from bit 40 on, and then addresses. Its
@@ -51,15 +51,6 @@ template <int V, class T> DEV void store(T* out, u64 i, u64 to, bool wide, const
     if (i + j < to) out[i + j] = r[j];
 }
 
-// Products and sums that the compiler does not make one, or not otherwise than it does in
-// single ops, whose bits these kernels have: single ops round between them.
-DEV f32 times(f32 a, f32 b) { return __fmul_rn(a, b); }
-DEV f64 times(f64 a, f64 b) { return __dmul_rn(a, b); }
-DEV f32 plus(f32 a, f32 b) { return __fadd_rn(a, b); }
-DEV f64 plus(f64 a, f64 b) { return __dadd_rn(a, b); }
-DEV f32 times_plus(f32 a, f32 b, f32 c) { return __fmaf_rn(a, b, c); }
-DEV f64 times_plus(f64 a, f64 b, f64 c) { return __fma_rn(a, b, c); }
-
 // rounded is x as the element type T holds it.
 template <class T, class A> DEV A rounded(A x) { return get(make<T>(x)); }
 
@@ -81,7 +72,6 @@ enum Rule { SGD, ADAM, RMSPROP, ADAGRAD };
 template <class A> struct Numbers { A rate, keep, decay, momentum, fresh, beta, root, eps, start; };
 
 // What the expressions of optimize.cu compile to, which a test on the card compares.
-template <class A> DEV A blend(A s0, A a, A s1, A b) { return times_plus(s0, a, times(s1, b)); }
 template <class A> DEV A blend_square(A s0, A a, A s1, A b) { return times_plus(s0, a, times(s1, times(b, b))); }
 template <class A> DEV A adam_step(A s0, A s1, A s2, A s3, A a, A b, A c) { return s0 * a - s1 * b / (m_sqrt(c) * s2 + s3); }
 

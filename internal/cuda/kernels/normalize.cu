@@ -8,12 +8,16 @@
 // for channels of a batch, which are rows. Every sum has an order that depends on
 // shapes alone.
 #include "arrive.cuh"
+#include "rounding.cuh"
 
 struct Norm {
   void* out;
   const void *g, *x, *weight, *bias; // g: gradients only; weight and bias may be missing
   void *mean, *rstd;                 // results of the op, or operands of its gradient; may be missing
   void *batch_mean, *var;            // results of a batch, for programs; may be missing
+  const void *old_mean, *old_var;    // running statistics that these become; may be missing
+  i64 old_steps[2];                  // from one of them to the next
+  f64 momentum;
   void *gw, *gb;                     // gradients of a batch's weight and bias; may be missing
   void *partial, *sums;              // [rows][chunks][2], and [rows][2]: mean and rstd, or means of h and h·x̂
   u32* arrived;                      // blocks of a row that have left their sums; 0 between launches
@@ -71,8 +75,15 @@ template <class T> DEV void keep(const Norm& p, u64 row, typename Compute<T>::ty
   typedef typename Compute<T>::type A;
   if (p.mean) ((A*)p.mean)[row] = mean;
   if (p.rstd) ((A*)p.rstd)[row] = rstd;
-  if (p.batch_mean) ((A*)p.batch_mean)[row] = mean;
-  if (p.var) ((A*)p.var)[row] = m2 / ((A)p.len - A(1));
+  if (!p.var) return;
+  A var = m2 / ((A)p.len - A(1));
+  if (p.old_mean) { // which may lie where the results go
+    A stay = (A)(1 - p.momentum), move = (A)p.momentum;
+    mean = blend(stay, ((const A*)p.old_mean)[(i64)row * p.old_steps[0]], move, mean);
+    var = blend(stay, ((const A*)p.old_var)[(i64)row * p.old_steps[1]], move, var);
+  }
+  ((A*)p.batch_mean)[row] = mean;
+  ((A*)p.var)[row] = var;
 }
 
 template <class T> DEV void given(const Norm& p, u64 row, typename Compute<T>::type& mean, typename Compute<T>::type& rstd) {

@@ -125,6 +125,13 @@ func (b *builder) norms(id op.ID, i int, shape []int, layout Layout, a op.Normal
 				in = append(in, b.in(params, paramLayout(i), Ordinary))
 			}
 			b.add(a, shape, in...)
+			if id == op.BatchNorm && k == i%4 || id == op.BatchNorm && k == 3 {
+				a.Running, a.Momentum = true, 0.1
+				for n, s := range a.Stats(id, op.Spec{DType: b.d, Shape: shape}) {
+					in = append(in, Operand{Shape: s.Shape, DType: s.DType, Layout: paramLayout(i + n), Domain: Ordinary})
+				}
+				b.add(a, shape, in...)
+			}
 			continue
 		}
 		a.GradWeight, a.GradBias = a.Weight && (k == 3 || i%2 == 0), a.Bias
@@ -183,6 +190,7 @@ func badNorms(id op.ID) []badShape {
 			{"statistics of the wrong size", op.ErrShape, a, specs(x, x, p, []int{4}, stat)},
 			{"statistics of another type", op.ErrDType, a, stats(dtype.Float64, specs(x, x, p, stat, stat))},
 			{"attributes of another op", op.ErrArgument, nil, specs(x, x, p, stat, stat)},
+			{"running statistics", op.ErrArgument, with(func(a *op.Normalize) { a.Running, a.Momentum = true, 0.1 }), specs(x, x, p, stat, stat)},
 		}
 	}
 	bad := []badShape{
@@ -194,6 +202,15 @@ func badNorms(id op.ID) []badShape {
 		{"attributes of another op", op.ErrArgument, op.Axis{}, specs(x, p, p)},
 	}
 	if id == op.BatchNorm {
+		running := with(func(a *op.Normalize) { a.Running, a.Momentum = true, 0.1 })
+		half := specs(x, p, p, stat, stat)
+		half[4].DType = dtype.Float16
+		bad = append(bad, badShape{"no running statistics", op.ErrArgument, running, specs(x, p, p)},
+			badShape{"one of two running statistics", op.ErrArgument, running, specs(x, p, p, stat)},
+			badShape{"running statistics that nothing asks for", op.ErrArgument, a, specs(x, p, p, stat, stat)},
+			badShape{"a momentum of nothing", op.ErrArgument, with(func(a *op.Normalize) { a.Momentum = 0.1 }), specs(x, p, p)},
+			badShape{"running statistics of the wrong size", op.ErrShape, running, specs(x, p, p, []int{4}, stat)},
+			badShape{"running statistics of another type", op.ErrDType, running, half})
 		return append(bad, badShape{"a vector", op.ErrShape, with(func(a *op.Normalize) { a.Weight, a.Bias = false, false }), specs([]int{3})},
 			badShape{"axes", op.ErrArgument, with(func(a *op.Normalize) { a.From = 1 }), specs(x, p, p)})
 	}

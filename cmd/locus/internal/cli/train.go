@@ -15,6 +15,7 @@ import (
 	"github.com/locusml/locus/cmd/locus/internal/job"
 	"github.com/locusml/locus/cmd/locus/internal/model"
 	"github.com/locusml/locus/cmd/locus/internal/text"
+	"github.com/locusml/locus/collective"
 	"github.com/locusml/locus/train"
 )
 
@@ -29,6 +30,7 @@ type trainFlags struct {
 	asJSON, compile               bool
 	accept                        []string
 	explain, profile              string
+	place                         collective.Place // of a rank; see join
 }
 
 func (a *app) train() *cobra.Command {
@@ -53,7 +55,11 @@ The folder --out gets the weights with their hyperparameters, a report with the
 curves, their points (curves.csv), and the checkpoints. Ctrl-C ends training
 after the step at hand, keeps a checkpoint and exits with code 130; --resume
 goes on from there. A request to end (SIGTERM) and a terminal that closes
-(SIGHUP) do the same, with 143 and 129.`,
+(SIGHUP) do the same, with 143 and 129.
+
+Started as several ranks, by locus launch, mpirun, srun or the like, the ranks
+train one network together: --batch is that of all ranks, each takes a GPU of
+its machine, and rank 0 writes what is kept.`,
 		Example: `  locus train
   locus train --model lenet --epochs 20 --board
   locus train --data fashion-mnist --download --model lenet --device gpu:0
@@ -61,6 +67,7 @@ goes on from there. A request to end (SIGTERM) and a terminal that closes
   locus train --data flowers.csv --target species
   locus train --data houses.csv --target price --patience 20 --epochs 200
   locus train --virtual-gpus 2 --gpus 2
+  locus launch -n 2 locus train
   locus train --resume`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return a.runTrain(c, f) },
@@ -217,12 +224,18 @@ func (f *trainFlags) places() (err error) {
 	case f.device != "":
 		f.Devices, err = parseDevices("device", f.device)
 	default:
-		f.Devices = []locus.Device{locus.TryGPU()}
+		f.Devices = []locus.Device{f.deviceHere()}
 	}
 	return err
 }
 
 func (a *app) runTrain(c *cobra.Command, f *trainFlags) (err error) {
+	defer func() { err = errors.Join(err, f.leave(err)) }()
+	if err := f.join(c.Context()); err != nil {
+		return err
+	}
+	a.quiet(f.Group)
+	alone := f.Group == nil || f.Group.Rank() == 0 // nobody else says the same
 	if f.Resume {
 		if err := f.asBefore(c); err != nil {
 			return err
@@ -234,14 +247,19 @@ func (a *app) runTrain(c *cobra.Command, f *trainFlags) (err error) {
 	f.Eager = !f.compile
 	f.Version = strings.TrimSpace(version())
 	f.Note = func(format string, args ...any) {
+		if !alone {
+			return
+		}
 		a.err.Println(a.err.Style(text.Dim, "note: "+fmt.Sprintf(format, args...)))
 	}
-	if a.err.Terminal {
+	switch {
+	case !alone:
+	case a.err.Terminal:
 		f.Progress = a.rawErr
-	} else {
+	default:
 		f.Epoch = a.epochLines(f.Epochs)
 	}
-	if f.board != "" {
+	if f.board != "" && alone {
 		f.Board = &board.Board{}
 		url, err := f.Board.Serve(strings.TrimSuffix(f.board, boardHere))
 		if err != nil {
@@ -252,13 +270,20 @@ func (a *app) runTrain(c *cobra.Command, f *trainFlags) (err error) {
 	}
 	tell := a.watchSteps(f)
 	if !f.asJSON {
-		a.out.Printf("Training %s on %s, on %s.\n", f.Model, f.Data, job.List(f.Devices))
+		where := job.List(f.Devices)
+		if f.Group != nil {
+			where += fmt.Sprintf(", with %d ranks", f.Group.Size())
+		}
+		a.out.Printf("Training %s on %s, on %s.\n", f.Model, f.Data, where)
 	}
 	r, err := job.Run(c.Context(), f.Config)
 	if err := tell(); err != nil {
 		return err
 	}
 	if err != nil {
+		if !alone && errors.Is(err, context.Canceled) {
+			return codeError{err, ExitInterrupted} // rank 0 says what is left
+		}
 		return a.trainFailed(r, err)
 	}
 	if f.asJSON {

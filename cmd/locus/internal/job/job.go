@@ -14,6 +14,7 @@ import (
 	"github.com/locusml/locus"
 	"github.com/locusml/locus/board"
 	"github.com/locusml/locus/cmd/locus/internal/model"
+	"github.com/locusml/locus/collective"
 	"github.com/locusml/locus/data"
 	"github.com/locusml/locus/nn"
 	"github.com/locusml/locus/optim"
@@ -52,6 +53,7 @@ type Config struct {
 	Board    *board.Board               // may be nil
 	Progress io.Writer                  // may be nil
 	Epoch    func(train.Epoch)          // after every epoch; may be nil
+	Group    *collective.Group          // of the ranks that train together; nil: this process alone
 	Accept   []string                   // names of hyperparameters that may differ from the checkpoint's
 	Note     func(format string, args ...any)
 }
@@ -81,9 +83,12 @@ var Optimizers = []string{"adam", "sgd"}
 // Run trains. If ctx ends it does so after the step at hand, with a checkpoint
 // where those are kept.
 func Run(ctx context.Context, c Config) (r *Result, err error) {
-	set, err := model.OpenData(c.Data, model.Options{Source: c.Source, Size: c.Size, Target: c.Target, Task: c.Task})
+	set, err := c.open(ctx)
 	if err != nil {
 		return nil, err
+	}
+	if !c.first() {
+		c.Out = "" // rank 0 keeps what came of the run
 	}
 	if err := set.Limit(c.Limit); err != nil {
 		return nil, err
@@ -146,6 +151,26 @@ func Run(ctx context.Context, c Config) (r *Result, err error) {
 	return r, c.keep(r, net)
 }
 
+// first reports whether this process writes what is kept.
+func (c *Config) first() bool { return c.Group == nil || c.Group.Rank() == 0 }
+
+// open reads the data: rank 0 before the others, who then find what it fetched.
+func (c *Config) open(ctx context.Context) (set model.Set, err error) {
+	o := model.Options{Source: c.Source, Size: c.Size, Target: c.Target, Task: c.Task}
+	if c.Group == nil {
+		return model.OpenData(c.Data, o)
+	}
+	if c.first() {
+		if set, err = model.OpenData(c.Data, o); err != nil {
+			return set, err
+		}
+	}
+	if err := c.Group.Barrier(ctx); err != nil || c.first() {
+		return set, err
+	}
+	return model.OpenData(c.Data, o)
+}
+
 // maxConfusion is how many classes a confusion matrix in a report can have.
 const maxConfusion = 40
 
@@ -168,6 +193,9 @@ func rmse(s *data.Scaler) metric.Metric {
 
 func (c *Config) options(scaler *data.Scaler) []train.Option {
 	o := []train.Option{train.MaxEpochs(c.Epochs), train.Devices(c.Devices...), train.Seed(c.Seed), train.Board(c.Board), train.KeepBest()}
+	if c.Group != nil {
+		o = append(o, train.Ranks(c.Group))
+	}
 	if scaler != nil {
 		o = append(o, train.Measure(rmse(scaler)), train.Monitor("rmse", train.Lowest))
 	} else {
@@ -225,6 +253,9 @@ func (c *Config) hyper() map[string]any {
 		precision = c.Precision.String()
 	}
 	h := map[string]any{"epochs": c.Epochs, "batch": c.Batch, "lr": c.LR, "optimizer": c.Optimizer, "precision": precision, "seed": c.Seed, "devices": List(c.Devices)}
+	if c.Group != nil {
+		h["ranks"] = c.Group.Size()
+	}
 	if c.Clip > 0 {
 		h["clip"] = c.Clip
 	}
@@ -273,7 +304,7 @@ func (c *Config) folders() error {
 // begins: a run that is refused, because it does not go with the checkpoints, must
 // not change theirs.
 func (c *Config) writeCard(card model.Card) train.Option {
-	written := c.Checkpoints == ""
+	written := c.Checkpoints == "" || !c.first()
 	return train.BeforeEpoch(func(*train.Epoch) error {
 		if written {
 			return nil

@@ -5,6 +5,7 @@ package launch
 import (
 	"os"
 	"os/exec"
+	"os/signal"
 	"syscall"
 )
 
@@ -18,7 +19,7 @@ func apart(c *exec.Cmd) {
 // interrupt asks a rank and its children to end.
 func interrupt(p *os.Process, byUser bool) {
 	s := syscall.SIGTERM
-	if byUser {
+	if byUser && !signal.Ignored(syscall.SIGINT) { // as in the background of a script; ranks inherit that
 		s = syscall.SIGINT
 	}
 	_ = syscall.Kill(-p.Pid, s) // it may have ended
