@@ -268,6 +268,9 @@ func (a *app) runTrain(c *cobra.Command, f *trainFlags) (err error) {
 		defer func() { err = errors.Join(err, f.Board.Close()) }()
 		a.err.Println("curves at " + a.err.Style(text.Bold, url))
 	}
+	if !alone { // rank 0 explains and profiles; the files are its own
+		f.explain, f.profile = "", ""
+	}
 	tell := a.watchSteps(f)
 	if !f.asJSON {
 		where := job.List(f.Devices)
