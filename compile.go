@@ -309,6 +309,44 @@ func (c *Compiled) Fallback() string {
 	return c.why
 }
 
+// Summary says in a line for each signature what became of f: whether it is compiled, into
+// how many steps, and how they use memory; or why not.
+func (c *Compiled) Summary() string {
+	c.made("Compiled.Summary")
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.plans) == 0 {
+		return "not called yet\n"
+	}
+	var b strings.Builder
+	for _, p := range c.plans {
+		if p.eager != "" {
+			fmt.Fprintf(&b, "computed without a program: %s\n", p.eager)
+			continue
+		}
+		fused, ops := 0, 0
+		for i := range p.body.Steps {
+			if n := len(p.body.Steps[i].Parts); n > 0 {
+				fused++
+				ops += n
+			}
+		}
+		state := "compiled"
+		if !p.ready {
+			state = "traced once"
+		}
+		fmt.Fprintf(&b, "%s, %d steps", state, len(p.body.Steps))
+		if fused > 0 {
+			fmt.Fprintf(&b, ", %d of them fused from %d ops", fused, ops)
+		}
+		fmt.Fprintf(&b, "; %s (%s)\n", p.exec.Summary(), p.someArgs())
+	}
+	if c.full {
+		fmt.Fprintf(&b, "further signatures are computed without a program: there are %d\n", len(c.plans))
+	}
+	return b.String()
+}
+
 // Explain says what became of f: every signature, what was traced and why, constants
 // and tensors from outside that the programs hold, and the programs themselves.
 func (c *Compiled) Explain() string {

@@ -29,7 +29,7 @@ func (c *Compiled) Times(t *Timeline) string {
 		if times.calls == 0 {
 			continue
 		}
-		fmt.Fprintf(&b, "signature %d (%s): %d calls\n", i, strings.Join(p.args, ", "), times.calls)
+		fmt.Fprintf(&b, "signature %d (%s): %d calls\n", i, p.someArgs(), times.calls)
 		times.table(&b, p.body)
 	}
 	if b.Len() == 0 {
@@ -102,4 +102,13 @@ func (r *stepTimes) table(b *strings.Builder, p *program.Program) {
 	if r.whole > 0 {
 		fmt.Fprintf(b, "as one piece: %s a call\n", r.each(r.whole))
 	}
+}
+
+// someArgs describes the arguments of a plan, many in short.
+func (p *plan) someArgs() string {
+	const enough = 4
+	if n := len(p.args); n > enough {
+		return fmt.Sprintf("%s and %d more", strings.Join(p.args[:enough-1], ", "), n-enough+1)
+	}
+	return strings.Join(p.args, ", ")
 }

@@ -25,28 +25,48 @@ func Explain(w io.Writer) Option { return Option{func(s *settings) { s.explain =
 
 // explain writes what became of the parts of a run's steps, those of the first device.
 func (r *run) explain() {
-	if r.set.explain == nil || len(r.replicas) == 0 {
-		return
+	all := func(c *locus.Compiled) string { return "\n" + c.Explain() }
+	short := func(c *locus.Compiled) string {
+		return " " + strings.ReplaceAll(strings.TrimSuffix(c.Summary(), "\n"), "\n", "\n  ") + "\n"
+	}
+	for _, o := range []struct {
+		w   io.Writer
+		say func(*locus.Compiled) string
+	}{{r.set.explain, all}, {r.set.summary, short}} {
+		if o.w == nil {
+			continue
+		}
+		for _, x := range r.stages() {
+			switch {
+			case x.c == nil || x.c.calls == 0:
+			case x.c.c == nil:
+				fmt.Fprintf(o.w, "%s: not compiled, as the trainer was told\n", x.name)
+			case x.c.calls == 1:
+				fmt.Fprintf(o.w, "%s: not compiled, as there was only one\n", x.name)
+			default:
+				fmt.Fprintf(o.w, "%s:%s", x.name, o.say(x.c.c))
+			}
+		}
+	}
+}
+
+// stage is a part of a run's steps, with its name.
+type stage struct {
+	name string
+	c    *compiled
+}
+
+// stages lists the parts of a run's steps, those of the first device.
+func (r *run) stages() []stage {
+	if len(r.replicas) == 0 {
+		return nil
 	}
 	p := r.replicas[0]
-	parts := []struct {
-		name string
-		c    *compiled
-	}{{"a step", p.whole}, {"the gradients of a batch", p.first}, {"the gradients of one more batch", p.more}, {"the update", r.apply}, {"a batch of validation", nil}}
+	parts := []stage{{"a step", p.whole}, {"the gradients of a batch", p.first}, {"the gradients of one more batch", p.more}, {"the update", r.apply}, {"a batch of validation", nil}}
 	if r.evaluation != nil {
 		parts[len(parts)-1].c = r.evaluation.steps[0]
 	}
-	for _, x := range parts {
-		switch {
-		case x.c == nil || x.c.calls == 0:
-		case x.c.c == nil:
-			fmt.Fprintf(r.set.explain, "%s: not compiled, as the trainer was told\n", x.name)
-		case x.c.calls == 1:
-			fmt.Fprintf(r.set.explain, "%s: not compiled, as there was only one\n", x.name)
-		default:
-			fmt.Fprintf(r.set.explain, "%s:\n%s", x.name, x.c.c.Explain())
-		}
-	}
+	return parts
 }
 
 // compiled is a part of a step: a function of tensors that is compiled where it can

@@ -102,6 +102,7 @@ type run struct {
 	reduced           []*locus.Tensor // the memory of the gradients that wait, where they are sums over ranks
 	stopping          bool            // a callback of this rank asked to stop
 	over              bool            // fit has ended
+	profiler          profiler
 }
 
 // fit prepares, then runs the epochs.
@@ -127,7 +128,7 @@ func (r *run) fit() error {
 		r.epoch, r.startBatch = Epoch{Number: r.epoch.Number + 1}, 0
 	}
 	r.finish()
-	return nil
+	return r.endProfile(true)
 }
 
 // prepareData makes the loaders. With one device, batches are put there ahead of
@@ -284,7 +285,14 @@ func (r *run) runEpoch() (done bool, err error) {
 				return false, err
 			}
 		}
+		if err := r.beginProfile(); err != nil {
+			batch.Free()
+			return false, err
+		}
 		if err := r.step(batch, e.LR); err != nil {
+			return false, err
+		}
+		if err := r.endProfile(false); err != nil {
 			return false, err
 		}
 		e.Examples += size
@@ -500,6 +508,7 @@ func (r *run) show(prefix string, values map[string]float64) {
 
 // close ends what shows the run and lets go of what it held.
 func (r *run) close() {
+	r.dropProfile()
 	if !r.over {
 		r.ranks.abort(errors.New("the goroutine that trains has ended"))
 	}

@@ -78,6 +78,8 @@ type settings struct {
 	averaged     bool // average was asked for
 	eager        bool // nothing is compiled
 	explain      io.Writer
+	summary      io.Writer
+	profile      *profileSettings
 	group        *collective.Group
 	ranked       bool // group was asked for
 	missing      bool // an option was a zero value
@@ -295,6 +297,9 @@ func (s *settings) checkOptions() ([]locus.Device, error) {
 		return nil, bad("Resume without Checkpoints; say in which folder they are")
 	case anyNil(s.afterEpoch), anyNil(s.afterStep), anyNil(s.beforeEpoch), anyNil(s.beforeStep), anyNil(s.prepareBatch), anyNil(s.prepareModel):
 		return nil, bad("a callback is nil")
+	}
+	if err := s.profile.check(); err != nil {
+		return nil, err
 	}
 	if s.ranked {
 		var err error

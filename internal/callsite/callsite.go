@@ -3,6 +3,7 @@
 package callsite
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"runtime"
@@ -29,7 +30,9 @@ func Here(skip int) Site {
 }
 
 // String gives "file.go:12" of the innermost frame outside the framework, with
-// its folder; the framework's own tests and examples count as outside.
+// its folder; the framework's own tests and examples count as outside. Where the stack
+// that was kept does not reach that far, as in a trainer, it is the innermost frame of a
+// package that builds on locus: a layer, a loss, an optimizer.
 func (s Site) String() string {
 	n := 0
 	for n < len(s) && s[n] != 0 {
@@ -39,7 +42,7 @@ func (s Site) String() string {
 		return "unknown"
 	}
 	frames := runtime.CallersFrames(s[:n])
-	last := ""
+	last, layer := "", ""
 	for {
 		f, more := frames.Next()
 		if f.File != "" && !isPassage(f.Function) {
@@ -47,9 +50,12 @@ func (s Site) String() string {
 			if !inside(f) {
 				return last
 			}
+			if layer == "" && where(f) == outside {
+				layer = last
+			}
 		}
 		if !more {
-			return last
+			return cmp.Or(layer, last)
 		}
 	}
 }
@@ -72,7 +78,7 @@ func inside(f runtime.Frame) bool {
 		return false
 	}
 	rest, ok := strings.CutPrefix(f.File, root)
-	return ok && !strings.HasPrefix(rest, "examples/") && !strings.HasPrefix(rest, "cmd/") && !strings.HasPrefix(rest, "bench/")
+	return ok && !strings.HasPrefix(rest, "examples/") && !strings.HasPrefix(rest, "cmd/") && !strings.HasPrefix(rest, "bench/") && !strings.HasPrefix(rest, "docs/")
 }
 
 func short(file string) string {

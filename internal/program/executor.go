@@ -9,6 +9,7 @@ import (
 	"github.com/locusml/locus/internal/backend"
 	"github.com/locusml/locus/internal/memory"
 	"github.com/locusml/locus/internal/op"
+	"github.com/locusml/locus/internal/sketch"
 )
 
 // Mode is how far programs are prepared before they run.
@@ -177,6 +178,22 @@ func (e *Executor) Close() {
 		e.recorded.Close()
 		e.recorded = nil
 	}
+}
+
+// Summary is Explain in short.
+func (e *Executor) Summary() string {
+	plan, donated := e.plan, e.donated
+	if e.recorded != nil {
+		plan, donated = e.recorded.plan, e.recorded.donated
+	}
+	s := fmt.Sprintf("%s of temporary memory", sketch.Bytes(plan.Arena))
+	if len(donated) > 0 {
+		s += fmt.Sprintf(", %d variables updated in place", len(donated))
+	}
+	if e.recorded != nil && e.recorded.recording != nil {
+		s += ", replayed as one piece"
+	}
+	return s
 }
 
 // Explain describes the memory of the program and how it runs, a line each.

@@ -147,7 +147,7 @@ func (p *Program) box(r span, n *Names, box, makers []int) sketch.Box {
 	if t := []rune(x.Tip); len(t) > tip {
 		x.Tip = string(t[:tip]) + "…"
 	}
-	x.Site = strings.Join(sites, ", ")
+	x.Site = joined(sites)
 	for k, c := range kinds {
 		if m := kinds[x.Kind]; c > m || c == m && k > x.Kind {
 			x.Kind = k
@@ -168,6 +168,25 @@ func (p *Program) box(r span, n *Names, box, makers []int) sketch.Box {
 	}
 	x.Makes = makes(s)
 	return x
+}
+
+// joined lists lines, with the name of a file only where it is another one.
+func joined(sites []string) string {
+	var b strings.Builder
+	file := ""
+	for i, s := range sites {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		at := strings.LastIndexByte(s, ':') + 1
+		if i > 0 && at > 0 && s[:at] == file {
+			b.WriteString(s[at:])
+			continue
+		}
+		file = s[:at]
+		b.WriteString(s)
+	}
+	return b.String()
 }
 
 // makes describes the results of a step.
@@ -287,7 +306,7 @@ func (e *Executor) Memory(n *Names) *sketch.Memory {
 		bytes += p.Values[v].Bytes
 		own.Lines = append(own.Lines, fmt.Sprintf("%s: %s", strings.Join(n.Made[v], ", "), describe(v)))
 	}
-	own.Title = fmt.Sprintf("With memory of their own: %d results, %s", len(own.Lines), sketch.Bytes(bytes))
+	own.Title = "Results, with memory of their own: " + sketch.Bytes(bytes)
 	m.Lists = []sketch.List{own, place, {Title: "Not updated in place", Lines: e.refused}}
 	return m
 }

@@ -29,6 +29,7 @@ type trainFlags struct {
 	gpus                          int
 	asJSON, compile               bool
 	accept                        []string
+	explain, profile              string
 	place                         collective.Place // of a rank; see join
 }
 
@@ -91,6 +92,9 @@ its machine, and rank 0 writes what is kept.`,
 	fl.IntVar(&f.Patience, "patience", 0, "end when the test accuracy (or RMSE) has not improved for so many epochs")
 	fl.StringVar(&f.precision, "precision", "float32", "of the network's arithmetic: float32, bf16 or fp16")
 	fl.BoolVar(&f.compile, "compile", true, "run steps as compiled programs; the results are the same")
+	fl.StringVar(&f.explain, "explain", "", "say what the compiled steps became; `HOW` is short, full, or a file that gets all of it")
+	fl.Lookup("explain").NoOptDefVal = explainShort
+	fl.StringVar(&f.profile, "profile", "", "write a trace of some steps to `FILE` (for ui.perfetto.dev; a name that ends in .svg makes a picture), and print what took the time")
 	fl.Uint64Var(&f.Seed, "seed", 0, "where all that is random comes from")
 	fl.StringVar(&f.out, "out", "", `folder for weights, report and checkpoints (runs/DATA-MODEL, with a number if there is one; "none" keeps nothing)`)
 	fl.StringVar(&f.Checkpoints, "checkpoints", "", `folder for checkpoints (OUT/checkpoints; "none" writes none)`)
@@ -264,6 +268,10 @@ func (a *app) runTrain(c *cobra.Command, f *trainFlags) (err error) {
 		defer func() { err = errors.Join(err, f.Board.Close()) }()
 		a.err.Println("curves at " + a.err.Style(text.Bold, url))
 	}
+	if !alone { // rank 0 explains and profiles; the files are its own
+		f.explain, f.profile = "", ""
+	}
+	tell := a.watchSteps(f)
 	if !f.asJSON {
 		where := job.List(f.Devices)
 		if f.Group != nil {
@@ -272,6 +280,9 @@ func (a *app) runTrain(c *cobra.Command, f *trainFlags) (err error) {
 		a.out.Printf("Training %s on %s, on %s.\n", f.Model, f.Data, where)
 	}
 	r, err := job.Run(c.Context(), f.Config)
+	if err := tell(); err != nil {
+		return err
+	}
 	if err != nil {
 		if !alone && errors.Is(err, context.Canceled) {
 			return codeError{err, ExitInterrupted} // rank 0 says what is left

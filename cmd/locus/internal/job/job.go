@@ -47,11 +47,14 @@ type Config struct {
 	Out         string // a folder; "": nothing is kept
 	Version     string // of this program, for the records
 
-	Board    *board.Board      // may be nil
-	Progress io.Writer         // may be nil
-	Epoch    func(train.Epoch) // after every epoch; may be nil
-	Group    *collective.Group // of the ranks that train together; nil: this process alone
-	Accept   []string          // names of hyperparameters that may differ from the checkpoint's
+	Explain  io.Writer                  // gets what became of the compiled steps; may be nil
+	Summary  io.Writer                  // gets that in short; may be nil
+	Profile  func(train.Profiled) error // gets a profile of some steps; may be nil
+	Board    *board.Board               // may be nil
+	Progress io.Writer                  // may be nil
+	Epoch    func(train.Epoch)          // after every epoch; may be nil
+	Group    *collective.Group          // of the ranks that train together; nil: this process alone
+	Accept   []string                   // names of hyperparameters that may differ from the checkpoint's
 	Note     func(format string, args ...any)
 }
 
@@ -213,6 +216,15 @@ func (c *Config) options(scaler *data.Scaler) []train.Option {
 	if c.Eager {
 		o = append(o, train.Compile(false))
 	}
+	if c.Explain != nil {
+		o = append(o, train.Explain(c.Explain))
+	}
+	if c.Summary != nil {
+		o = append(o, train.Summary(c.Summary))
+	}
+	if c.Profile != nil {
+		o = append(o, train.Profile(profileAfter, profileSteps, c.Profile))
+	}
 	if c.Checkpoints != "" {
 		o = append(o, train.Checkpoints(c.Checkpoints, 3))
 	}
@@ -227,6 +239,12 @@ func (c *Config) options(scaler *data.Scaler) []train.Option {
 	}
 	return o
 }
+
+// A profile is of a few steps, behind those that trace, compile and load.
+const (
+	profileAfter = 20
+	profileSteps = 3
+)
 
 // hyper is what a run can be repeated with.
 func (c *Config) hyper() map[string]any {
