@@ -326,3 +326,20 @@ func TestVmapCompiled(t *testing.T) {
 		}
 	}
 }
+
+// TestVmapMoves moves slices to another device and back, with their gradients.
+func TestVmapMoves(t *testing.T) {
+	x := locus.CPU().Key(locus.NewKey(1)).Randn(3, 4, 2).RequireGrad()
+	f := func(a ...*locus.Tensor) *locus.Tensor {
+		return a[0].T().To(virtual).Exp().CopyTo(locus.CPU()).Mul(a[0].T())
+	}
+	args := []*locus.Tensor{x}
+	got, want := locus.Vmap(f)(x), loop(f, args)
+	if !sameBits(bits([]*locus.Tensor{got}), bits([]*locus.Tensor{want})) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	a, b := locus.GradOf(got.Square().Sum(), x), locus.GradOf(want.Square().Sum(), x)
+	if !a[0].AllClose(b[0], 1e-5, 1e-6) {
+		t.Errorf("gradient %v, want %v", a[0], b[0])
+	}
+}
