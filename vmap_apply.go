@@ -29,6 +29,8 @@ type batchCall struct {
 	in    []*Tensor
 	lane  *lane // of the innermost Vmap
 	saves bool  // the further results that only a gradient needs are wanted too
+
+	copies []*Tensor // of operands
 }
 
 // has reports whether operand i differs between slices.
@@ -56,7 +58,17 @@ func (c *batchCall) lead(i int) *Tensor {
 // fold returns operand i with its slices along its first axis, one after the other.
 func (c *batchCall) fold(i int) *Tensor {
 	t := c.lead(i)
-	return t.reshape(append([]int{t.shape[0] * t.shape[1]}, t.shape[2:]...))
+	return c.laid(t, append([]int{t.shape[0] * t.shape[1]}, t.shape[2:]...))
+}
+
+// laid returns an operand in another shape: a copy where strides do not allow that, which
+// is freed when the op has run.
+func (c *batchCall) laid(t *Tensor, shape []int) *Tensor {
+	v := t.reshape(shape)
+	if v.block != t.block {
+		c.copies = append(c.copies, v)
+	}
+	return v
 }
 
 // unfold cuts the first axis of a new tensor into slices and what is left of it.
@@ -69,6 +81,9 @@ func (c *batchCall) unfold(t *Tensor) *Tensor {
 func applyBatched(p *place, def *op.Def, attrs op.Attrs, in []*Tensor, track, saves bool) (out *Tensor, more []*Tensor) {
 	c := &batchCall{place: p, def: def, attrs: attrs, in: in, lane: innermost(in), saves: track || saves}
 	all := c.byRule()
+	for _, t := range c.copies {
+		t.freeMemory()
+	}
 	if all == nil {
 		if composed := compositions[def.ID] != nil || compositionsAll[def.ID] != nil; composed && def.Batch.Kind != op.BatchLoop && !saves {
 			return compose(p, def, attrs, in)
@@ -189,6 +204,9 @@ func init() {
 	batchRules[op.Conv2D] = batchConv
 	batchRules[op.ConvGradInput] = batchConv
 	batchRules[op.ConvGradWeight] = batchConvGradWeight
+	batchRules[op.Recurrent] = batchRecurrent
+	batchRules[op.BatchNorm] = batchChannels
+	batchRules[op.BatchNormGrad] = batchChannels
 }
 
 // batchMatMul computes one large product where the second factor is one matrix for all
@@ -197,6 +215,10 @@ func batchMatMul(c *batchCall) []*Tensor {
 	if !c.has(1) && len(c.in[1].shape) == 2 {
 		y := c.run(op.MatMul, nil, c.fold(0), c.in[1].detach())[0]
 		return []*Tensor{c.unfold(y)}
+	}
+	if s := c.in[1].shape; !c.has(0) && len(s) == 2 && s[1] == 1 { // columns, which are rows of one matrix
+		y := c.run(op.MatMul, nil, c.laid(c.lead(1), []int{c.lane.n, s[0]}), c.in[0].detach().T())[0]
+		return []*Tensor{y.reshape([]int{c.lane.n, y.shape[1], 1}).owned()}
 	}
 	return c.run(op.MatMul, nil, c.lead(0), c.lead(1))
 }
@@ -248,7 +270,7 @@ func batchIndexAdd(c *batchCall) []*Tensor {
 	}
 	like := flatIndex(x.shape, axis+1, op.Elements(c.in[1].shape))
 	at := spread(c.lead(1), 1, axis+1, len(x.shape)-axis-2, like)
-	return c.run(op.ScatterAdd, op.Axis{Axis: axis + 1}, x, at, src.reshape(like))
+	return c.run(op.ScatterAdd, op.Axis{Axis: axis + 1}, x, at, c.laid(src, like))
 }
 
 // batchAttendGrad cuts the gradients of all slices, which lie one after the other, into
@@ -271,10 +293,35 @@ func batchAttendGrad(c *batchCall) []*Tensor {
 }
 
 // channels returns operand i with the channels of all slices side by side: (slices, N,
-// C, H, W) as (N, slices·C, H, W).
+// C, …) as (N, slices·C, …), and (slices, C) as (slices·C).
 func (c *batchCall) channels(i int) *Tensor {
+	if len(c.in[i].shape) == 1 {
+		return c.fold(i)
+	}
 	t := c.lead(i).Transpose(0, 1)
-	return t.reshape([]int{t.shape[0], t.shape[1] * t.shape[2], t.shape[3], t.shape[4]})
+	return c.laid(t, append([]int{t.shape[0], t.shape[1] * t.shape[2]}, t.shape[3:]...))
+}
+
+// unchannel takes the channels of a new tensor apart again.
+func (c *batchCall) unchannel(t *Tensor) *Tensor {
+	if len(t.shape) == 1 {
+		return c.unfold(t)
+	}
+	return t.reshape(append([]int{t.shape[0], c.lane.n, t.shape[1] / c.lane.n}, t.shape[2:]...)).Transpose(0, 1).owned()
+}
+
+// batchChannels is the rule of batch normalisation and its gradient: each channel of each
+// slice is one of its own.
+func batchChannels(c *batchCall) []*Tensor {
+	in := make([]*Tensor, len(c.in))
+	for i := range in {
+		in[i] = c.channels(i)
+	}
+	all := c.run(c.def.ID, c.attrs, in...)
+	for i, t := range all {
+		all[i] = c.unchannel(t)
+	}
+	return all
 }
 
 // batchConv is the rule of Conv2D and ConvGradInput: images of all slices are one
@@ -285,9 +332,29 @@ func batchConv(c *batchCall) []*Tensor {
 	}
 	a := c.attrs.(op.Conv)
 	a.Groups *= c.lane.n
-	y := c.run(c.def.ID, a, c.channels(0), c.fold(1))[0]
-	s := y.shape
-	return []*Tensor{y.reshape([]int{s[0], c.lane.n, s[1] / c.lane.n, s[2], s[3]}).Transpose(0, 1).owned()}
+	return []*Tensor{c.unchannel(c.run(c.def.ID, a, c.channels(0), c.fold(1))[0])}
+}
+
+// batchRecurrent is the rule of Recurrent, whose second axis is the batch, for weights that
+// all slices share.
+func batchRecurrent(c *batchCall) []*Tensor {
+	_, weights, _, _, _, _ := c.attrs.(op.Recurrence).At()
+	in := []*Tensor{c.channels(0)}
+	for i := 1; i < len(c.in); i++ {
+		switch {
+		case i < weights:
+			in = append(in, c.fold(i))
+		case c.has(i):
+			return nil
+		default:
+			in = append(in, c.in[i].detach())
+		}
+	}
+	all := c.run(c.def.ID, c.attrs, in...)
+	for i, t := range all {
+		all[i] = c.unchannel(t)
+	}
+	return all
 }
 
 // batchConvGradWeight makes groups of the slices: each has a gradient of its own.

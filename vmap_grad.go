@@ -60,19 +60,33 @@ func (e *engine) settle(n *node, grads []*Tensor) []*Tensor {
 		if g == nil || !e.useful[n.inputs[i].node] || g.lane == nil && n.out.lane == nil {
 			continue
 		}
-		x := n.inputs[i]
+		x, summed := n.inputs[i], false
 		for _, l := range lanesOf(n.out.lane.missing(g.lane)) {
 			switch {
 			case l.level == level || x.lane.at(l.level) != nil || e.lanes.at(l.level) != nil:
 			case g.lane.at(l.level) != nil:
 				g = g.outOfLane(l.level, l.n).Sum(0)
+				summed = true
 			case n.own != nil: // a gradient of the program's own that is the same for all slices
 				g = g.Mul(l.n)
 			}
 		}
+		if each := grads[i]; summed && !e.create && !n.custom() && !n.has(each) && e.held[each.block] == 0 && !shared(grads, i) {
+			each.freeMemory()
+		}
 		grads[i] = g
 	}
 	return grads
+}
+
+// shared reports whether gradient i lies in the memory of another.
+func shared(grads []*Tensor, i int) bool {
+	for j, g := range grads {
+		if j != i && g != nil && g.block == grads[i].block {
+			return true
+		}
+	}
+	return false
 }
 
 // addLanes adds g, the gradient of a leaf, up over the slices of Vmaps that the leaf is

@@ -17,7 +17,7 @@ func init() {
 			"operands x, perhaps weight, perhaps bias; saves the mean, if there is one, and 1/√(var + eps), float32 in half precision",
 		Infer: func(a Attrs, in []Spec) (Spec, error) { return normSpec(Normalized, a, in) },
 		More:  func(a Attrs, in []Spec) []Spec { return a.(Normalize).Stats(Normalized, in[0]) }})
-	define(Def{ID: BatchNorm, Name: "batch_norm", Family: FusedFamily, Batch: Batch{Kind: BatchComposed}, Arity: -1, DTypes: f,
+	define(Def{ID: BatchNorm, Name: "batch_norm", Family: FusedFamily, Batch: Batch{Kind: BatchOwn}, Arity: -1, DTypes: f,
 		Doc: "(x - mean)/√(var + eps)·weight + bias of each channel, x (N, C, …), var without Bessel's correction; operands x, perhaps weight, perhaps bias, perhaps a running mean and variance; " +
 			"further results (C), float32 in half precision: mean and 1/√(var + eps) for the gradient, and for the program the mean again and the variance with Bessel's correction, NaN for one element; " +
 			"with running statistics, instead of these two, (1 - momentum)·running + momentum·batch for each",
@@ -31,7 +31,7 @@ func init() {
 	define(Def{ID: NormalizeGrad, Name: "normalize_grad", Family: FusedFamily, Batch: normalizing(2), Arity: -1, DTypes: f, Parts: true, Doc: "normalize" + grad,
 		Infer: func(a Attrs, in []Spec) (Spec, error) { return normGradSpec(Normalized, a, in) },
 		More:  func(a Attrs, in []Spec) []Spec { return a.(Normalize).wanted(Normalized, in[1]) }})
-	define(Def{ID: BatchNormGrad, Name: "batch_norm_grad", Family: FusedFamily, Batch: Batch{Kind: BatchComposed}, Arity: -1, DTypes: f, Parts: true, Doc: "batch_norm" + grad,
+	define(Def{ID: BatchNormGrad, Name: "batch_norm_grad", Family: FusedFamily, Batch: Batch{Kind: BatchOwn}, Arity: -1, DTypes: f, Parts: true, Doc: "batch_norm" + grad,
 		Infer: func(a Attrs, in []Spec) (Spec, error) { return normGradSpec(BatchNorm, a, in) },
 		More:  func(a Attrs, in []Spec) []Spec { return a.(Normalize).wanted(BatchNorm, in[1]) }})
 }

@@ -75,7 +75,7 @@ func (a Recurrence) Saved(x Spec, h int) []Spec {
 
 func init() {
 	f := []dtype.Set{dtype.Floats}
-	define(Def{ID: Recurrent, Name: "recurrent", Family: FusedFamily, Batch: Batch{Kind: BatchComposed}, Arity: -1, DTypes: f, Saves: true,
+	define(Def{ID: Recurrent, Name: "recurrent", Family: FusedFamily, Batch: Batch{Kind: BatchOwn}, Arity: -1, DTypes: f, Saves: true,
 		Doc: "the states (L, N, H) of a recurrent network, an RNN, an LSTM or a GRU as PyTorch defines them, that reads x (L, N, in): operands x, the first state (N, H), an LSTM's first cell (N, H), " +
 			"weights (gates·H, in) and (gates·H, H), perhaps both biases (gates·H); behind an LSTM's states comes the last cell, (L+1, N, H) in all; saves the gates, and an LSTM's cells or what the state contributes to a GRU's last gate",
 		Infer: func(attrs Attrs, in []Spec) (Spec, error) {
