@@ -10,13 +10,13 @@ func (t *Tensor) alongAxis(id op.ID, name string, axis int) *Tensor {
 	return apply(id, op.Axis{Axis: t.axis(name, axis)}, t)
 }
 
-// Softmax gives eˣ/Σeˣ along an axis, without overflow.
+// Softmax returns eˣ/Σeˣ along an axis, without overflow.
 func (t *Tensor) Softmax(axis int) *Tensor { return t.alongAxis(op.Softmax, "Softmax", axis) }
 
-// LogSoftmax gives the logarithm of [Tensor.Softmax], without loss of precision.
+// LogSoftmax returns the logarithm of [Tensor.Softmax], without loss of precision.
 func (t *Tensor) LogSoftmax(axis int) *Tensor { return t.alongAxis(op.LogSoftmax, "LogSoftmax", axis) }
 
-// Softmin gives the softmax of -x along an axis.
+// Softmin returns the softmax of -x along an axis.
 func (t *Tensor) Softmin(axis int) *Tensor { return t.Neg().Softmax(axis) }
 
 // wantFloat panics unless t can be used by an op for floating-point tensors.
@@ -33,13 +33,13 @@ func (t *Tensor) LeakyRelu(slope float64) *Tensor {
 	return t.binary(op.LeakyRelu, slope)
 }
 
-// Elu gives x where it is positive, else alpha·(eˣ-1).
+// Elu returns x where it is positive, else alpha·(eˣ-1).
 func (t *Tensor) Elu(alpha float64) *Tensor {
 	t.wantFloat("Elu")
 	return t.elu(alpha, 1)
 }
 
-// elu gives x where it is positive, else alpha·(e^(x/width)-1). The exponential
+// elu returns x where it is positive, else alpha·(e^(x/width)-1). The exponential
 // sees no positive numbers: where one overflows, its gradient would be NaN.
 func (t *Tensor) elu(alpha, width float64) *Tensor {
 	positive := t.Gt(0)
@@ -62,7 +62,7 @@ const (
 	seluScale = 1.0507009873554804934193349852946
 )
 
-// Celu gives max(x, 0) + min(alpha·(e^(x/alpha)-1), 0): an [Tensor.Elu] whose
+// Celu returns max(x, 0) + min(alpha·(e^(x/alpha)-1), 0): an [Tensor.Elu] whose
 // slope is 1 on both sides of 0.
 func (t *Tensor) Celu(alpha float64) *Tensor {
 	t.wantFloat("Celu")
@@ -87,7 +87,7 @@ func (t *Tensor) SoftplusWith(beta, threshold float64) *Tensor {
 // Mish returns x·tanh(softplus(x)).
 func (t *Tensor) Mish() *Tensor { return apply(op.Mish, nil, t) }
 
-// HardTanh gives x moved into [lo, hi]. Unlike [Tensor.Clamp] no gradient flows
+// HardTanh returns x moved into [lo, hi]. Unlike [Tensor.Clamp] no gradient flows
 // at the borders themselves.
 func (t *Tensor) HardTanh(lo, hi float64) *Tensor {
 	t.wantFloat("HardTanh")
@@ -115,16 +115,16 @@ func (t *Tensor) HardSigmoid() *Tensor { return apply(op.HardSigmoid, nil, t) }
 // HardSwish returns x·[Tensor.HardSigmoid].
 func (t *Tensor) HardSwish() *Tensor { return apply(op.HardSwish, nil, t) }
 
-// Softsign gives x/(1+|x|).
+// Softsign returns x/(1+|x|).
 func (t *Tensor) Softsign() *Tensor {
 	t.wantFloat("Softsign")
 	return t.Div(t.Abs().Add(1))
 }
 
-// LogSigmoid gives log(1/(1+e⁻ˣ)), without overflow.
+// LogSigmoid returns log(1/(1+e⁻ˣ)), without overflow.
 func (t *Tensor) LogSigmoid() *Tensor { return t.Neg().Softplus().Neg() }
 
-// TanhShrink gives x - tanh(x).
+// TanhShrink returns x - tanh(x).
 func (t *Tensor) TanhShrink() *Tensor { return t.Sub(t.Tanh()) }
 
 // SoftShrink moves x towards 0 by by, and stops there.
@@ -136,7 +136,7 @@ func (t *Tensor) SoftShrink(by float64) *Tensor {
 	return t.Sub(t.detach().Clamp(-by, by)).hide(t, by)
 }
 
-// HardShrink gives x where |x| > limit, else 0.
+// HardShrink returns x where |x| > limit, else 0.
 func (t *Tensor) HardShrink(limit float64) *Tensor {
 	t.wantFloat("HardShrink")
 	if !(limit >= 0) {
@@ -145,18 +145,18 @@ func (t *Tensor) HardShrink(limit float64) *Tensor {
 	return t.hide(t, limit)
 }
 
-// hide gives t where |x| is not within limit, else 0, without a gradient.
+// hide returns t where |x| is not within limit, else 0, without a gradient.
 func (t *Tensor) hide(x *Tensor, limit float64) *Tensor {
 	return x.detach().Abs().Le(limit).Where(0, t)
 }
 
-// Threshold gives x where it is above threshold, else value.
+// Threshold returns x where it is above threshold, else value.
 func (t *Tensor) Threshold(threshold, value float64) *Tensor {
 	t.check("Threshold")
 	return t.Le(threshold).Where(value, t)
 }
 
-// PRelu gives x where it is positive, else weight·x, with one weight for all or
+// PRelu returns x where it is positive, else weight·x, with one weight for all or
 // one for each channel, which is axis 1.
 func (t *Tensor) PRelu(weight *Tensor) *Tensor {
 	in := []*Tensor{t, weight}
@@ -194,7 +194,7 @@ func (t *Tensor) Glu(axis int) *Tensor {
 	return t.Narrow(a, 0, n/2).Mul(t.Narrow(a, n/2, n).Sigmoid())
 }
 
-// Logit gives log(x/(1-x)) of x moved into [eps, 1-eps]: the inverse of
+// Logit returns log(x/(1-x)) of x moved into [eps, 1-eps]: the inverse of
 // the sigmoid.
 func (t *Tensor) Logit(eps float64) *Tensor {
 	t.wantFloat("Logit")

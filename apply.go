@@ -235,7 +235,7 @@ func broadcastShape(def *op.Def, in []*Tensor) []int {
 
 func sameShape(a, b []int) bool { return slices.Equal(a, b) }
 
-// expandStrides gives the strides under which a tensor looks like one of shape.
+// expandStrides returns the strides under which a tensor looks like one of shape.
 func expandStrides(from, strides, shape []int) []int {
 	out := make([]int, len(shape))
 	lead := len(shape) - len(from)
@@ -276,7 +276,7 @@ func allocateFrom(pool *memory.Pool, p *place, spec op.Spec, s *Scope, in []*Ten
 	return t, nil
 }
 
-// contiguousStrides gives the strides of a contiguous tensor, borrowed from an
+// contiguousStrides returns the strides of a contiguous tensor, borrowed from an
 // operand where one has them.
 func contiguousStrides(shape []int, in []*Tensor) []int {
 	if op.Elements(shape) == 1 { // both are all ones

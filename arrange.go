@@ -22,7 +22,7 @@ func (t *Tensor) Roll(by, axis int) *Tensor {
 	return Concat(a, t.Narrow(a, n-by, n), t.Narrow(a, 0, n-by))
 }
 
-// Meshgrid gives the coordinates of a grid whose axes are the given vectors: as
+// Meshgrid returns the coordinates of a grid whose axes are the given vectors: as
 // many tensors, each with an axis for every vector, in order, without copying.
 func Meshgrid(axes ...*Tensor) []*Tensor {
 	checkOperands("Meshgrid", axes)

@@ -22,7 +22,7 @@ type AttentionOptions struct {
 	Grouped bool
 }
 
-// Attention gives softmax(scale·q·kᵀ + mask)·v: q (…, L, D), k (…, S, D), v (…,
+// Attention returns softmax(scale·q·kᵀ + mask)·v: q (…, L, D), k (…, S, D), v (…,
 // S, E), result (…, L, E); leading axes broadcast. For the gradient the operands,
 // the result and one number a row are saved, not the L·S weights: those are computed
 // again, some at a time, unless the gradient of a mask is asked for or there is dropout.
@@ -142,7 +142,7 @@ func groupedAttention(in []*Tensor, q, k, v *Tensor, o AttentionOptions) *Tensor
 	return y.reshape(append(merged, y.shape[r-2:]...)).owned()
 }
 
-// attentionWeights gives softmax(scale·q·kᵀ + mask) for the operands of the
+// attentionWeights returns softmax(scale·q·kᵀ + mask) for the operands of the
 // attention primitive.
 func attentionWeights(p op.Attention, in []*Tensor) *Tensor {
 	q, k := in[0], in[1]

@@ -75,7 +75,7 @@ func tracked(in []*Tensor) bool {
 	return false
 }
 
-// Detach gives the same elements without their history: no gradient flows
+// Detach returns the same elements without their history: no gradient flows
 // through it.
 func (t *Tensor) Detach() *Tensor {
 	t.made("Detach")
@@ -95,7 +95,7 @@ func (t *Tensor) detach() *Tensor {
 	return v
 }
 
-// RequireGrad gives a handle of the same elements whose gradient is collected:
+// RequireGrad returns a handle of the same elements whose gradient is collected:
 // [Tensor.Backward] on something computed from it adds to what [Tensor.Grad]
 // gives. Only floating-point tensors have gradients.
 func (t *Tensor) RequireGrad() *Tensor {
@@ -236,7 +236,7 @@ func (t *Tensor) Backward(opts ...GradOption) {
 	e.run([]*Tensor{t}, []*Tensor{t.OnesLike()})
 }
 
-// Grad gives the gradients of the sum of outputs with respect to inputs, each
+// Grad returns the gradients of the sum of outputs with respect to inputs, each
 // where its input lives. An input that the outputs do not depend on gets zeros.
 // Nothing is collected in the inputs.
 func Grad(outputs, inputs []*Tensor, opts ...GradOption) []*Tensor {

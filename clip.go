@@ -4,7 +4,7 @@ import "github.com/locusml/locus/internal/op"
 
 // Clipping of gradients. All of it stays on the device: nothing waits.
 
-// ClipByValue gives t with every element moved into [-limit, limit].
+// ClipByValue returns t with every element moved into [-limit, limit].
 func ClipByValue(t *Tensor, limit float64) *Tensor {
 	t.check("ClipByValue")
 	if !(limit >= 0) {
@@ -13,13 +13,13 @@ func ClipByValue(t *Tensor, limit float64) *Tensor {
 	return t.Clamp(-limit, limit)
 }
 
-// ClipByNorm gives t, scaled down so that its Euclidean norm is at most limit.
+// ClipByNorm returns t, scaled down so that its Euclidean norm is at most limit.
 func ClipByNorm(t *Tensor, limit float64) *Tensor {
 	clipped, _ := ClipGlobalNorm([]*Tensor{t}, limit)
 	return clipped[0]
 }
 
-// ClipGlobalNorm gives the tensors, all scaled by one factor so that the
+// ClipGlobalNorm returns the tensors, all scaled by one factor so that the
 // Euclidean norm of all their elements together is at most limit, and the norm
 // that they had, as a tensor: reading it waits, using it does not. Entries that
 // are nil, the gradients of what took no part, stay nil.
@@ -49,7 +49,7 @@ func ClipFactor(norm *Tensor, limit float64) *Tensor {
 	return norm.Add(1e-6).Reciprocal().Mul(limit).Minimum(1)
 }
 
-// GlobalNorm gives the Euclidean norm of all elements of the tensors together,
+// GlobalNorm returns the Euclidean norm of all elements of the tensors together,
 // without waiting for it. Squares are added in float64, so it is finite if all elements
 // are and the norm itself fits its type.
 func GlobalNorm(ts []*Tensor) *Tensor {

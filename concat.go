@@ -43,7 +43,7 @@ func Stack(axis int, ts ...*Tensor) *Tensor {
 	return Concat(a, l...)
 }
 
-// Repeat gives t repeated along each axis: one count an axis.
+// Repeat returns t repeated along each axis: one count an axis.
 func (t *Tensor) Repeat(counts ...int) *Tensor {
 	t.check("Repeat")
 	if len(counts) < len(t.shape) {

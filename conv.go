@@ -15,7 +15,7 @@ type ConvOptions struct {
 	Groups   int  // 0 means 1
 }
 
-// Conv2D gives the cross-correlation of images with a kernel: x (N, C, H, W) or
+// Conv2D returns the cross-correlation of images with a kernel: x (N, C, H, W) or
 // (C, H, W), weight (O, C/groups, KH, KW), bias (O) or nil, result (N, O, OH, OW).
 // With an activation it gives that of it, which as the bias needs no further pass over
 // the result where the device can.
@@ -23,7 +23,7 @@ func Conv2D(x, weight, bias *Tensor, o ConvOptions, activation ...Activation) *T
 	return conv("Conv2D", x, weight, bias, o, 2, activation)
 }
 
-// Conv1D gives the cross-correlation of sequences with a kernel: x (N, C, L) or
+// Conv1D returns the cross-correlation of sequences with a kernel: x (N, C, L) or
 // (C, L), weight (O, C/groups, K), bias (O) or nil, result (N, O, OL). For an
 // activation see [Conv2D].
 func Conv1D(x, weight, bias *Tensor, o ConvOptions, activation ...Activation) *Tensor {
@@ -101,7 +101,7 @@ type ConvTransposeOptions struct {
 	Groups        int  // 0 means 1
 }
 
-// ConvTranspose2D gives the transpose of [Conv2D] as a map of images, as
+// ConvTranspose2D returns the transpose of [Conv2D] as a map of images, as
 // networks use it to enlarge them: x (N, C, H, W) or (C, H, W), weight (C,
 // O/groups, KH, KW), bias (O) or nil. An axis of size n becomes
 // (n-1)·stride - 2·padding + dilation·(k-1) + outputPadding + 1.
@@ -109,7 +109,7 @@ func ConvTranspose2D(x, weight, bias *Tensor, o ConvTransposeOptions) *Tensor {
 	return convTranspose("ConvTranspose2D", x, weight, bias, o, 2)
 }
 
-// ConvTranspose1D gives the transpose of [Conv1D]: x (N, C, L) or (C, L), weight
+// ConvTranspose1D returns the transpose of [Conv1D]: x (N, C, L) or (C, L), weight
 // (C, O/groups, K), bias (O) or nil.
 func ConvTranspose1D(x, weight, bias *Tensor, o ConvTransposeOptions) *Tensor {
 	o.Stride, o.Padding, o.Dilation = o.Stride.flat(1, 1), o.Padding.flat(0, 0), o.Dilation.flat(1, 1)
@@ -144,7 +144,7 @@ func convTranspose(name string, x, weight, bias *Tensor, o ConvTransposeOptions,
 	return restore(addBias(name, in, apply(op.ConvGradInput, c, x, weight), bias))
 }
 
-// asImages gives x and weight of a convolution over one or two axes as batches
+// asImages returns x and weight of a convolution over one or two axes as batches
 // of images and kernels, and a function that brings the result to x's form.
 func asImages(name string, in []*Tensor, dims int) (x, weight *Tensor, restore func(*Tensor) *Tensor) {
 	x, weight = in[0], in[1]
@@ -158,7 +158,7 @@ func asImages(name string, in []*Tensor, dims int) (x, weight *Tensor, restore f
 	return x, weight, restore
 }
 
-// asImage gives x, with or without a batch, of one or two axes behind the
+// asImage returns x, with or without a batch, of one or two axes behind the
 // channels, as a batch of images, and a function that takes away again what was
 // put in.
 func asImage(name string, in []*Tensor, x *Tensor, dims int) (*Tensor, func(*Tensor) *Tensor) {

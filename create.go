@@ -21,13 +21,13 @@ type Maker struct {
 
 func (d Device) maker() Maker { return Maker{device: d} }
 
-// As gives a maker of tensors of type dt on d.
+// As returns a maker of tensors of type dt on d.
 func (d Device) As(dt DType) Maker { return Maker{device: d, dtype: dt} }
 
-// Key gives a maker whose random tensors on d come from key.
+// Key returns a maker whose random tensors on d come from key.
 func (d Device) Key(key Key) Maker { return Maker{device: d, key: key, keyed: true} }
 
-// As gives a maker of tensors of type dt on the default device.
+// As returns a maker of tensors of type dt on the default device.
 func As(dt DType) Maker { return DefaultDevice().As(dt) }
 
 // As changes the element type.
@@ -215,5 +215,5 @@ func (t *Tensor) fullOf(v float64, shape []int) *Tensor {
 	return f
 }
 
-// arange gives 0, 1, … n-1 as int64 on t's device, in t's scope.
+// arange returns 0, 1, … n-1 as int64 on t's device, in t's scope.
 func (t *Tensor) arange(n int) *Tensor { return t.beside(t.place.device.Arange(float64(n))) }

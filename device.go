@@ -43,7 +43,7 @@ func (d Device) IsGPU() bool { return d.gpu }
 // Index is the GPU's number; 0 for the CPU.
 func (d Device) Index() int { return int(d.index) }
 
-// String gives the canonical name: "cpu", "gpu:0".
+// String returns the canonical name: "cpu", "gpu:0".
 func (d Device) String() string {
 	if d.gpu {
 		return "gpu:" + strconv.Itoa(int(d.index))

@@ -4,7 +4,7 @@ import (
 	"math"
 )
 
-// Dropout gives x with each element made 0 with probability p, and the others
+// Dropout returns x with each element made 0 with probability p, and the others
 // divided by 1-p, so that sums keep their expected value. The same key drops the
 // same elements on every device. Dropout belongs to training: in inference use
 // x itself.

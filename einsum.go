@@ -266,7 +266,7 @@ func (e *einsum) elements(labels []label) int {
 	return n
 }
 
-// arrange gives a term as n matrices, its axes in the order of the groups.
+// arrange returns a term as n matrices, its axes in the order of the groups.
 func (x einsumTerm) arrange(n, rows, columns int, groups ...[]label) *Tensor {
 	var perm []int
 	for _, g := range groups {

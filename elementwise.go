@@ -82,7 +82,7 @@ func constant(name string, t *Tensor, y any) *Tensor {
 	return c
 }
 
-// encode gives a number's bits as an element of type dt.
+// encode returns a number's bits as an element of type dt.
 func encode(dt DType, f float64, i int64) (uint64, bool) {
 	switch dt {
 	case Bool:
@@ -103,33 +103,33 @@ func encode(dt DType, f float64, i int64) (uint64, bool) {
 	return math.Float64bits(f), true
 }
 
-// Add gives t + y.
+// Add returns t + y.
 func (t *Tensor) Add(y any) *Tensor { return t.binary(op.Add, y) }
 
-// Sub gives t - y.
+// Sub returns t - y.
 func (t *Tensor) Sub(y any) *Tensor { return t.binary(op.Sub, y) }
 
-// Mul gives t · y, element by element.
+// Mul returns t · y, element by element.
 func (t *Tensor) Mul(y any) *Tensor { return t.binary(op.Mul, y) }
 
-// Div gives t / y for floating-point tensors; for whole numbers there is [Tensor.FloorDiv].
+// Div returns t / y for floating-point tensors; for whole numbers there is [Tensor.FloorDiv].
 func (t *Tensor) Div(y any) *Tensor { return t.binary(op.Div, y) }
 
-// Pow gives t to the power y.
+// Pow returns t to the power y.
 func (t *Tensor) Pow(y any) *Tensor { return t.binary(op.Pow, y) }
 
-// Maximum gives the larger of t and y; NaN if either is NaN.
+// Maximum returns the larger of t and y; NaN if either is NaN.
 func (t *Tensor) Maximum(y any) *Tensor { return t.binary(op.Maximum, y) }
 
-// Minimum gives the smaller of t and y; NaN if either is NaN.
+// Minimum returns the smaller of t and y; NaN if either is NaN.
 func (t *Tensor) Minimum(y any) *Tensor { return t.binary(op.Minimum, y) }
 
-// FloorDiv gives t / y rounded down; whole numbers divided by zero give 0. It is
+// FloorDiv returns t / y rounded down; whole numbers divided by zero give 0. It is
 // exact, so it goes with [Tensor.Mod]: 1 // 0.1 is 9, since the number nearest to
 // 0.1 is a little larger. What is infinite cannot be divided: NaN.
 func (t *Tensor) FloorDiv(y any) *Tensor { return t.binary(op.FloorDiv, y) }
 
-// Mod gives the remainder of [Tensor.FloorDiv]: it has y's sign unless it is 0.
+// Mod returns the remainder of [Tensor.FloorDiv]: it has y's sign unless it is 0.
 // It is PyTorch's remainder; [Tensor.Fmod] is Go's math.Mod.
 func (t *Tensor) Mod(y any) *Tensor { return t.binary(op.Mod, y) }
 
@@ -140,34 +140,34 @@ func (t *Tensor) Fmod(y any) *Tensor { return t.binary(op.Fmod, y) }
 // LogAddExp returns log(eᵗ + eʸ), without overflow.
 func (t *Tensor) LogAddExp(y any) *Tensor { return t.binary(op.LogAddExp, y) }
 
-// Atan2 gives the angle of the point with ordinate t and abscissa y.
+// Atan2 returns the angle of the point with ordinate t and abscissa y.
 func (t *Tensor) Atan2(y any) *Tensor { return t.binary(op.Atan2, y) }
 
-// And gives the logical and of bools, bitwise of whole numbers.
+// And returns the logical and of bools, bitwise of whole numbers.
 func (t *Tensor) And(y any) *Tensor { return t.binary(op.And, y) }
 
-// Or gives the logical or of bools, bitwise of whole numbers.
+// Or returns the logical or of bools, bitwise of whole numbers.
 func (t *Tensor) Or(y any) *Tensor { return t.binary(op.Or, y) }
 
-// Xor gives the exclusive or of bools, bitwise of whole numbers.
+// Xor returns the exclusive or of bools, bitwise of whole numbers.
 func (t *Tensor) Xor(y any) *Tensor { return t.binary(op.Xor, y) }
 
-// Eq gives t = y as bools; NaN equals nothing.
+// Eq returns t = y as bools; NaN equals nothing.
 func (t *Tensor) Eq(y any) *Tensor { return t.binary(op.Equal, y) }
 
-// Ne gives t ≠ y as bools.
+// Ne returns t ≠ y as bools.
 func (t *Tensor) Ne(y any) *Tensor { return t.binary(op.NotEqual, y) }
 
-// Lt gives t < y as bools.
+// Lt returns t < y as bools.
 func (t *Tensor) Lt(y any) *Tensor { return t.binary(op.Less, y) }
 
-// Le gives t ≤ y as bools.
+// Le returns t ≤ y as bools.
 func (t *Tensor) Le(y any) *Tensor { return t.binary(op.LessEqual, y) }
 
-// Gt gives t > y as bools.
+// Gt returns t > y as bools.
 func (t *Tensor) Gt(y any) *Tensor { return t.binary(op.Greater, y) }
 
-// Ge gives t ≥ y as bools.
+// Ge returns t ≥ y as bools.
 func (t *Tensor) Ge(y any) *Tensor { return t.binary(op.GreaterEqual, y) }
 
 // Where returns x where t, a tensor of bools, is true, else y. Each is a tensor
@@ -313,7 +313,7 @@ func (t *Tensor) AllClose(y any, rtol, atol float64) bool {
 	return all.Item() != 0
 }
 
-// Cast gives the elements as another type: t itself if they have it already.
+// Cast returns the elements as another type: t itself if they have it already.
 // Floating-point to whole numbers truncates; anything to bool is ≠ 0.
 func (t *Tensor) Cast(to DType) *Tensor {
 	t.check("Cast")
@@ -323,10 +323,10 @@ func (t *Tensor) Cast(to DType) *Tensor {
 	return apply(op.CastTo, op.Cast{To: to}, t)
 }
 
-// Copy gives the same elements in new memory, in order without holes.
+// Copy returns the same elements in new memory, in order without holes.
 func (t *Tensor) Copy() *Tensor { return apply(op.Copy, nil, t) }
 
-// Not gives the logical not of bools.
+// Not returns the logical not of bools.
 func (t *Tensor) Not() *Tensor { return apply(op.Not, nil, t) }
 
 // IsNaN tells which elements are NaN.

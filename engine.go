@@ -349,7 +349,7 @@ func (e *engine) release(g *Tensor, n *node) {
 	}
 }
 
-// seen gives n as its rule sees it. Without history, computing with its tensors
+// seen returns n as its rule sees it. Without history, computing with its tensors
 // records nothing.
 func (n *node) seen(useful map[*node]bool, history bool) *node {
 	d := &node{def: n.def, own: n.own, attrs: n.attrs, inputs: make([]*Tensor, len(n.inputs)), out: n.out, saved: n.saved}

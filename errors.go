@@ -51,7 +51,7 @@ type Operand struct {
 	Scalar bool // a Go number, which has no device
 }
 
-// String gives "float32 (2, 3) on gpu:0".
+// String returns "float32 (2, 3) on gpu:0".
 func (o Operand) String() string {
 	if o.Scalar {
 		return "a Go number, as " + o.DType.String()
@@ -59,7 +59,7 @@ func (o Operand) String() string {
 	return fmt.Sprintf("%s %s on %s", o.DType, op.ShapeString(o.Shape), o.Device)
 }
 
-// Error gives the whole story on a few lines.
+// Error returns the whole story on a few lines.
 func (e *Error) Error() string {
 	if e == nil {
 		return "<nil error>"

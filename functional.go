@@ -7,7 +7,7 @@ import (
 	"github.com/locusml/locus/internal/op"
 )
 
-// ValueAndGrad gives a function that computes f, whose result has one element,
+// ValueAndGrad returns a function that computes f, whose result has one element,
 // and its gradients with respect to all arguments, inside [NoGrad] too. Where
 // arguments have a history, value and gradients have one.
 //
@@ -58,7 +58,7 @@ func recorded(name string, f func(args ...*Tensor) *Tensor, args []*Tensor) (y *
 
 var argumentRule = &ownRule{name: "argument", back: func(_ *node, g *Tensor) []*Tensor { return []*Tensor{g} }}
 
-// separate gives a handle of t whose gradient can be asked for by itself: a
+// separate returns a handle of t whose gradient can be asked for by itself: a
 // plain t might be another argument too, or have been computed from one, and
 // would then get its gradient as well. Gradients of gradients reach t through it.
 func (t *Tensor) separate() *Tensor {

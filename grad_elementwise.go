@@ -275,7 +275,7 @@ func clampGradient(low, high bool) gradient {
 	}
 }
 
-// oneMinusSquare gives 1-x² as (1-x)(1+x), which stays exact near ±1.
+// oneMinusSquare returns 1-x² as (1-x)(1+x), which stays exact near ±1.
 func oneMinusSquare(x *Tensor) *Tensor { return x.Neg().Add(1).Mul(x.Add(1)) }
 
 // secondRule is the rule of an op a·f'(b), which is linear in a; second is f".

@@ -79,13 +79,13 @@ func throughActivation(n *node, act op.ID, g *Tensor) (*Tensor, bool) {
 	return g, act == op.Invalid
 }
 
-// rows gives t as a matrix of the rows of its last axis.
+// rows returns t as a matrix of the rows of its last axis.
 func rows(t *Tensor) *Tensor {
 	r := len(t.shape)
 	return t.reshape([]int{op.Elements(t.shape[:r-1]), t.shape[r-1]})
 }
 
-// withLast gives a shape with another size of the last axis.
+// withLast returns a shape with another size of the last axis.
 func withLast(shape []int, n int) []int {
 	s := append([]int{}, shape...)
 	s[len(s)-1] = n

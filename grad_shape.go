@@ -114,7 +114,7 @@ func init() {
 	}
 }
 
-// productLike gives the product of a and b, laid out in memory as like is: the
+// productLike returns the product of a and b, laid out in memory as like is: the
 // gradient of a transposed view (a layer's weight) then comes out in the order of
 // the tensor behind it, and nothing has to be turned round later.
 func productLike(like, a, b *Tensor) *Tensor {
@@ -222,7 +222,7 @@ func prodGrad(x, g *Tensor, axes op.AxisSet) *Tensor {
 	return others.Permute(back...).Mul(g)
 }
 
-// exclusiveProducts gives for each position the product of those before it, by
+// exclusiveProducts returns for each position the product of those before it, by
 // doubling: log n multiplications.
 func exclusiveProducts(x *Tensor, axis int) *Tensor {
 	n := x.shape[axis]

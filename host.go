@@ -270,7 +270,7 @@ func (t *Tensor) download(dst []byte) {
 	})
 }
 
-// Item gives the value of a tensor with one element. It waits for it.
+// Item returns the value of a tensor with one element. It waits for it.
 func (t *Tensor) Item() float64 {
 	t.check("Item")
 	if t.Len() != 1 {
@@ -284,7 +284,7 @@ func (t *Tensor) Item() float64 {
 	return decode(t.dtype, b)
 }
 
-// Int gives the value of a tensor of whole numbers with one element, exactly.
+// Int returns the value of a tensor of whole numbers with one element, exactly.
 func (t *Tensor) Int() int64 {
 	t.check("Int")
 	if t.dtype.IsFloat() {

@@ -137,7 +137,7 @@ const (
 	InterpolateCorners                         // the same, with the centres of the corner pixels aligned
 )
 
-// Interpolate gives images of another size: x (N, C, H, W), result (N, C, height,
+// Interpolate returns images of another size: x (N, C, H, W), result (N, C, height,
 // width).
 func Interpolate(x *Tensor, size Pair, mode InterpolateMode) *Tensor {
 	in := []*Tensor{x}

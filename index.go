@@ -26,7 +26,7 @@ func (t *Tensor) take(axis int, index *Tensor) *Tensor {
 	return y
 }
 
-// ScatterAdd gives t with src's elements added where index says: for axis 0 of
+// ScatterAdd returns t with src's elements added where index says: for axis 0 of
 // a matrix, result[index[i][j]][j] += src[i][j].
 func (t *Tensor) ScatterAdd(axis int, index, src *Tensor) *Tensor {
 	t.check("ScatterAdd")
@@ -55,7 +55,7 @@ func (t *Tensor) filled(c *Tensor, shape []int) *Tensor {
 	return apply(op.Where, nil, yes, c, c).expand(shape)
 }
 
-// IndexAdd gives t with src's slices along an axis added at the positions that
+// IndexAdd returns t with src's slices along an axis added at the positions that
 // index names.
 func (t *Tensor) IndexAdd(axis int, index, src *Tensor) *Tensor {
 	t.check("IndexAdd")

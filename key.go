@@ -17,7 +17,7 @@ type Key struct{ bits uint64 }
 // NewKey makes a key from a seed.
 func NewKey(seed uint64) Key { return Key{random.Split(seed, 0)} }
 
-// Split gives n keys that are independent of each other and of k. Where very many
+// Split returns n keys that are independent of each other and of k. Where very many
 // are needed, [Key.Fold] makes them one at a time.
 func (k Key) Split(n int) []Key {
 	gate.Check("Key.Split", gate.Count("the number of keys", n, 0, gate.MaxKeys))
@@ -28,7 +28,7 @@ func (k Key) Split(n int) []Key {
 	return keys
 }
 
-// Fold gives the key number n below k: the same as the n-th of Split.
+// Fold returns the key number n below k: the same as the n-th of Split.
 func (k Key) Fold(n uint64) Key {
 	f := Key{random.Split(k.bits, n)}
 	if trace.Current() != nil {
@@ -37,10 +37,10 @@ func (k Key) Fold(n uint64) Key {
 	return f
 }
 
-// Bits gives the key as a number, to be stored; [KeyFromBits] reads it back.
+// Bits returns the key as a number, to be stored; [KeyFromBits] reads it back.
 func (k Key) Bits() uint64 { return k.bits }
 
-// KeyFromBits gives the key that [Key.Bits] was taken from.
+// KeyFromBits returns the key that [Key.Bits] was taken from.
 func KeyFromBits(bits uint64) Key { return Key{bits} }
 
 // global is where random tensors without a key get theirs from.
@@ -60,7 +60,7 @@ func Seed(seed uint64) {
 	global.used.Store(0)
 }
 
-// NextKey gives the next key of that sequence.
+// NextKey returns the next key of that sequence.
 func NextKey() Key {
 	k := nextKey()
 	if trace.Current() != nil {

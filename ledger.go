@@ -25,7 +25,7 @@ const (
 	numTransferKinds
 )
 
-// String gives "host to device" and so on.
+// String returns "host to device" and so on.
 func (k TransferKind) String() string {
 	return op.EnumName("TransferKind", int(k), "host to device", "device to host", "device to device", "wait")
 }
@@ -40,7 +40,7 @@ const (
 	Disallow                   // panic with an ErrTransfer
 )
 
-// String gives the level's name.
+// String returns the level's name.
 func (l GuardLevel) String() string {
 	return op.EnumName("GuardLevel", int(l), "allow", "log", "disallow")
 }
@@ -97,7 +97,7 @@ var ledger struct {
 // Transfers is a list of ledger entries.
 type Transfers []LedgerEntry
 
-// Ledger gives every copy and every wait between the program and its GPUs, and
+// Ledger returns every copy and every wait between the program and its GPUs, and
 // between GPUs, since the start or [ResetLedger]: most bytes first. What
 // stays on the CPU is no transfer.
 func Ledger() Transfers {
@@ -160,7 +160,7 @@ func (t Transfers) Bytes(kinds ...TransferKind) int64 {
 	return n
 }
 
-// String gives a table.
+// String returns a table.
 func (t Transfers) String() string {
 	if len(t) == 0 {
 		return "no transfers\n"

@@ -49,7 +49,7 @@ func (a Activation) needsOperand() bool {
 	return a != NoActivation && gradientsFromResult[a.op()] == nil
 }
 
-// Linear gives x·weightᵀ + bias: x (…, in), weight (out, in) as in PyTorch, bias
+// Linear returns x·weightᵀ + bias: x (…, in), weight (out, in) as in PyTorch, bias
 // (out) or nil, result (…, out). With an activation it gives that of it. Product,
 // bias and activation are one pass over the result where the device can.
 func Linear(x, weight, bias *Tensor, activation ...Activation) *Tensor {
@@ -91,7 +91,7 @@ func linear(in []*Tensor, act op.ID) *Tensor {
 	return compositions[op.Linear](a, in)
 }
 
-// Bilinear gives Σᵢⱼ x1ᵢ·weightₒᵢⱼ·x2ⱼ + bias: x1 (…, in1), x2 (…, in2), weight
+// Bilinear returns Σᵢⱼ x1ᵢ·weightₒᵢⱼ·x2ⱼ + bias: x1 (…, in1), x2 (…, in2), weight
 // (out, in1, in2), bias (out) or nil, result (…, out).
 func Bilinear(x1, x2, weight, bias *Tensor) *Tensor {
 	in := given(3, x1, x2, weight, bias)
@@ -116,7 +116,7 @@ func Bilinear(x1, x2, weight, bias *Tensor) *Tensor {
 	return y.reshape(append(append([]int{}, lead...), out)).owned()
 }
 
-// addAndFree gives t + y and frees t, which nobody else holds: a product before
+// addAndFree returns t + y and frees t, which nobody else holds: a product before
 // its bias. The gradient of a sum needs neither.
 func (t *Tensor) addAndFree(y *Tensor) *Tensor {
 	sum := t.Add(y)

@@ -15,7 +15,7 @@ const (
 	ReduceBatchMean                  // the sum divided by the size of the first axis
 )
 
-// String gives the reduction's name.
+// String returns the reduction's name.
 func (r Reduction) String() string {
 	return op.EnumName("Reduction", int(r), "mean", "sum", "none", "batch mean")
 }
@@ -53,19 +53,19 @@ func lossOperands(name string, in ...*Tensor) {
 	}
 }
 
-// MSELoss gives the squared differences of x and target.
+// MSELoss returns the squared differences of x and target.
 func MSELoss(x, target *Tensor, r Reduction) *Tensor {
 	lossOperands("MSELoss", x, target)
 	return r.of("MSELoss", x.Sub(target).Square())
 }
 
-// L1Loss gives the absolute differences of x and target.
+// L1Loss returns the absolute differences of x and target.
 func L1Loss(x, target *Tensor, r Reduction) *Tensor {
 	lossOperands("L1Loss", x, target)
 	return r.of("L1Loss", x.Sub(target).Abs())
 }
 
-// HuberLoss gives half the squared difference d² where |d| is below delta, and
+// HuberLoss returns half the squared difference d² where |d| is below delta, and
 // goes on as the straight line delta·(|d| - delta/2).
 func HuberLoss(x, target *Tensor, delta float64, r Reduction) *Tensor {
 	lossOperands("HuberLoss", x, target)
@@ -82,7 +82,7 @@ func huber(x, target *Tensor, delta float64) *Tensor {
 	return q.Mul(d.Sub(q.Mul(0.5)))
 }
 
-// SmoothL1Loss gives [HuberLoss] divided by beta, its delta: d²/(2·beta) where
+// SmoothL1Loss returns [HuberLoss] divided by beta, its delta: d²/(2·beta) where
 // |d| is below beta, else |d| - beta/2. A beta of 0 is [L1Loss].
 func SmoothL1Loss(x, target *Tensor, beta float64, r Reduction) *Tensor {
 	lossOperands("SmoothL1Loss", x, target)
@@ -115,7 +115,7 @@ func weighed(name string, loss, weight *Tensor) *Tensor {
 	return loss.Mul(weight)
 }
 
-// BCELoss gives -target·log p - (1-target)·log(1-p) of probabilities p.
+// BCELoss returns -target·log p - (1-target)·log(1-p) of probabilities p.
 // Logarithms are cut off at -100, so that a certain mistake costs much but not
 // everything. [BCEWithLogits] is better behaved where p comes from a sigmoid.
 func BCELoss(p, target *Tensor, o BCEOptions) *Tensor {
@@ -137,7 +137,7 @@ func BCELoss(p, target *Tensor, o BCEOptions) *Tensor {
 	return o.Reduction.of("BCELoss", weighed("BCELoss", loss, o.Weight))
 }
 
-// BCEWithLogits gives the binary cross-entropy of sigmoid(x) and target, without
+// BCEWithLogits returns the binary cross-entropy of sigmoid(x) and target, without
 // overflow.
 func BCEWithLogits(x, target *Tensor, o BCEOptions) *Tensor {
 	lossOperands("BCEWithLogits", x, target)
@@ -150,7 +150,7 @@ func BCEWithLogits(x, target *Tensor, o BCEOptions) *Tensor {
 	return o.Reduction.of("BCEWithLogits", weighed("BCEWithLogits", loss, o.Weight))
 }
 
-// KLDiv gives target·(log target - logp): the divergence of the distribution
+// KLDiv returns target·(log target - logp): the divergence of the distribution
 // whose logarithm is logp from target. Use [ReduceBatchMean] for the divergence
 // itself; the mean divides by the classes too.
 func KLDiv(logp, target *Tensor, r Reduction) *Tensor {
@@ -166,21 +166,21 @@ func KLDivLog(logp, logTarget *Tensor, r Reduction) *Tensor {
 	return r.of("KLDivLog", logTarget.Exp().Mul(logTarget.Sub(logp)))
 }
 
-// HingeEmbedding gives x where target is 1 and max(0, margin - x) where it is -1.
+// HingeEmbedding returns x where target is 1 and max(0, margin - x) where it is -1.
 func HingeEmbedding(x, target *Tensor, margin float64, r Reduction) *Tensor {
 	lossOperands("HingeEmbedding", x, target)
 	far := x.Neg().Add(margin).Relu()
 	return r.of("HingeEmbedding", target.Eq(1).Where(0, far).Add(target.Eq(-1).Where(0, x)))
 }
 
-// MarginRanking gives max(0, margin - target·(x1 - x2)): target is 1 where x1
+// MarginRanking returns max(0, margin - target·(x1 - x2)): target is 1 where x1
 // should be larger, -1 where x2.
 func MarginRanking(x1, x2, target *Tensor, margin float64, r Reduction) *Tensor {
 	lossOperands("MarginRanking", x1, x2, target)
 	return r.of("MarginRanking", target.Mul(x2.Sub(x1)).Add(margin).Relu())
 }
 
-// SoftMargin gives log(1 + e^(-target·x)), with targets 1 and -1.
+// SoftMargin returns log(1 + e^(-target·x)), with targets 1 and -1.
 func SoftMargin(x, target *Tensor, r Reduction) *Tensor {
 	lossOperands("SoftMargin", x, target)
 	return r.of("SoftMargin", target.Neg().Mul(x).Softplus())
@@ -203,7 +203,7 @@ func CosineEmbedding(x1, x2, target *Tensor, margin float64, r Reduction) *Tenso
 	return r.of("CosineEmbedding", target.Eq(1).Where(c.Neg().Add(1), apart))
 }
 
-// TripletMargin gives max(0, ‖anchor - positive‖ - ‖anchor - negative‖ + margin)
+// TripletMargin returns max(0, ‖anchor - positive‖ - ‖anchor - negative‖ + margin)
 // with p-norms along the last axis.
 func TripletMargin(anchor, positive, negative *Tensor, margin, p float64, r Reduction) *Tensor {
 	lossOperands("TripletMargin", anchor, positive, negative)
@@ -211,14 +211,14 @@ func TripletMargin(anchor, positive, negative *Tensor, margin, p float64, r Redu
 	return r.of("TripletMargin", near.Sub(far).Add(margin).Relu())
 }
 
-// PoissonNLL gives eˣ - target·x: the negative log-likelihood of counts whose
+// PoissonNLL returns eˣ - target·x: the negative log-likelihood of counts whose
 // expected value has the logarithm x, without the terms of the target alone.
 func PoissonNLL(x, target *Tensor, r Reduction) *Tensor {
 	lossOperands("PoissonNLL", x, target)
 	return r.of("PoissonNLL", x.Exp().Sub(target.Mul(x)))
 }
 
-// GaussianNLL gives ½·(log v + (x - target)²/v) with v = max(variance, eps): the
+// GaussianNLL returns ½·(log v + (x - target)²/v) with v = max(variance, eps): the
 // negative log-likelihood of a normal distribution, without its constant. The
 // gradient of the variance is that of v, also below eps, so that it can grow again.
 func GaussianNLL(x, target, variance *Tensor, eps float64, r Reduction) *Tensor {

@@ -14,7 +14,7 @@ type CrossEntropyOptions struct {
 	Reduction      Reduction
 }
 
-// CrossEntropy gives the negative log-likelihood of the target under
+// CrossEntropy returns the negative log-likelihood of the target under
 // softmax(logits): logits (N, C, …) or (C). The target is either whole numbers
 // (N, …), the classes, or floating point of the shape of logits, their
 // probabilities. The mean is over what counts: with class targets, weighed with
@@ -84,7 +84,7 @@ type NLLOptions struct {
 	Reduction   Reduction
 }
 
-// NLLLoss gives -logp at the target's class: logp (N, C, …) or (C), as from
+// NLLLoss returns -logp at the target's class: logp (N, C, …) or (C), as from
 // [Tensor.LogSoftmax], target whole numbers (N, …). See [CrossEntropy].
 func NLLLoss(logp, target *Tensor, o NLLOptions) *Tensor {
 	const name = "NLLLoss"

@@ -6,7 +6,7 @@ import (
 	"github.com/locusml/locus/internal/op"
 )
 
-// MatMul gives the matrix product of the last two axes; leading axes broadcast.
+// MatMul returns the matrix product of the last two axes; leading axes broadcast.
 // A vector on the left counts as a row, on the right as a column, and that axis
 // is not in the result.
 func (t *Tensor) MatMul(y *Tensor) *Tensor {
@@ -45,7 +45,7 @@ func (t *Tensor) MatMul(y *Tensor) *Tensor {
 	return out.reshape(to).owned()
 }
 
-// Dot gives the inner product of two vectors.
+// Dot returns the inner product of two vectors.
 func (t *Tensor) Dot(y *Tensor) *Tensor {
 	t.check("Dot")
 	y.check("Dot")

@@ -30,16 +30,16 @@ func (t *Tensor) triangle(name string, offset int) *Tensor {
 	return t.beside(t.place.device.TriangularMask(t.Dim(-2), t.Dim(-1), offset))
 }
 
-// Tril gives the last two axes' matrices with zeros above a diagonal: offset 0
+// Tril returns the last two axes' matrices with zeros above a diagonal: offset 0
 // is the main one, positive offsets lie above it.
 func (t *Tensor) Tril(offset int) *Tensor { return t.triangle("Tril", offset).Where(t, 0) }
 
-// Triu gives the last two axes' matrices with zeros below a diagonal.
+// Triu returns the last two axes' matrices with zeros below a diagonal.
 func (t *Tensor) Triu(offset int) *Tensor {
 	return t.triangle("Triu", max(offset, math.MinInt+1)-1).Where(0, t)
 }
 
-// Trace gives the sum of the diagonal of the last two axes.
+// Trace returns the sum of the diagonal of the last two axes.
 func (t *Tensor) Trace() *Tensor {
 	t.check("Trace")
 	if len(t.shape) < 2 {
@@ -65,7 +65,7 @@ func (t *Tensor) DiagEmbed(offset int) *Tensor {
 	return undiagonal(t, shape, op.Diagonal{A: r - 1, B: r, Offset: offset})
 }
 
-// Diag gives the diagonal of a matrix, or the matrix with a vector as diagonal.
+// Diag returns the diagonal of a matrix, or the matrix with a vector as diagonal.
 func (t *Tensor) Diag(offset int) *Tensor {
 	t.check("Diag")
 	switch len(t.shape) {
@@ -78,7 +78,7 @@ func (t *Tensor) Diag(offset int) *Tensor {
 	return nil
 }
 
-// Outer gives the matrix of the products of two vectors' elements.
+// Outer returns the matrix of the products of two vectors' elements.
 func (t *Tensor) Outer(y *Tensor) *Tensor {
 	in := []*Tensor{t, y}
 	checkOperands("Outer", in)
@@ -88,7 +88,7 @@ func (t *Tensor) Outer(y *Tensor) *Tensor {
 	return t.Unsqueeze(1).Mul(y)
 }
 
-// Kron gives the Kronecker product: t with each element replaced by its product
+// Kron returns the Kronecker product: t with each element replaced by its product
 // with the whole of y. The smaller rank gets axes of size 1 in front.
 func (t *Tensor) Kron(y *Tensor) *Tensor {
 	in := []*Tensor{t, y}
@@ -106,7 +106,7 @@ func (t *Tensor) Kron(y *Tensor) *Tensor {
 	return t.reshape(as).Mul(y.reshape(bs)).reshape(out).owned()
 }
 
-// Cross gives the cross product of vectors with three elements along an axis.
+// Cross returns the cross product of vectors with three elements along an axis.
 func (t *Tensor) Cross(y *Tensor, axis int) *Tensor {
 	in := []*Tensor{t, y}
 	checkOperands("Cross", in)
@@ -125,6 +125,6 @@ func (t *Tensor) Cross(y *Tensor, axis int) *Tensor {
 	return x.Roll(-1, a).Mul(z.Roll(1, a)).Sub(x.Roll(1, a).Mul(z.Roll(-1, a)))
 }
 
-// Lerp gives t + weight·(end - t): t for a weight of 0, end for 1. The weight is
+// Lerp returns t + weight·(end - t): t for a weight of 0, end for 1. The weight is
 // a tensor or a Go number.
 func (t *Tensor) Lerp(end *Tensor, weight any) *Tensor { return t.Add(end.Sub(t).Mul(weight)) }

@@ -31,7 +31,7 @@ type PinnedStats struct {
 	Cached int64 // kept for reuse
 }
 
-// MemoryStats gives the device's memory counters; the same on every device.
+// MemoryStats returns the device's memory counters; the same on every device.
 func (d Device) MemoryStats() MemoryStats {
 	p := d.open("MemoryStats")
 	s := p.pool.Stats()
@@ -75,7 +75,7 @@ func (d Device) Collect() {
 	}
 }
 
-// String gives one line.
+// String returns one line.
 func (s MemoryStats) String() string {
 	line := fmt.Sprintf("%s: %s in use, peak %s, %s cached, %d allocations, %d frees, %d out of memory",
 		s.Device, formatBytes(s.InUse), formatBytes(s.Peak), formatBytes(s.Cached), s.Allocations, s.Frees, s.OutOfMemory)
@@ -110,7 +110,7 @@ func reportOf(e *memory.Exhausted) *MemoryReport {
 	return r
 }
 
-// String gives a few indented lines.
+// String returns a few indented lines.
 func (r *MemoryReport) String() string {
 	if r == nil {
 		return "<nil report>"

@@ -6,7 +6,7 @@ import (
 	"github.com/locusml/locus/internal/op"
 )
 
-// To gives the tensor on device d: t itself if it is there already, else a copy.
+// To returns the tensor on device d: t itself if it is there already, else a copy.
 // A gradient that flows back through it is moved back.
 func (t *Tensor) To(d Device) *Tensor {
 	t.check("To")
@@ -17,7 +17,7 @@ func (t *Tensor) To(d Device) *Tensor {
 	return t.copyTo(p)
 }
 
-// CopyTo gives a copy of the tensor on device d, always in new memory.
+// CopyTo returns a copy of the tensor on device d, always in new memory.
 func (t *Tensor) CopyTo(d Device) *Tensor {
 	t.check("CopyTo")
 	return t.copyTo(d.open("CopyTo"))
@@ -114,7 +114,7 @@ func movePeer(dst, src *Tensor, n int) error {
 	return dst.place.backend.CopyIn(dst.block, staging.hostBytes(), staging.block.LetGo)
 }
 
-// hostBytes gives the memory of a contiguous tensor on the CPU.
+// hostBytes returns the memory of a contiguous tensor on the CPU.
 func (t *Tensor) hostBytes() []byte {
 	return unsafe.Slice((*byte)(unsafe.Add(t.block.Ptr, t.offset*t.dtype.Size())), t.Bytes())
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/locusml/locus/internal/trace"
 )
 
-// LayerNorm gives (x - mean)/√(variance + eps) over the last axes, which must
+// LayerNorm returns (x - mean)/√(variance + eps) over the last axes, which must
 // have the given shape, times weight plus bias, each of that shape or nil.
 func LayerNorm(x *Tensor, shape []int, weight, bias *Tensor, eps float64) *Tensor {
 	in := given(1, x, weight, bias)
@@ -17,7 +17,7 @@ func LayerNorm(x *Tensor, shape []int, weight, bias *Tensor, eps float64) *Tenso
 	return normalized(x, weight, bias, op.Normalize{From: from, Params: [2]int{from, len(x.shape)}, Eps: eps})
 }
 
-// RMSNorm gives x/√(mean of x² + eps) over the last axes, which must have the
+// RMSNorm returns x/√(mean of x² + eps) over the last axes, which must have the
 // given shape, times weight, of that shape or nil.
 func RMSNorm(x *Tensor, shape []int, weight *Tensor, eps float64) *Tensor {
 	in := given(1, x, weight)
@@ -33,7 +33,7 @@ func normalized(x, weight, bias *Tensor, a op.Normalize) *Tensor {
 	return apply(op.Normalized, a, given(1, x, weight, bias)...)
 }
 
-// wide gives t, in float32 if it has 16 bits: squares overflow float16 early.
+// wide returns t, in float32 if it has 16 bits: squares overflow float16 early.
 func (t *Tensor) wide() *Tensor {
 	if t.dtype.Size() == 2 {
 		return t.Cast(Float32)
@@ -57,7 +57,7 @@ func trailing(name string, in []*Tensor, shape []int, params ...*Tensor) int {
 	return lead
 }
 
-// affine gives y·weight + bias; either may be left out.
+// affine returns y·weight + bias; either may be left out.
 func affine(y, weight, bias *Tensor) *Tensor {
 	if weight != nil {
 		y = y.Mul(weight)
@@ -118,7 +118,7 @@ func InstanceNorm(x, weight, bias *Tensor, eps float64) *Tensor {
 // variance 1, times weight (C) plus bias (C), either nil, as in training. mean
 // and variance (C), without history, are those of the batch, for running
 // averages; the variance has Bessel's correction, which normalisation does not
-// use. Both are float32 where x is of a half type.
+// use. Both are float32 where x is of a half-precision type.
 func BatchNorm(x, weight, bias *Tensor, eps float64) (y, mean, variance *Tensor) {
 	in := given(1, x, weight, bias)
 	checkOperands("BatchNorm", in)
@@ -197,7 +197,7 @@ func BatchNormWith(x, mean, variance, weight, bias *Tensor, eps float64) *Tensor
 	return affine(x.Sub(mean), scale, bias)
 }
 
-// Normalize gives x/max(‖x‖, eps) with the p-norm along an axis.
+// Normalize returns x/max(‖x‖, eps) with the p-norm along an axis.
 func Normalize(x *Tensor, p float64, axis int, eps float64) *Tensor {
 	x.wantFloat("Normalize")
 	a := x.axis("Normalize", axis)
@@ -205,7 +205,7 @@ func Normalize(x *Tensor, p float64, axis int, eps float64) *Tensor {
 	return x.Div(n.Le(eps).Where(eps, n))
 }
 
-// normKeep gives the p-norm along axes that are kept. Unlike a plain root its
+// normKeep returns the p-norm along axes that are kept. Unlike a plain root its
 // gradient is 0 where the norm is.
 func (t *Tensor) normKeep(name string, p float64, axes ...int) *Tensor {
 	switch {
@@ -223,7 +223,7 @@ func (t *Tensor) normKeep(name string, p float64, axes ...int) *Tensor {
 	return t.powers(p).SumKeep(axes...).root(p).Cast(t.dtype)
 }
 
-// powers gives |x|ᵖ. Where x is 0, a power below 1 has no slope; as in PyTorch
+// powers returns |x|ᵖ. Where x is 0, a power below 1 has no slope; as in PyTorch
 // none flows.
 func (t *Tensor) powers(p float64) *Tensor {
 	x := t.wide()
@@ -234,7 +234,7 @@ func (t *Tensor) powers(p float64) *Tensor {
 	return zero.Where(0, zero.Where(1, x.Abs()).Pow(p))
 }
 
-// LocalResponseNorm gives x/(k + alpha·mean of x²)^beta, with the mean over size
+// LocalResponseNorm returns x/(k + alpha·mean of x²)^beta, with the mean over size
 // neighbouring channels: x (N, C, …). Channels beyond the first and last count as 0.
 func LocalResponseNorm(x *Tensor, size int, alpha, beta, k float64) *Tensor {
 	in := []*Tensor{x}
@@ -256,7 +256,7 @@ func LocalResponseNorm(x *Tensor, size int, alpha, beta, k float64) *Tensor {
 	return x.Div(sum.Mul(alpha / float64(size)).Add(k).Pow(beta))
 }
 
-// CosineSimilarity gives the cosine of the angle between x1 and x2 along an
+// CosineSimilarity returns the cosine of the angle between x1 and x2 along an
 // axis, which is taken out; norms below eps count as eps. Shapes broadcast.
 func CosineSimilarity(x1, x2 *Tensor, axis int, eps float64) *Tensor {
 	a, b, at := pairAlong("CosineSimilarity", x1, x2, axis)
@@ -265,7 +265,7 @@ func CosineSimilarity(x1, x2 *Tensor, axis int, eps float64) *Tensor {
 	return dot.Div(na.Clamp(eps, math.Inf(1)).Mul(nb.Clamp(eps, math.Inf(1)))).Squeeze(at).owned()
 }
 
-// PairwiseDistance gives the p-norm of x1 - x2 + eps along the last axis, which
+// PairwiseDistance returns the p-norm of x1 - x2 + eps along the last axis, which
 // is taken out. Shapes broadcast.
 func PairwiseDistance(x1, x2 *Tensor, p, eps float64) *Tensor {
 	a, b, at := pairAlong("PairwiseDistance", x1, x2, -1)

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// standardized gives (v - mean)/√(variance + eps).
+// standardized returns (v - mean)/√(variance + eps).
 func standardized(v []float64, eps float64) []float64 {
 	mean, variance := 0.0, 0.0
 	for _, x := range v {

@@ -2,17 +2,17 @@ package locus
 
 import "github.com/locusml/locus/internal/op"
 
-// Blend gives a·t + b·y in one pass over memory; t and y have one shape.
+// Blend returns a·t + b·y in one pass over memory; t and y have one shape.
 func (t *Tensor) Blend(a float64, y *Tensor, b float64) *Tensor {
 	return apply(op.Blend, op.Scales{A: a, B: b}, t, y)
 }
 
-// BlendSquare gives a·t + b·y² in one pass over memory; t and y have one shape.
+// BlendSquare returns a·t + b·y² in one pass over memory; t and y have one shape.
 func (t *Tensor) BlendSquare(a float64, y *Tensor, b float64) *Tensor {
 	return apply(op.BlendSquare, op.Scales{A: a, B: b}, t, y)
 }
 
-// AdamStep gives keep·t - rate·mean/(√square·root + eps), what Adam makes of a
+// AdamStep returns keep·t - rate·mean/(√square·root + eps), what Adam makes of a
 // parameter t, in one pass over memory; all have one shape.
 func (t *Tensor) AdamStep(mean, square *Tensor, keep, rate, root, eps float64) *Tensor {
 	return apply(op.AdamStep, op.Adam{Keep: keep, Rate: rate, Root: root, Eps: eps}, t, mean, square)

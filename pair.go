@@ -45,7 +45,7 @@ func (p Pair) Width() int {
 	return int(p)
 }
 
-// String gives "2" or "(2, 1)".
+// String returns "2" or "(2, 1)".
 func (p Pair) String() string {
 	switch {
 	case p == Same:
@@ -56,7 +56,7 @@ func (p Pair) String() string {
 	return fmt.Sprintf("(%d, %d)", p.Height(), p.Width())
 }
 
-// or gives both sizes; zero, the value of an option that was left out, is def.
+// or returns both sizes; zero, the value of an option that was left out, is def.
 func (p Pair) or(def Pair) [2]int {
 	if p == 0 {
 		p = def
@@ -72,7 +72,7 @@ func (p Pair) or(def Pair) [2]int {
 	return [2]int{p.Height(), p.Width()}
 }
 
-// flat gives the sizes of a one-dimensional op, whose height is 1: `one` is the
+// flat returns the sizes of a one-dimensional op, whose height is 1: `one` is the
 // height of a size that does nothing.
 func (p Pair) flat(def Pair, one int) Pair {
 	if p == 0 {

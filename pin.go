@@ -8,7 +8,7 @@ import (
 	"github.com/locusml/locus/internal/op"
 )
 
-// Pin gives the tensor in main memory that is page-locked: t itself if it lies
+// Pin returns the tensor in main memory that is page-locked: t itself if it lies
 // there already, else a copy. GPUs copy from and to such memory at the full speed
 // of the bus, and [Tensor.To] from there to a GPU does not make the program wait:
 //
@@ -80,7 +80,7 @@ func drainGPUs() {
 	}
 }
 
-// allocatePinned gives an unset tensor in page-locked memory, or nil if there is
+// allocatePinned returns an unset tensor in page-locked memory, or nil if there is
 // none to be had: ordinary memory does in its place.
 func allocatePinned(spec op.Spec, s *Scope) *Tensor {
 	pool := pinnedPool()
@@ -107,7 +107,7 @@ func newLocked(s memory.Source) *locked {
 	return &locked{Source: s, limit: total / 2}
 }
 
-// Allocate gives memory within the limit.
+// Allocate returns memory within the limit.
 func (l *locked) Allocate(size int) (memory.Region, error) {
 	if l.used.Add(int64(size)) > l.limit && l.limit > 0 {
 		l.used.Add(-int64(size))
@@ -126,5 +126,5 @@ func (l *locked) Free(r memory.Region) {
 	l.Source.Free(r)
 }
 
-// Memory gives the limit and what is left of it.
+// Memory returns the limit and what is left of it.
 func (l *locked) Memory() (total, free int64) { return l.limit, l.limit - l.used.Load() }

@@ -149,7 +149,7 @@ func ParseBytes(s string) (int64, error) {
 	return int64(f * float64(unit)), nil
 }
 
-// find gives the open device that d names, or nil.
+// find returns the open device that d names, or nil.
 func (d Device) find() *place {
 	if !d.gpu {
 		return machine.cpu.now()
@@ -160,7 +160,7 @@ func (d Device) find() *place {
 	return nil
 }
 
-// open gives the open device that d names and panics if there is none.
+// open returns the open device that d names and panics if there is none.
 func (d Device) open(name string) *place {
 	p := d.find()
 	if p == nil {
@@ -176,7 +176,7 @@ func (d Device) Exists() bool { return d.find() != nil }
 // NumGPUs is the number of GPUs, real and virtual.
 func NumGPUs() int { return len(gpus()) }
 
-// TryGPU gives the GPU with the given index (0 if none is given) if it exists,
+// TryGPU returns the GPU with the given index (0 if none is given) if it exists,
 // else the CPU.
 func TryGPU(index ...int) Device {
 	if d := GPU(index...); d.Exists() {
@@ -185,7 +185,7 @@ func TryGPU(index ...int) Device {
 	return CPU()
 }
 
-// TryAllGPUs gives all GPUs, or the CPU alone if there is none: never an empty
+// TryAllGPUs returns all GPUs, or the CPU alone if there is none: never an empty
 // list.
 func TryAllGPUs() []Device {
 	if d := allDevices()[1:]; len(d) > 0 {
@@ -237,7 +237,7 @@ func WhyNoGPU() error {
 	return machine.whyNone
 }
 
-// String gives one line.
+// String returns one line.
 func (i DeviceInfo) String() string {
 	s := fmt.Sprintf("%-6s %s (%s)", i.Device, i.Name, i.Backing)
 	if i.Total > 0 {

@@ -18,12 +18,12 @@ type PoolOptions struct {
 	ExcludePadding bool
 }
 
-// MaxPool2D gives the largest element of each window: x (N, C, H, W) or (C, H, W).
+// MaxPool2D returns the largest element of each window: x (N, C, H, W) or (C, H, W).
 func MaxPool2D(x *Tensor, window Pair, o PoolOptions) *Tensor {
 	return pool("MaxPool2D", op.MaxPool, x, window, o, 2)
 }
 
-// MaxPool1D gives the largest element of each window: x (N, C, L) or (C, L).
+// MaxPool1D returns the largest element of each window: x (N, C, L) or (C, L).
 func MaxPool1D(x *Tensor, window int, o PoolOptions) *Tensor {
 	return pool("MaxPool1D", op.MaxPool, x, Pair(window), o, 1)
 }
@@ -52,12 +52,12 @@ func poolPositions(name string, x *Tensor, window Pair, o PoolOptions, dims int)
 	return y.reshape(positions.shape).owned(), positions
 }
 
-// AvgPool2D gives the average of each window: x (N, C, H, W) or (C, H, W).
+// AvgPool2D returns the average of each window: x (N, C, H, W) or (C, H, W).
 func AvgPool2D(x *Tensor, window Pair, o PoolOptions) *Tensor {
 	return pool("AvgPool2D", op.AvgPool, x, window, o, 2)
 }
 
-// AvgPool1D gives the average of each window: x (N, C, L) or (C, L).
+// AvgPool1D returns the average of each window: x (N, C, L) or (C, L).
 func AvgPool1D(x *Tensor, window int, o PoolOptions) *Tensor {
 	return pool("AvgPool1D", op.AvgPool, x, Pair(window), o, 1)
 }
@@ -108,7 +108,7 @@ func (t *Tensor) overhang(p op.Pool, image *Tensor) *Tensor {
 	return t
 }
 
-// AdaptiveAvgPool2D gives averages of windows that are chosen so that the result
+// AdaptiveAvgPool2D returns averages of windows that are chosen so that the result
 // has the given size: x (N, C, H, W) or (C, H, W).
 func AdaptiveAvgPool2D(x *Tensor, size Pair) *Tensor {
 	return adaptive("AdaptiveAvgPool2D", op.AvgPool, x, size, 2)
@@ -119,7 +119,7 @@ func AdaptiveAvgPool1D(x *Tensor, size int) *Tensor {
 	return adaptive("AdaptiveAvgPool1D", op.AvgPool, x, Pair(size), 1)
 }
 
-// AdaptiveMaxPool2D gives the largest elements of windows that are chosen so
+// AdaptiveMaxPool2D returns the largest elements of windows that are chosen so
 // that the result has the given size: x (N, C, H, W) or (C, H, W).
 func AdaptiveMaxPool2D(x *Tensor, size Pair) *Tensor {
 	return adaptive("AdaptiveMaxPool2D", op.MaxPool, x, size, 2)
@@ -191,12 +191,12 @@ func adaptive(name string, id op.ID, x *Tensor, size Pair, dims int) *Tensor {
 	return restore(y)
 }
 
-// GlobalAvgPool gives the average of each channel: x (N, C, …), result (N, C).
+// GlobalAvgPool returns the average of each channel: x (N, C, …), result (N, C).
 func GlobalAvgPool(x *Tensor) *Tensor {
 	return x.Mean(behindChannels("GlobalAvgPool", x)...)
 }
 
-// GlobalMaxPool gives the largest element of each channel: x (N, C, …), result
+// GlobalMaxPool returns the largest element of each channel: x (N, C, …), result
 // (N, C).
 func GlobalMaxPool(x *Tensor) *Tensor {
 	return x.Max(behindChannels("GlobalMaxPool", x)...)

@@ -40,7 +40,7 @@ func (t *Tensor) String() string {
 	return body + " " + where
 }
 
-// format gives the elements in brackets.
+// format returns the elements in brackets.
 func (t *Tensor) format() string {
 	if t.Len() == 0 {
 		return strings.Repeat("[", max(1, len(t.shape))) + strings.Repeat("]", max(1, len(t.shape)))

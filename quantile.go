@@ -99,7 +99,7 @@ func (t *Tensor) asLines(name string, axes []int) *Tensor {
 	return t.reshape(append(shape, n))
 }
 
-// fromLines gives y, computed from asLines with one element a line, the shape of
+// fromLines returns y, computed from asLines with one element a line, the shape of
 // a reduction of t.
 func (t *Tensor) fromLines(y *Tensor, keep bool, axes []int) *Tensor {
 	set, _ := op.ResolveAxes(axes, len(t.shape)) // asLines has checked them

@@ -28,7 +28,7 @@ func (w CellWeights) gates(name string, gates int, x, h *Tensor) (fromInput, fro
 	return Linear(x, w.Input, w.InputBias), Linear(h, w.Hidden, w.HiddenBias)
 }
 
-// RNNCell gives the next state of a simple recurrent network: activation of the
+// RNNCell returns the next state of a simple recurrent network: activation of the
 // sum of what input x (N, in) and state h (N, H) contribute. activation is tanh
 // if nil.
 func RNNCell(x, h *Tensor, w CellWeights, activation func(*Tensor) *Tensor) *Tensor {
@@ -39,7 +39,7 @@ func RNNCell(x, h *Tensor, w CellWeights, activation func(*Tensor) *Tensor) *Ten
 	return activation(a.Add(b))
 }
 
-// LSTMCell gives the next state and cell of a long short-term memory: x (N, in),
+// LSTMCell returns the next state and cell of a long short-term memory: x (N, in),
 // h and c (N, H), gates in the order input, forget, cell, output.
 func LSTMCell(x, h, c *Tensor, w CellWeights) (nextH, nextC *Tensor) {
 	checkOperands("LSTMCell", []*Tensor{x, h, c})
@@ -52,7 +52,7 @@ func LSTMCell(x, h, c *Tensor, w CellWeights) (nextH, nextC *Tensor) {
 	return g[3].Sigmoid().Mul(nextC.Tanh()), nextC
 }
 
-// GRUCell gives the next state of a gated recurrent unit: x (N, in), h (N, H),
+// GRUCell returns the next state of a gated recurrent unit: x (N, in), h (N, H),
 // gates in the order reset, update, new.
 func GRUCell(x, h *Tensor, w CellWeights) *Tensor {
 	a, b := w.gates("GRUCell", 3, x, h)

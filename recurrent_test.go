@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// naiveGates gives weight·x + bias of the input and of the state, gate by gate.
+// naiveGates returns weight·x + bias of the input and of the state, gate by gate.
 func naiveGates(x, h []float64, w CellWeights) (a, b []float64) {
 	rows := func(w, bias *Tensor, x []float64) []float64 {
 		ws, bs := ToSlice[float64](w), ToSlice[float64](bias)

@@ -165,10 +165,10 @@ func (t *Tensor) mean(keep bool, axes []int) *Tensor {
 	return t.reduce(op.Sum, keep, axes).Mul(1 / float64(n))
 }
 
-// Mean gives the average; NaN of nothing.
+// Mean returns the average; NaN of nothing.
 func (t *Tensor) Mean(axes ...int) *Tensor { return t.mean(false, axes) }
 
-// MeanKeep gives the average and keeps the axes.
+// MeanKeep returns the average and keeps the axes.
 func (t *Tensor) MeanKeep(axes ...int) *Tensor { return t.mean(true, axes) }
 
 func (t *Tensor) variance(keep bool, correction int, axes []int) *Tensor {
@@ -219,7 +219,7 @@ func (t *Tensor) Norm(axes ...int) *Tensor { return t.reduce(op.Norm, false, axe
 // NormKeep is [Tensor.Norm] that keeps the axes.
 func (t *Tensor) NormKeep(axes ...int) *Tensor { return t.reduce(op.Norm, true, axes) }
 
-// root gives t^(1/p) of numbers that are not negative, without a gradient at 0.
+// root returns t^(1/p) of numbers that are not negative, without a gradient at 0.
 func (t *Tensor) root(p float64) *Tensor {
 	pow := func(t *Tensor) *Tensor {
 		if p == 2 {

@@ -28,7 +28,7 @@ func (t *Tensor) cumulate(id op.ID, axis int) (values, positions *Tensor) {
 	return apply(op.Gather, a, t, positions), positions
 }
 
-// CumProd gives running products along an axis.
+// CumProd returns running products along an axis.
 func (t *Tensor) CumProd(axis int) *Tensor {
 	t.check("CumProd")
 	a := t.axis("CumProd", axis)

@@ -44,7 +44,7 @@ func Scoped(f func(s *Scope)) {
 	f(s)
 }
 
-// Use gives a view of x whose results belong to s. x itself stays as it is.
+// Use returns a view of x whose results belong to s. x itself stays as it is.
 func (s *Scope) Use(x *Tensor) *Tensor {
 	s.made("Scope.Use")
 	x.check("Scope.Use")
@@ -118,7 +118,7 @@ func (s *Scope) Len() int {
 	return s.group.Len()
 }
 
-// scopeOf gives the youngest open scope among the operands', or nil.
+// scopeOf returns the youngest open scope among the operands', or nil.
 func scopeOf(in []*Tensor) *Scope {
 	var youngest *Scope
 	for _, t := range in {
@@ -129,7 +129,7 @@ func scopeOf(in []*Tensor) *Scope {
 	return youngest
 }
 
-// Scope gives the open scope that results computed from t belong to, or nil.
+// Scope returns the open scope that results computed from t belong to, or nil.
 func (t *Tensor) Scope() *Scope {
 	t.made("Scope")
 	return scopeOf([]*Tensor{t})

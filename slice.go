@@ -39,7 +39,7 @@ func Tail(start int) Range { return Range{start: start, step: 1} }
 // Reversed chooses a whole axis from its end to its start.
 func Reversed() Range { return Range{start: -1, step: -1} }
 
-// Slice gives a view of the chosen elements: one [Range] an axis, in order; axes
+// Slice returns a view of the chosen elements: one [Range] an axis, in order; axes
 // that are not named are whole. A range that reaches over the end is cut, as in
 // Python; a position outside the axis is an [ErrIndex].
 func (t *Tensor) Slice(ranges ...Range) *Tensor {
@@ -81,7 +81,7 @@ func (t *Tensor) Slice(ranges ...Range) *Tensor {
 	return v
 }
 
-// resolveRange gives the first position and the number of positions.
+// resolveRange returns the first position and the number of positions.
 func resolveRange(q Range, n int) (start, count int) {
 	clamp := func(p, lo, hi int) int {
 		if p < 0 {
@@ -132,7 +132,7 @@ func (t *Tensor) slice(start, length, step []int) *Tensor {
 	return t.viewed(op.Sliced, attrs, length, strides, offset)
 }
 
-// Index gives the part at the given positions of the leading axes, which are
+// Index returns the part at the given positions of the leading axes, which are
 // taken out: Index(i, j) of a matrix is one element, Index(i) a row.
 func (t *Tensor) Index(at ...int) *Tensor {
 	r := make([]Range, len(at))

@@ -2,14 +2,14 @@ package locus
 
 import "github.com/locusml/locus/internal/op"
 
-// ArgSort gives the positions that sort an axis, as int64. Equal elements keep
+// ArgSort returns the positions that sort an axis, as int64. Equal elements keep
 // their order; NaN counts as largest.
 func (t *Tensor) ArgSort(axis int, descending bool) *Tensor {
 	t.check("ArgSort")
 	return apply(op.ArgSort, op.Axis{Axis: t.axis("ArgSort", axis), Reverse: descending}, t.detach())
 }
 
-// Sort gives an axis in order, and the positions the elements came from.
+// Sort returns an axis in order, and the positions the elements came from.
 func (t *Tensor) Sort(axis int, descending bool) (values, positions *Tensor) {
 	positions = t.ArgSort(axis, descending)
 	return t.Gather(axis, positions), positions

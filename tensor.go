@@ -45,7 +45,7 @@ type Tensor struct {
 	lane           *lane                 // axes that Vmaps hide; nil outside of them
 }
 
-// Shape gives the sizes of the axes; the caller may keep and change it.
+// Shape returns the sizes of the axes; the caller may keep and change it.
 func (t *Tensor) Shape() []int {
 	t.made("Shape")
 	return slices.Clone(t.shape)

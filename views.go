@@ -6,7 +6,7 @@ import (
 	"github.com/locusml/locus/internal/op"
 )
 
-// alias gives another handle of the same elements.
+// alias returns another handle of the same elements.
 func (t *Tensor) alias() *Tensor {
 	v := &Tensor{shape: t.shape, strides: t.strides, offset: t.offset, dtype: t.dtype, place: t.place, block: t.block, node: t.node, lane: t.lane}
 	v.scope.Store(t.scope.Load())
@@ -22,7 +22,7 @@ func (t *Tensor) borrow(v *Tensor) *Tensor {
 	return v
 }
 
-// laid gives another view of t's memory.
+// laid returns another view of t's memory.
 func (t *Tensor) laid(shape, strides []int, offset int) *Tensor {
 	return t.laidAs(new(Tensor), shape, strides, offset)
 }
@@ -34,7 +34,7 @@ func (t *Tensor) laidAs(v *Tensor, shape, strides []int, offset int) *Tensor {
 	return v
 }
 
-// viewed gives a view of t made by a view op.
+// viewed returns a view of t made by a view op.
 func (t *Tensor) viewed(id op.ID, attrs op.Attrs, shape, strides []int, offset int) *Tensor {
 	v := t.laid(shape, strides, offset)
 	if tracked([]*Tensor{t}) {
@@ -43,7 +43,7 @@ func (t *Tensor) viewed(id op.ID, attrs op.Attrs, shape, strides []int, offset i
 	return v
 }
 
-// Reshape gives the same elements in another shape; one size may be -1 and is
+// Reshape returns the same elements in another shape; one size may be -1 and is
 // then worked out. It is a view where strides allow, else a copy.
 func (t *Tensor) Reshape(shape ...int) *Tensor {
 	t.check("Reshape")
@@ -97,7 +97,7 @@ func reshapeStrides(from, strides, to []int) ([]int, bool) {
 	return out, true
 }
 
-// contiguous gives t, or a copy of it whose elements lie in order without holes.
+// contiguous returns t, or a copy of it whose elements lie in order without holes.
 func (t *Tensor) contiguous() *Tensor {
 	if t.IsContiguous() {
 		return t
@@ -105,7 +105,7 @@ func (t *Tensor) contiguous() *Tensor {
 	return apply(op.Copy, nil, t)
 }
 
-// Contiguous gives t itself if its elements lie in order without holes, else a
+// Contiguous returns t itself if its elements lie in order without holes, else a
 // copy in which they do. Ops do this themselves where they need it.
 func (t *Tensor) Contiguous() *Tensor {
 	t.check("Contiguous")
@@ -240,7 +240,7 @@ func (t *Tensor) Unsqueeze(axis int) *Tensor {
 	return t.reshape(to)
 }
 
-// Diagonal gives the diagonal of two axes as a new last axis. offset > 0 is
+// Diagonal returns the diagonal of two axes as a new last axis. offset > 0 is
 // above the main diagonal.
 func (t *Tensor) Diagonal(offset, a, b int) *Tensor {
 	t.check("Diagonal")

@@ -16,7 +16,7 @@ type subset struct {
 	at []int
 }
 
-// Subset gives the examples of d at the given positions, in that order.
+// Subset returns the examples of d at the given positions, in that order.
 func Subset(d Dataset, at []int) (Dataset, error) {
 	n, err := length(d)
 	if err != nil {
@@ -97,7 +97,7 @@ type concat struct {
 	ends  []int // where each part ends
 }
 
-// Concat gives the examples of all parts, one after the other. They must have
+// Concat returns the examples of all parts, one after the other. They must have
 // the same fields.
 func Concat(parts ...Dataset) Dataset {
 	c := &concat{parts: slices.Clone(parts)}
@@ -201,7 +201,7 @@ type mapped struct {
 // It may give as many fields as it likes. What is random must come from key.
 type Transform func(batch []*locus.Tensor, key locus.Key) []*locus.Tensor
 
-// Map gives d with every batch changed by the transforms, one after the other,
+// Map returns d with every batch changed by the transforms, one after the other,
 // on the goroutine that makes the batch. What they compute on the way is freed
 // at once.
 func Map(d Dataset, transforms ...Transform) Dataset {

@@ -15,7 +15,7 @@ type Dataset interface {
 	// Len is the number of examples.
 	Len() int
 
-	// Batch gives the examples at the given positions: one tensor a field, with
+	// Batch returns the examples at the given positions: one tensor a field, with
 	// the examples along axis 0. Inputs come first, targets last. The tensors are
 	// the caller's own: they share no memory with the dataset. What is random,
 	// such as an augmentation, must come from key alone.
@@ -26,7 +26,7 @@ type Dataset interface {
 // start at another offset each time. A [Loader] asks it at the start of each.
 type PerEpoch interface {
 	Dataset
-	// ForEpoch gives the dataset of the epoch that key belongs to; it must have as
+	// ForEpoch returns the dataset of the epoch that key belongs to; it must have as
 	// many examples.
 	ForEpoch(key locus.Key) Dataset
 }
@@ -104,7 +104,7 @@ func (d *TensorDataset) Len() int {
 	return d.fields[0].Dim(0)
 }
 
-// Tensors gives all examples, a tensor a field.
+// Tensors returns all examples, a tensor a field.
 func (d *TensorDataset) Tensors() []*locus.Tensor {
 	gate.Receiver("data.TensorDataset.Tensors", d != nil && len(d.fields) > 0, "make it with data.NewTensorDataset")
 	return slices.Clone(d.fields)
@@ -161,7 +161,7 @@ func (c *Classified) Len() int {
 	return c.Dataset.Len()
 }
 
-// Batch gives the examples at the given positions: see [Dataset].
+// Batch returns the examples at the given positions: see [Dataset].
 func (c *Classified) Batch(at []int, key locus.Key) ([]*locus.Tensor, error) {
 	gate.Receiver("data.Classified.Batch", c != nil && c.Dataset != nil, "make it with data.NewClassified")
 	return c.Dataset.Batch(at, key)

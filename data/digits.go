@@ -26,7 +26,7 @@ const (
 
 var digitNames = []string{"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"}
 
-// Digits gives the 1,797 handwritten digits of the UCI Machine Learning
+// Digits returns the 1,797 handwritten digits of the UCI Machine Learning
 // Repository, which are part of this package: images of 8×8 pixels from 0 to 1
 // (float32, shape (n, 1, 8, 8)) and their classes, on the CPU. They are by
 // E. Alpaydin and C. Kaynak, under CC BY 4.0: https://doi.org/10.24432/C50P49.

@@ -135,7 +135,7 @@ func guess(t *Table, except []string) (numeric, categorical []string, err error)
 	return numeric, categorical, nil
 }
 
-// moments gives mean and standard deviation of the numbers that are there.
+// moments returns mean and standard deviation of the numbers that are there.
 func moments(numbers []float64) (mean, std float64) {
 	n := 0.0
 	for _, v := range numbers {
@@ -164,7 +164,7 @@ func (e *Encoder) Names() []string {
 	return slices.Clone(e.names)
 }
 
-// Encode gives a table as a tensor of float32 on the CPU, a row an example, a
+// Encode returns a table as a tensor of float32 on the CPU, a row an example, a
 // column an input. A missing number becomes the mean of the table that the
 // encoder learned from.
 func (e *Encoder) Encode(t *Table) (*locus.Tensor, error) {

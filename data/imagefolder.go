@@ -24,7 +24,7 @@ type ImageOptions struct {
 	MaxPixels     int  // larger images are refused; 0 means 100 million
 }
 
-// ImageFolder gives the PNG and JPEG images of a folder in which each class has a
+// ImageFolder returns the PNG and JPEG images of a folder in which each class has a
 // folder of its own: numbers from 0 to 1 (float32, shape (n, 3, height, width),
 // or one channel) and the classes' numbers, in the order of their names. Files
 // are read when a batch asks for them: give the loader workers. Other files, and

@@ -135,13 +135,13 @@ func (l *Loader) Dataset() Dataset {
 	return l.data
 }
 
-// Options gives the options, with defaults filled in.
+// Options returns the options, with defaults filled in.
 func (l *Loader) Options() Options {
 	gate.Receiver("data.Loader.Options", l != nil && l.data != nil, "make it with data.NewLoader")
 	return l.opt
 }
 
-// With gives a loader that differs in its options.
+// With returns a loader that differs in its options.
 func (l *Loader) With(change func(*Options)) (*Loader, error) {
 	gate.Receiver("data.Loader.With", l != nil && l.data != nil, "make it with data.NewLoader")
 	if err := gate.Given("the change", change); err != nil {
@@ -162,7 +162,7 @@ func (l *Loader) Len() int {
 	return (n + l.opt.BatchSize - 1) / l.opt.BatchSize
 }
 
-// Order gives the positions of the examples in the order of an epoch.
+// Order returns the positions of the examples in the order of an epoch.
 func (l *Loader) Order(epoch int) []int {
 	gate.Receiver("data.Loader.Order", l != nil && l.data != nil, "make it with data.NewLoader")
 	n := l.data.Len()
@@ -178,7 +178,7 @@ func (l *Loader) Order(epoch int) []int {
 
 func (l *Loader) epochKey(epoch int) locus.Key { return l.opt.Key.Fold(uint64(epoch)) }
 
-// Epoch gives the batches of an epoch in order. An error is the last that comes.
+// Epoch returns the batches of an epoch in order. An error is the last that comes.
 // Goroutines that work ahead have ended when the loop has, also if it breaks.
 func (l *Loader) Epoch(epoch int) iter.Seq2[*Batch, error] {
 	gate.Receiver("data.Loader.Epoch", l != nil && l.data != nil, "make it with data.NewLoader")

@@ -14,7 +14,7 @@ import (
 	"github.com/locusml/locus"
 )
 
-// counting gives n examples: x is (i, -i), y is i.
+// counting returns n examples: x is (i, -i), y is i.
 func counting(t testing.TB, d locus.Device, n int) *TensorDataset {
 	t.Helper()
 	x, y := make([]float32, 2*n), make([]int64, n)

@@ -71,12 +71,12 @@ var mnist = &idxSet{
 	classes: digitNames,
 }
 
-// FashionMNIST gives Zalando's 60,000 images of clothes to learn from and 10,000
+// FashionMNIST returns Zalando's 60,000 images of clothes to learn from and 10,000
 // to test with: pixels from 0 to 1 (float32, shape (n, 1, 28, 28)) and their
 // classes. Images are kept as bytes and converted batch by batch.
 func FashionMNIST(from Source) (train, test *Classified, err error) { return fashionMNIST.load(from) }
 
-// MNIST gives 60,000 images of handwritten digits to learn from and 10,000 to
+// MNIST returns 60,000 images of handwritten digits to learn from and 10,000 to
 // test with, as [FashionMNIST] does.
 func MNIST(from Source) (train, test *Classified, err error) { return mnist.load(from) }
 
@@ -99,7 +99,7 @@ func (s *idxSet) load(from Source) (train, test *Classified, err error) {
 	return train, test, nil
 }
 
-// find gives the path of a file, which it may download.
+// find returns the path of a file, which it may download.
 func (s *idxSet) find(from Source, i int) (string, error) {
 	folders := []string{from.Folder}
 	cache := from.Cache

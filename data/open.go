@@ -10,7 +10,7 @@ import (
 // Names lists the datasets that [Open] knows.
 func Names() []string { return []string{"digits", "fashion-mnist", "mnist"} }
 
-// Open gives a dataset by name, for programs that let their user choose: "digits"
+// Open returns a dataset by name, for programs that let their user choose: "digits"
 // ([DigitsSplit], always the same split), "fashion-mnist" ([FashionMNIST]) or
 // "mnist" ([MNIST]). The first comes with this package, the others from files.
 func Open(name string, from Source) (train, test *Classified, err error) {

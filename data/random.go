@@ -13,21 +13,21 @@ type stream struct {
 
 func newStream(key locus.Key) *stream { return &stream{key: key.Bits()} }
 
-// below gives a number from 0 to below n.
+// below returns a number from 0 to below n.
 func (s *stream) below(n int) int {
 	w := random.Word64(s.key, s.next)
 	s.next++
 	return int(random.Bounded(w, uint64(n)))
 }
 
-// uniform gives a number in [0, 1).
+// uniform returns a number in [0, 1).
 func (s *stream) uniform() float64 {
 	w := random.Word64(s.key, s.next)
 	s.next++
 	return random.Uniform64(w)
 }
 
-// permutation gives the numbers from 0 to below n in an order that key decides.
+// permutation returns the numbers from 0 to below n in an order that key decides.
 func permutation(key locus.Key, n int) []int {
 	order := make([]int, n)
 	for i := range order {

@@ -17,7 +17,7 @@ type windows struct {
 	forEpoch func(key locus.Key) *windows
 }
 
-// NewSequences gives every run of steps tokens as an example: the input, and as
+// NewSequences returns every run of steps tokens as an example: the input, and as
 // the target the same run moved on by one, both int64. Shuffled, these are random
 // samples of the text.
 func NewSequences(tokens []int64, steps int) (Dataset, error) {

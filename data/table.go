@@ -114,7 +114,7 @@ func (t *Table) Names() []string {
 	return slices.Clone(t.names)
 }
 
-// Rows gives the table of some rows, in the given order: a part to learn from
+// Rows returns the table of some rows, in the given order: a part to learn from
 // and one to test with, say.
 func (t *Table) Rows(at []int) (*Table, error) {
 	gate.Receiver("data.Table.Rows", t != nil, "read it with data.ReadCSV")
@@ -156,7 +156,7 @@ func (t *Table) find(column string) (int, error) {
 	return 0, fmt.Errorf("data: there is no column %q; there are %s: %w", column, list(t.names), locus.ErrArgument)
 }
 
-// Column gives the cells of a column.
+// Column returns the cells of a column.
 func (t *Table) Column(column string) ([]string, error) {
 	gate.Receiver("data.Table.Column", t != nil, "read it with data.ReadCSV")
 	c, err := t.find(column)
@@ -175,7 +175,7 @@ var missing = []string{"", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "?
 
 func isMissing(cell string) bool { return slices.Contains(missing, cell) }
 
-// Numbers gives a column as numbers; where there is none (an empty cell, NA,
+// Numbers returns a column as numbers; where there is none (an empty cell, NA,
 // NaN, null, None, ?) it is NaN. Anything else that is no number is an error.
 func (t *Table) Numbers(column string) ([]float64, error) {
 	gate.Receiver("data.Table.Numbers", t != nil, "read it with data.ReadCSV")
@@ -196,7 +196,7 @@ func (t *Table) Numbers(column string) ([]float64, error) {
 	return numbers, nil
 }
 
-// Targets gives a column of numbers as a tensor of shape (n, 1) on the CPU, for
+// Targets returns a column of numbers as a tensor of shape (n, 1) on the CPU, for
 // regression. A missing number is an error.
 func (t *Table) Targets(column string) (*locus.Tensor, error) {
 	gate.Receiver("data.Table.Targets", t != nil, "read it with data.ReadCSV")
@@ -212,7 +212,7 @@ func (t *Table) Targets(column string) (*locus.Tensor, error) {
 	return y, err
 }
 
-// Labels gives a column as class numbers, a tensor of int64 on the CPU. Without
+// Labels returns a column as class numbers, a tensor of int64 on the CPU. Without
 // classes they are found and sorted; with them, anything else is an error.
 func (t *Table) Labels(column string, classes ...string) (*locus.Tensor, []string, error) {
 	gate.Receiver("data.Table.Labels", t != nil, "read it with data.ReadCSV")

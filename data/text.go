@@ -132,7 +132,7 @@ func (v *Vocab) Tokens() []string {
 	return slices.Clone(v.tokens)
 }
 
-// VocabOf gives the vocabulary of a list made by [Vocab.Tokens].
+// VocabOf returns the vocabulary of a list made by [Vocab.Tokens].
 func VocabOf(tokens []string) (*Vocab, error) {
 	v := &Vocab{tokens: slices.Clone(tokens), counts: make([]int, len(tokens)), numbers: map[string]int64{}}
 	for i, t := range tokens {
@@ -170,13 +170,13 @@ func (v *Vocab) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// Number gives a token's number, 0 if it is not known.
+// Number returns a token's number, 0 if it is not known.
 func (v *Vocab) Number(token string) int64 {
 	gate.Receiver("data.Vocab.Number", v != nil && v.numbers != nil, "make it with data.NewVocab")
 	return v.numbers[token]
 }
 
-// Token gives the token of a number.
+// Token returns the token of a number.
 func (v *Vocab) Token(number int64) string {
 	gate.Receiver("data.Vocab.Token", v != nil && v.numbers != nil, "make it with data.NewVocab")
 	if number < 0 || number >= int64(len(v.tokens)) {
@@ -194,7 +194,7 @@ func (v *Vocab) Count(token string) int {
 	return 0
 }
 
-// Encode gives the numbers of tokens.
+// Encode returns the numbers of tokens.
 func (v *Vocab) Encode(tokens []string) []int64 {
 	gate.Receiver("data.Vocab.Encode", v != nil && v.numbers != nil, "make it with data.NewVocab")
 	numbers := make([]int64, len(tokens))
@@ -204,7 +204,7 @@ func (v *Vocab) Encode(tokens []string) []int64 {
 	return numbers
 }
 
-// Decode gives the tokens of numbers.
+// Decode returns the tokens of numbers.
 func (v *Vocab) Decode(numbers []int64) []string {
 	gate.Receiver("data.Vocab.Decode", v != nil && v.numbers != nil, "make it with data.NewVocab")
 	tokens := make([]string, len(numbers))

@@ -82,7 +82,7 @@ func RandomCrop(border int) Transform {
 	})
 }
 
-// Resize gives images another size, by linear interpolation; shrinking averages
+// Resize returns images another size, by linear interpolation; shrinking averages
 // over what becomes one pixel, so that nothing is lost between.
 func Resize(height, width int) Transform {
 	gate.Check("data.Resize", gate.Count("the height", height, 1, maxPixels), gate.Count("the width", width, 1, maxPixels))
@@ -95,7 +95,7 @@ func Resize(height, width int) Transform {
 	})
 }
 
-// interpolation gives the weights of n old pixels in each of m new ones. Both
+// interpolation returns the weights of n old pixels in each of m new ones. Both
 // rows of pixels cover the same length; a new pixel's weights fall off linearly
 // with the distance from its centre, over one old pixel or one new one,
 // whichever is wider.

@@ -33,7 +33,7 @@ var All = []DType{Bool, Uint8, Int32, Int64, Float16, BFloat16, Float32, Float64
 var names = [numDTypes]string{"invalid", "bool", "uint8", "int32", "int64", "float16", "bfloat16", "float32", "float64"}
 var sizes = [numDTypes]int{0, 1, 1, 4, 8, 2, 2, 4, 8}
 
-// String gives the name that is printed: "float32", "bool", …
+// String returns the name that is printed: "float32", "bool", …
 func (d DType) String() string {
 	if d >= numDTypes {
 		return fmt.Sprintf("dtype(%d)", uint8(d))
@@ -84,13 +84,13 @@ type Element interface {
 	bool | uint8 | int32 | int64 | int | float32 | float64 | F16 | BF16
 }
 
-// Of gives the DType that holds the Go type T.
+// Of returns the DType that holds the Go type T.
 func Of[T Element]() DType {
 	var z T
 	return OfValue(z)
 }
 
-// OfValue gives the DType that holds v's Go type, or Invalid.
+// OfValue returns the DType that holds v's Go type, or Invalid.
 func OfValue(v any) DType {
 	switch v.(type) {
 	case bool:
@@ -138,7 +138,7 @@ func (s Set) With(ds ...DType) Set {
 	return s
 }
 
-// List gives the members, smallest kind first.
+// List returns the members, smallest kind first.
 func (s Set) List() []DType {
 	var l []DType
 	for _, d := range All {

@@ -20,7 +20,7 @@ func ToBF16(f float32) BF16 {
 	return BF16((u + 0x7fff + u>>16&1) >> 16)
 }
 
-// Float32 gives b's value, exactly.
+// Float32 returns b's value, exactly.
 func (b BF16) Float32() float32 { return math.Float32frombits(uint32(b) << 16) }
 
 // String formats the value.
@@ -47,7 +47,7 @@ func ToF16(f float32) F16 {
 	return sign | F16(u>>13)
 }
 
-// Float32 gives h's value, exactly.
+// Float32 returns h's value, exactly.
 func (h F16) Float32() float32 {
 	sign := uint32(h&0x8000) << 16
 	exp, frac := uint32(h>>10&0x1f), uint32(h&0x3ff)

@@ -111,7 +111,7 @@ func content(c *locus.Compiled, names map[*locus.Tensor]string, args []*locus.Te
 	return tensors, map[string]string{MetadataKey: string(text)}, nil
 }
 
-// call gives the program's weights names, each its own.
+// call returns the program's weights names, each its own.
 func call(p *program.Portable, found []lend.ExportedWeight, names map[*locus.Tensor]string) map[string]*locus.Tensor {
 	tensors := map[string]*locus.Tensor{}
 	for i, w := range found {

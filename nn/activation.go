@@ -118,7 +118,7 @@ func LogSoftmax(axis int) Module {
 	return named("LogSoftmax", func(x *locus.Tensor) *locus.Tensor { return x.LogSoftmax(axis) })
 }
 
-// Identity gives its input.
+// Identity returns its input.
 func Identity() Module {
 	return named("Identity", func(x *locus.Tensor) *locus.Tensor { return x })
 }

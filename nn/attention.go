@@ -167,7 +167,7 @@ func (l *MultiHeadAttentionLayer) project(q, k, v *locus.Tensor) (_, _, _ *locus
 	return l.split(part(q, 0, 1), 1)[0], l.split(part(k, 1, 2), 1)[0], l.split(part(v, 2, 3), 1)[0]
 }
 
-// PaddingMask gives the mask for sequences that were padded to a common size:
+// PaddingMask returns the mask for sequences that were padded to a common size:
 // from lengths (N), bools (N, 1, size) that are true below each length.
 func PaddingMask(lengths *locus.Tensor, size int) *locus.Tensor {
 	gate.Check("nn.PaddingMask", gate.Count("the size", size, 0, math.MaxInt))

@@ -14,7 +14,7 @@ type counted interface {
 	setCounters(map[string]uint64)
 }
 
-// Counters gives the part of a network's state that is not tensors, by name: the
+// Counters returns the part of a network's state that is not tensors, by name: the
 // keys of dropout layers and how often they were used. Saved beside the tensors,
 // it lets a run go on with the same masks. Replicas have counters of their own.
 func Counters(m any) map[string]uint64 {

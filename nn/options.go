@@ -54,7 +54,7 @@ func gather(opts []Option) options {
 	return o
 }
 
-// parts gives the options for one layer after the other of those that a larger
+// parts returns the options for one layer after the other of those that a larger
 // one is made of: the same, but for keys of their own.
 func parts(opts []Option) func() []Option {
 	key, n := gather(opts).key, uint64(0)

@@ -8,7 +8,7 @@ import (
 	"github.com/locusml/locus"
 )
 
-// angles gives position·base^(-2i/features) for so many positions and pairs i, on
+// angles returns position·base^(-2i/features) for so many positions and pairs i, on
 // the device and in float64: far positions have large angles.
 func angles(d locus.Device, positions, features int, base float64) *locus.Tensor {
 	m := d.As(locus.Float64)
@@ -36,7 +36,7 @@ type tableEntry struct {
 	values    []*locus.Tensor // (positions, …)
 }
 
-// get gives the first n positions of the tensors that make computes, on x's
+// get returns the first n positions of the tensors that make computes, on x's
 // device and in its type.
 func (t *table) get(x *locus.Tensor, n int, make func(d locus.Device, n int) []*locus.Tensor) []*locus.Tensor {
 	if t == nil {

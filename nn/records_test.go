@@ -27,7 +27,7 @@ var records = sync.OnceValue(func() map[string]*locus.Tensor {
 	return all
 })
 
-// numbered gives the records prefix/0, prefix/1, … on a device.
+// numbered returns the records prefix/0, prefix/1, … on a device.
 func numbered(prefix string, d locus.Device) []*locus.Tensor {
 	var l []*locus.Tensor
 	for {
@@ -39,7 +39,7 @@ func numbered(prefix string, d locus.Device) []*locus.Tensor {
 	}
 }
 
-// named gives the records below a prefix by the rest of their names.
+// named returns the records below a prefix by the rest of their names.
 func named(prefix string) map[string]*locus.Tensor {
 	m := map[string]*locus.Tensor{}
 	for n, t := range records() {

@@ -51,7 +51,7 @@ type RecurrentState struct {
 	C *locus.Tensor // the same, LSTM only; nil otherwise
 }
 
-// Detach gives the state without its history, so that gradients end there: for
+// Detach returns the state without its history, so that gradients end there: for
 // sequences that are read in pieces.
 func (s RecurrentState) Detach() RecurrentState {
 	if s.H != nil {
@@ -161,7 +161,7 @@ func (l *RecurrentLayer) stateName(path string) string {
 	return name
 }
 
-// String gives the kind of network.
+// String returns the kind of network.
 func (l *RecurrentLayer) String() string {
 	if l == nil || l.kind == nil {
 		return "Recurrent"

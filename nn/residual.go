@@ -14,7 +14,7 @@ func Residual(body, shortcut Module) *ResidualLayer {
 	return &ResidualLayer{body, shortcut}
 }
 
-// Forward gives body(x) + shortcut(x).
+// Forward returns body(x) + shortcut(x).
 func (l *ResidualLayer) Forward(x *locus.Tensor) *locus.Tensor {
 	made("nn.Residual", l != nil && l.Body != nil)
 	w := where{kind: "Residual"}

@@ -51,7 +51,7 @@ func byName(op string, m any) (state map[string]Entry, err error) {
 	return state, err
 }
 
-// Metadata gives the texts that were saved with a network.
+// Metadata returns the texts that were saved with a network.
 func Metadata(path string) (map[string]string, error) {
 	f, err := weights.Open(path)
 	if err != nil {

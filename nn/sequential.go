@@ -73,7 +73,7 @@ func holds(m Module, s *SequentialLayer) bool {
 	return false
 }
 
-// At gives layer i; negative positions count from the end.
+// At returns layer i; negative positions count from the end.
 func (s *SequentialLayer) At(i int) Module {
 	made("nn.Sequential", s != nil)
 	n := len(s.Layers)
@@ -100,7 +100,7 @@ type funcLayer struct {
 
 func (l funcLayer) Forward(x *locus.Tensor) *locus.Tensor { return l.f(x) }
 
-// String gives the layer's name.
+// String returns the layer's name.
 func (l funcLayer) String() string { return l.name }
 
 // Flatten makes one axis of all but the first, which counts the batch.

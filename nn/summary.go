@@ -207,7 +207,7 @@ func layerName(m any) string {
 	return layerKind(m)
 }
 
-// String gives a table.
+// String returns a table.
 func (s Summary) String() string {
 	rows := [][]string{{"name", "layer", "output", "parameters", "device"}}
 	for _, r := range s.Rows {

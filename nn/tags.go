@@ -81,7 +81,7 @@ func readFields(t reflect.Type) ([]field, *locus.Error) {
 	return l, nil
 }
 
-// leafOf gives the type of what a field holds in the end, through slices, arrays
+// leafOf returns the type of what a field holds in the end, through slices, arrays
 // and maps.
 func leafOf(t reflect.Type) reflect.Type {
 	for t.Kind() == reflect.Slice || t.Kind() == reflect.Array || t.Kind() == reflect.Map {

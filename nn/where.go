@@ -45,7 +45,7 @@ func blame(layer any) {
 	}
 }
 
-// located gives the error of a panic its place, which path makes of the place
+// located returns the error of a panic its place, which path makes of the place
 // below. Errors of ops that had been queued earlier are another layer's.
 func located(r any, path func(below string) string) any {
 	e, ok := r.(*locus.Error)

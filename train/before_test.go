@@ -69,7 +69,7 @@ func beforeRuns() []beforeRun {
 	}
 }
 
-// all gives the options of a run, with more.
+// all returns the options of a run, with more.
 func (r beforeRun) all(more ...train.Option) []train.Option {
 	return slices.Concat([]train.Option{train.MaxEpochs(4), train.Seed(6), train.Devices(r.devices()...)}, r.options, more)
 }

@@ -39,7 +39,7 @@ func NewFlags(set *flag.FlagSet, epochs int) *Flags {
 	return f
 }
 
-// Open gives the data to learn from and to test with.
+// Open returns the data to learn from and to test with.
 func (f *Flags) Open() (train, test *data.Classified, err error) {
 	if f == nil {
 		f = &Flags{}
@@ -47,7 +47,7 @@ func (f *Flags) Open() (train, test *data.Classified, err error) {
 	return data.Open(f.Data, data.Source{Folder: f.Folder})
 }
 
-// Options gives the choices as options of a trainer, in front of more.
+// Options returns the choices as options of a trainer, in front of more.
 func (f *Flags) Options(more ...Option) []Option {
 	if f == nil {
 		f = &Flags{Epochs: 1}

@@ -435,7 +435,7 @@ func (r *randomRun) fit(t testing.TB, dir string, interrupt int, more ...train.O
 	return o
 }
 
-// inUse gives what is held on the devices of random runs, and on the CPU, by tensors
+// inUse returns what is held on the devices of random runs, and on the CPU, by tensors
 // that can be reached.
 func inUse(t testing.TB) (gpu, cpu int64) {
 	devices := append(slices.Clone(fuzzGPUs), locus.CPU())

@@ -208,7 +208,7 @@ func (h *byHand) forward(device int, x *locus.Tensor, p []*locus.Tensor) *locus.
 	return locus.Linear(locus.Linear(x, p[0], p[1], locus.ReluActivation), w2, b2)
 }
 
-// gradients gives those of one device's part, of the parameters themselves, and its
+// gradients returns those of one device's part, of the parameters themselves, and its
 // loss and outputs.
 func (h *byHand) gradients(device int, x, target *locus.Tensor) (grads []*locus.Tensor, loss, y *locus.Tensor) {
 	values := nn.Values(nn.Parameters(&h.P))

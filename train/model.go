@@ -14,7 +14,7 @@ import (
 // are hooks; a model that lacks one gets the default.
 type Model interface {
 	nn.Module
-	// Loss gives the mean loss over a batch, one element.
+	// Loss returns the mean loss over a batch, one element.
 	Loss(output, target *locus.Tensor) *locus.Tensor
 }
 
@@ -72,7 +72,7 @@ func Regressor(net nn.Module) *Supervised {
 	}}
 }
 
-// Accuracy gives the part of rows whose largest score is at the target's position.
+// Accuracy returns the part of rows whose largest score is at the target's position.
 func Accuracy(output, target *locus.Tensor) *locus.Tensor {
 	return output.Detach().ArgMax(1).Eq(target.Cast(locus.Int64)).Cast(locus.Float32).Mean()
 }

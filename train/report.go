@@ -46,7 +46,7 @@ type Report struct {
 	Hyperparameters Hyperparameters
 }
 
-// Last gives the last epoch's record.
+// Last returns the last epoch's record.
 func (r *Report) Last() Epoch {
 	if r == nil || len(r.Epochs) == 0 {
 		return Epoch{}
@@ -71,7 +71,7 @@ func (r *Report) Throughput() float64 {
 	return float64(n) / d.Seconds()
 }
 
-// String gives a table of the epochs and a summary.
+// String returns a table of the epochs and a summary.
 func (r *Report) String() string {
 	if r == nil {
 		return "no report"

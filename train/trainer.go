@@ -209,7 +209,7 @@ func EarlyStopping(patience int) Option {
 	return Option{func(s *settings) { s.patience, s.stopEarly = patience, true }}
 }
 
-// KeepBest gives the model, at the end, the parameters of its best epoch.
+// KeepBest returns the model, at the end, the parameters of its best epoch.
 func KeepBest() Option { return Option{func(s *settings) { s.keepBest = true }} }
 
 // Checkpoints saves the run's state in a folder after every epoch, and when it is

@@ -57,7 +57,7 @@ func (e *entry) tensor(b []byte, d locus.Device) (*locus.Tensor, error) {
 	return t, err
 }
 
-// typed gives b as a slice of the Go type of dt.
+// typed returns b as a slice of the Go type of dt.
 func typed(dt locus.DType, b []byte) any {
 	switch dt {
 	case dtype.Bool:
@@ -86,7 +86,7 @@ func as[T locus.Element](b []byte) []T {
 	return unsafe.Slice((*T)(unsafe.Pointer(&b[0])), len(b)/int(unsafe.Sizeof(zero)))
 }
 
-// aligned gives n bytes that any element type may lie in.
+// aligned returns n bytes that any element type may lie in.
 func aligned(n int) []byte {
 	if n == 0 {
 		return nil

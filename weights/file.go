@@ -64,10 +64,10 @@ type Spec struct {
 	Shape []int
 }
 
-// SpecOf gives t's.
+// SpecOf returns t's.
 func SpecOf(t *locus.Tensor) Spec { return Spec{t.DType(), t.Shape()} }
 
-// String gives "float32 (2, 3)".
+// String returns "float32 (2, 3)".
 func (s Spec) String() string { return s.DType.String() + " " + op.ShapeString(s.Shape) }
 
 // entry is a tensor in a file.
@@ -239,7 +239,7 @@ func (f *File) Info(name string) (Info, bool) {
 	return info, true
 }
 
-// Metadata gives the texts that were saved with the tensors; only safetensors
+// Metadata returns the texts that were saved with the tensors; only safetensors
 // files have them. The caller may keep and change the map.
 func (f *File) Metadata() map[string]string {
 	gate.Receiver("weights.File.Metadata", f != nil && f.source != nil, "open it with weights.Open")

@@ -11,7 +11,7 @@ import (
 type source interface {
 	io.ReaderAt
 	Size() int64
-	// Bytes gives n bytes at off, which are in range; they are valid until
+	// Bytes returns n bytes at off, which are in range; they are valid until
 	// Close, and are not written to.
 	Bytes(off, n int64) ([]byte, error)
 	Close() error

@@ -49,7 +49,7 @@ func bandwidth(names, threads string, seconds float64) {
 	}
 }
 
-// hostMemory gives memory of the kind that tensors have, in use once already.
+// hostMemory returns memory of the kind that tensors have, in use once already.
 func hostMemory(size int) []byte {
 	r, err := cpu.Open().Allocate(size)
 	if err != nil {

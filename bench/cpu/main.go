@@ -283,7 +283,7 @@ func convGrad(d locus.DType, batch, in, size, out, kernel, pad, stride, which in
 	}
 }
 
-// backward gives the gradient of f alone.
+// backward returns the gradient of f alone.
 func backward(f func(...*locus.Tensor) *locus.Tensor, x ...*locus.Tensor) func() {
 	y, grad := locus.VJP(f, x...)
 	g := y.Device().Randn(y.Shape()...).Cast(y.DType())
@@ -403,7 +403,7 @@ func repeat(f func(), seconds float64) []float64 {
 	return times[len(times)/5:]
 }
 
-// timed gives the times of f, repeated for some seconds and at least so often.
+// timed returns the times of f, repeated for some seconds and at least so often.
 func timed(f func(), seconds float64, least int) (times []float64) {
 	for start := time.Now(); len(times) < least || time.Since(start).Seconds() < seconds; {
 		t := time.Now()

@@ -63,7 +63,7 @@ var convs = map[string]convShape{
 	"resnet_4_down": {32, 256, 14, 512, 3, 1, 2}, "resnet_4_1x1": {32, 256, 14, 512, 1, 0, 2}, "resnet_4": {32, 512, 7, 512, 3, 1, 1},
 }
 
-// tensors gives an image, a weight and the convolution of both.
+// tensors returns an image, a weight and the convolution of both.
 func (c convShape) tensors() (x, w *locus.Tensor, of func(x, w *locus.Tensor) *locus.Tensor) {
 	locus.AllowTF32(false)
 	o := locus.ConvOptions{Padding: locus.Pair(c.pad), Stride: locus.Pair(c.stride)}

@@ -50,7 +50,7 @@ type Ring struct {
 	Out  *nn.LinearLayer
 }
 
-// Forward gives one score for "outside" and one for "on the ring".
+// Forward returns one score for "outside" and one for "on the ring".
 func (n *Ring) Forward(x *locus.Tensor) *locus.Tensor { return n.Out.Forward(n.Near.Forward(x)) }
 
 func run(w io.Writer, device locus.Device) error {

@@ -42,7 +42,7 @@ func newNet(classes int) *Net {
 	}
 }
 
-// Forward gives a score for each class.
+// Forward returns a score for each class.
 func (n *Net) Forward(x *locus.Tensor) *locus.Tensor { return n.Head.Forward(n.Body.Forward(x)) }
 
 func run(w io.Writer, device locus.Device, path string) error {

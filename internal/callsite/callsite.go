@@ -29,7 +29,7 @@ func Here(skip int) Site {
 	return s
 }
 
-// String gives "file.go:12" of the innermost frame outside the framework, with
+// String returns "file.go:12" of the innermost frame outside the framework, with
 // its folder; the framework's own tests and examples count as outside. Where the stack
 // that was kept does not reach that far, as in a trainer, it is the innermost frame of a
 // package that builds on locus: a layer, a loss, an optimizer.

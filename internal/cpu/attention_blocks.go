@@ -11,7 +11,7 @@ import (
 	"github.com/locusml/locus/internal/op"
 )
 
-// Attention of bfloat16 where the CPU has matrix units. Keys and values of some matrices are packed as the
+// Attention of bfloat16 where the CPU has tensor cores. Keys and values of some matrices are packed as the
 // units want them, then blocks of queries pass over them as in attention.go. Scores, sums and results are of
 // float32; the weights, between 0 and 1, are rounded to bfloat16 for the product with the values, but not
 // for their sum.
@@ -235,7 +235,7 @@ func (a *blockAttention) weigh(w *blockAttentionWork, r, j0, wide int) {
 	w.l[r] += vec.PowBF16(to, s, w.scale*math.Log2E, top*math.Log2E)
 }
 
-// scaleScores gives the factor of scores that is still to be applied once some are hidden, or applies it.
+// scaleScores returns the factor of scores that is still to be applied once some are hidden, or applies it.
 func scaleScores(a op.Attention, mask *batch[float32], s []float32) float32 {
 	if mask == nil && a.Scale > 0 {
 		return float32(a.Scale)

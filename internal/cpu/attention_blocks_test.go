@@ -31,7 +31,7 @@ var attentionCases = []attentionCase{
 	{[]int{2}, 40, 64, 64, 64, op.Attention{Scale: 0}, "float"},
 }
 
-// attentionOperands makes q, k, v, g and perhaps a mask, of the half type and of float32.
+// attentionOperands makes q, k, v, g and perhaps a mask, of the half-precision type and of float32.
 func attentionOperands(t *testing.T, r *rand.Rand, a *attentionCase) (half, wide []backend.View) {
 	shape := func(n ...int) []int { return append(slices.Clone(a.batch), n...) }
 	for _, s := range [][]int{shape(a.queries, a.depth), shape(a.keys, a.depth), shape(a.keys, a.width), shape(a.queries, a.width)} {

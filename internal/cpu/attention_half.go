@@ -96,7 +96,7 @@ func asMatrices(v backend.View) backend.View {
 	return v
 }
 
-// wideMatrices gives operands of a half type as float32.
+// wideMatrices returns operands of a half-precision type as float32.
 func wideMatrices[H half](up func([]float32, []H)) func(*backend.View) (*batch[float32], *scratch) {
 	return func(v *backend.View) (*batch[float32], *scratch) {
 		f, s := widened(v, up)

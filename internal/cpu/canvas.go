@@ -119,7 +119,7 @@ func indexOf(list []int, x int) int {
 	return -1
 }
 
-// span gives the rows of the result that a block has.
+// span returns the rows of the result that a block has.
 func (l *frame) span(block int) (y0, y1 int) {
 	return block * l.rows, min((block+1)*l.rows, l.v.oh)
 }
@@ -130,7 +130,7 @@ func (l *frame) columns(block int) int {
 	return (y1-y0-1)*l.width + l.v.ow
 }
 
-// inside gives the columns [j0, j1) of a plane that lie in the image: column j is the image's
+// inside returns the columns [j0, j1) of a plane that lie in the image: column j is the image's
 // from + j·stride.
 func (l *frame) inside(phase int) (j0, j1, from int) {
 	from = phase - l.v.Pad[1]
@@ -138,7 +138,7 @@ func (l *frame) inside(phase int) (j0, j1, from int) {
 	return j0, j1, from
 }
 
-// insideRows gives the rows [i0, i1) of a plane that lie in the image, for a block whose first
+// insideRows returns the rows [i0, i1) of a plane that lie in the image, for a block whose first
 // row of the result is y0: row i is the image's top + i·stride.
 func (l *frame) insideRows(phase, y0 int) (i0, i1, top int) {
 	top = y0*l.v.Stride[0] + phase - l.v.Pad[0]
@@ -146,7 +146,7 @@ func (l *frame) insideRows(phase, y0 int) (i0, i1, top int) {
 	return i0, i1, top
 }
 
-// within gives the numbers [lo, hi) below room for which from + i·stride lies in [0, size).
+// within returns the numbers [lo, hi) below room for which from + i·stride lies in [0, size).
 func within(from, stride, size, room int) (lo, hi int) {
 	if from < 0 {
 		lo = min(room, (-from+stride-1)/stride)

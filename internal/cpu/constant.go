@@ -96,7 +96,7 @@ func numbered[R, T any](other kernel, grain int, l numberLoops[R, T]) kernel {
 	}
 }
 
-// numberOf gives the number that a view has everywhere.
+// numberOf returns the number that a view has everywhere.
 func numberOf[T any](v *backend.View) (s T, ok bool) {
 	if v.Const() {
 		return *(*T)(unsafe.Pointer(&v.Bits)), true

@@ -56,7 +56,7 @@ func newConvolution(a op.Conv, x, weight, out []int) *convolution {
 	return v
 }
 
-// span gives the columns j of the result for which place k of the kernel is inside an
+// span returns the columns j of the result for which place k of the kernel is inside an
 // axis of the given size: j·stride - pad + k·dilation in [0, size).
 func (v *convolution) span(axis, k, size, out int) (lo, hi, from int) {
 	s := v.Stride[axis]
@@ -268,7 +268,7 @@ func gradInput[T float](v *convolution, dst, grad, weight []T) {
 // of the patches' gradient and to add it to its place.
 const scatterCost = 12
 
-// backward gives the convolution whose result is the gradient of x, if there is one that
+// backward returns the convolution whose result is the gradient of x, if there is one that
 // does not compute much more than convScatter: of the gradient with flipped kernels.
 func (v *convolution) backward() (*convolution, bool) {
 	b := *v
@@ -467,7 +467,7 @@ func (v *convolution) each(f func(n, g int)) {
 	})
 }
 
-// group gives the part of an image tensor that belongs to image n and group g.
+// group returns the part of an image tensor that belongs to image n and group g.
 func group[T any](v *convolution, x []T, n, g, size int) []T {
 	return sub0(x, (n*v.Groups+g)*size)[:size]
 }
@@ -497,7 +497,7 @@ func (v *convolution) eachTap(f func(tap, y, iy, j0, j1, at int)) {
 	}
 }
 
-// filter gives what convolves planes of float32 with a 3×3 filter each, or nil.
+// filter returns what convolves planes of float32 with a 3×3 filter each, or nil.
 func (v *convolution) filter() *depth.Filter {
 	if v.cg != 1 || v.og != 1 || v.kh != 3 || v.kw != 3 || v.Dilation != [2]int{1, 1} || v.Stride[0] != v.Stride[1] {
 		return nil

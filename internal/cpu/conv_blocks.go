@@ -13,7 +13,7 @@ import (
 	"github.com/locusml/locus/internal/op"
 )
 
-// Convolutions of bfloat16 where the CPU has matrix units: the same products with the patches of
+// Convolutions of bfloat16 where the CPU has tensor cores: the same products with the patches of
 // an image as for other types, but a step of the sum takes 32 channels at one place of the
 // kernel. The units read pairs of channels, so two planes of an image become one of words,
 // in a frame as the others have it; patches are made no more than there. What is computed for
@@ -21,7 +21,7 @@ import (
 //
 // Sums are of float32, and each element is rounded once.
 
-// blockProducts reports whether products of bfloat16 are to be computed by matrix units. Tests
+// blockProducts reports whether products of bfloat16 are to be computed by tensor cores. Tests
 // change it.
 var blockProducts = gemm.HasBlocks
 
@@ -92,7 +92,7 @@ func convBlocks(c *backend.Call) bool {
 	return true
 }
 
-// bits2 gives the first two operands of a call.
+// bits2 returns the first two operands of a call.
 func bits2(c *backend.Call) (x, y []uint16, free func()) {
 	x, s := denseOf[uint16](&c.In[0])
 	y, t := denseOf[uint16](&c.In[1])
@@ -342,7 +342,7 @@ func (q *blockConv) free() {
 	}
 }
 
-// work gives room for a task, of one that has ended if there is any.
+// work returns room for a task, of one that has ended if there is any.
 func (q *blockConv) work() *blockWork {
 	q.mu.Lock()
 	if n := len(q.idle); n > 0 {

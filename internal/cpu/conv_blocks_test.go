@@ -13,7 +13,7 @@ import (
 	"github.com/locusml/locus/internal/op"
 )
 
-// withBlocks makes products of bfloat16 use blocks, in plain Go where the CPU has no matrix units.
+// withBlocks makes products of bfloat16 use blocks, in plain Go where the CPU has no tensor cores.
 func withBlocks(t *testing.T) {
 	old := blockProducts
 	blockProducts = func() bool { return true }

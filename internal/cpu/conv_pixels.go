@@ -15,7 +15,7 @@ func windowPieces(v *convolution) int {
 	return max(1, min(gradParts/v.n, v.oh/(2*v.kh)))
 }
 
-// gradWindows gives a gradAdder for such convolutions, which counts pieces of images. See
+// gradWindows returns a gradAdder for such convolutions, which counts pieces of images. See
 // gradWeights for transposed.
 func gradWindows[T float](v *convolution, pieces int) (add gradAdder[T], transposed bool) {
 	type piece struct {

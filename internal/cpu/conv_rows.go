@@ -31,7 +31,7 @@ func (v *convolution) byRows(b *convolution, columns int) bool {
 	return 10*rows <= 9*min(atOnce, scattered)
 }
 
-// rowTaps gives the rows [k0, k1) of the kernel that meet the image for row y of the result,
+// rowTaps returns the rows [k0, k1) of the kernel that meet the image for row y of the result,
 // and the image's row that the first of them meets.
 func (v *convolution) rowTaps(y int) (k0, k1, from int) {
 	d := v.Dilation[0]

@@ -170,7 +170,7 @@ func transpose[T any](dst []T, pitch int, src []T, at, from, rows, columns int) 
 	}
 }
 
-// dense gives a view's elements contiguously: its own memory, or a copy in a
+// dense returns a view's elements contiguously: its own memory, or a copy in a
 // scratch that the caller frees. The scratch is nil if there is none.
 func dense[W word](v *backend.View) ([]W, *scratch) {
 	n := v.Elements()

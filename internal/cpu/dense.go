@@ -48,12 +48,12 @@ func native[T any](f denseKernel[T]) kernel {
 	}
 }
 
-// wideElements is how many elements of half types are float32 at a time, where a
+// wideElements is how many elements of half-precision types are float32 at a time, where a
 // batch has more than one image: they stay in the cache, and many threads have
 // something to do.
 const wideElements = 1 << 20
 
-// throughFloat32 makes a kernel of half types that computes in float32, some images at
+// throughFloat32 makes a kernel of half-precision types that computes in float32, some images at
 // a time. How many does not depend on the threads.
 func throughFloat32[H half](im images, f denseKernel[float32]) kernel {
 	up, down := conversions[H]()
@@ -115,7 +115,7 @@ func throughFloat32[H half](im images, f denseKernel[float32]) kernel {
 	}
 }
 
-// someOf gives the part of v with count places of an axis, from number first on.
+// someOf returns the part of v with count places of an axis, from number first on.
 func someOf(v *backend.View, axis, first, count int) backend.View {
 	part := *v
 	part.Shape = slices.Clone(v.Shape)

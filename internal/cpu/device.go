@@ -25,7 +25,7 @@ type Device struct{}
 
 var _ backend.Device = (*Device)(nil)
 
-// Open gives the processor as a device.
+// Open returns the processor as a device.
 func Open() *Device { return &Device{} }
 
 // Info describes the processor.
@@ -53,7 +53,7 @@ const checkedSize = 16 << 20
 // tensors spend a tenth of their time, or more, looking up small ones.
 const hugePage = 2 << 20
 
-// Allocate gives memory from Go's heap, aligned to a cache line.
+// Allocate returns memory from Go's heap, aligned to a cache line.
 func (d *Device) Allocate(size int) (memory.Region, error) {
 	if size >= checkedSize {
 		if total, free := d.Memory(); total > 0 && int64(size) > free {
@@ -76,7 +76,7 @@ func (d *Device) Allocate(size int) (memory.Region, error) {
 // Free leaves the region to the collector.
 func (*Device) Free(memory.Region) {}
 
-// Memory gives the bytes this process may use in all and those it could still
+// Memory returns the bytes this process may use in all and those it could still
 // get; zeros where the system does not say.
 func (*Device) Memory() (total, free int64) { return systemMemory() }
 
@@ -132,7 +132,7 @@ func bytesOf(b *memory.Block, offset, n int) []byte {
 // Synchronize has nothing to wait for.
 func (*Device) Synchronize() error { return nil }
 
-// Record gives the present time.
+// Record returns the present time.
 func (*Device) Record() backend.Event { return event(time.Now()) }
 
 type event time.Time

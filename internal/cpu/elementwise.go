@@ -56,7 +56,7 @@ type pieces [maxOperands]unsafe.Pointer
 
 var iterators = sync.Pool{New: func() any { return new(iterator) }}
 
-// newIterator gives an iterator over the operands of an elementwise call.
+// newIterator returns an iterator over the operands of an elementwise call.
 func newIterator(c *backend.Call) *iterator {
 	it := iterators.Get().(*iterator)
 	it.most = 0
@@ -318,7 +318,7 @@ func (it *iterator) runRows(lo, hi, most int, buffer *[maxOperands]unsafe.Pointe
 	}
 }
 
-// words gives the operand's memory as elements.
+// words returns the operand's memory as elements.
 func words[W word](o *operand) []W { return unsafe.Slice((*W)(o.data), o.size) }
 
 func buf[W word](p unsafe.Pointer, n int) []W { return unsafe.Slice((*W)(p), n) }

@@ -5,7 +5,7 @@ import (
 	"github.com/locusml/locus/internal/cpu/vec"
 )
 
-// conversions gives the functions between a half-precision type and float32.
+// conversions returns the functions between a half-precision type and float32.
 func conversions[H half]() (up func(dst []float32, src []H), down func(dst []H, src []float32)) {
 	var h H
 	if _, ok := any(h).(dtype.F16); ok {

@@ -37,7 +37,7 @@ func indexed(run func(c *backend.Call, axis int, idx []int64)) kernel {
 	}
 }
 
-// indices gives an index operand as dense int64, after checking that all are
+// indices returns an index operand as dense int64, after checking that all are
 // in [0, limit). The scratch may be nil.
 func indices(v *backend.View, limit, axis int) ([]int64, *scratch, error) {
 	n := v.Elements()
@@ -141,7 +141,7 @@ func take[W word](c *backend.Call, axis int, idx []int64) {
 	})
 }
 
-// bytesIn gives the memory of x.
+// bytesIn returns the memory of x.
 func bytesIn[W word](x []W) []uint8 {
 	return unsafe.Slice((*uint8)(unsafe.Pointer(unsafe.SliceData(x))), len(x)*int(unsafe.Sizeof(x[0])))
 }
@@ -188,7 +188,7 @@ func scatterHalf[H half](add adder[float32]) kernel {
 	})
 }
 
-// widened gives a half-precision view as dense float32, in a scratch.
+// widened returns a half-precision view as dense float32, in a scratch.
 func widened[H half](v *backend.View, up func([]float32, []H)) ([]float32, *scratch) {
 	s, f := scratchOf[float32](v.Elements())
 	if len(f) > 0 {

@@ -84,7 +84,7 @@ func indexAdd[S any, T number](io lineIO[S, T]) kernel {
 	})
 }
 
-// inRanges gives the places in idx of the indices of each range, in order:
+// inRanges returns the places in idx of the indices of each range, in order:
 // those of range r are order[first[r]:first[r+1]].
 func inRanges(idx []int64, span, ranges int) (order, first []int, s *scratch) {
 	s, buf := scratchOf[int](len(idx) + ranges + 2)
@@ -104,7 +104,7 @@ func inRanges(idx []int64, span, ranges int) (order, first []int, s *scratch) {
 	return order, first, s
 }
 
-// oldElements gives a view's elements in order, or only one where all are the same.
+// oldElements returns a view's elements in order, or only one where all are the same.
 func oldElements[S any](v *backend.View) ([]S, *scratch) {
 	for i, n := range v.Shape {
 		if n > 1 && v.Strides[i] != 0 {

@@ -178,7 +178,7 @@ func multiplyHalf[H half](product func(bt gemm.Batch, m, n, k int, a, b gemm.Mat
 	}
 }
 
-// bitsOf gives a matrix's elements as their bits.
+// bitsOf returns a matrix's elements as their bits.
 func bitsOf[H half](m gemm.Mat[H]) gemm.Mat[uint16] {
 	return gemm.Mat[uint16]{Data: convert[uint16](m.Data), RowStride: m.RowStride, ColStride: m.ColStride}
 }

@@ -41,7 +41,7 @@ func windows(a *op.Pool, h, w int) (y, x window) {
 		window{w, a.Kernel[1], a.Stride[1], a.Pad[1], a.Dilation[1]}
 }
 
-// span gives the elements that window number i has inside the axis: n of
+// span returns the elements that window number i has inside the axis: n of
 // them from `from` on, dilation apart.
 func (w *window) span(i int) (from, n int) {
 	from = i*w.stride - w.pad
@@ -276,7 +276,7 @@ func share(a *op.Pool, ny, nx int) float64 {
 	return 1 / float64(max(1, ny*nx))
 }
 
-// spans gives the windows of an axis: where they begin and how many elements they have inside.
+// spans returns the windows of an axis: where they begin and how many elements they have inside.
 func (w *window) spans(n int) (from, count []int) {
 	from, count = make([]int, n), make([]int, n)
 	for i := range n {

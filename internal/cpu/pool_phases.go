@@ -42,7 +42,7 @@ func newPhases(a *op.Pool, h, w, oh, ow int) (*phases, bool) {
 	return p, true
 }
 
-// inside gives the first of n windows that lies inside the axis as a whole, and
+// inside returns the first of n windows that lies inside the axis as a whole, and
 // the first behind those.
 func (w *window) inside(n int) (first, end int) {
 	first = (w.pad + w.stride - 1) / w.stride
@@ -60,7 +60,7 @@ func (p *phases) all() int  { return p.Stride[0] * p.Stride[1] * p.size() }
 // the rows of windows.
 func (p *phases) span() int { return (p.i1-p.i0-1)*p.pitch + p.j1 - p.j0 }
 
-// tap gives tap (ky, kx) of all windows.
+// tap returns tap (ky, kx) of all windows.
 func (p *phases) tap(x []float32, ky, kx int) []float32 {
 	sy, sx := p.Stride[0], p.Stride[1]
 	at := (ky%sy*sx+kx%sx)*p.size() + ky/sy*p.pitch + kx/sx

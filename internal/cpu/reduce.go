@@ -208,7 +208,7 @@ type source[S, T any] struct {
 	load func([]T, []S)
 }
 
-// read gives n elements from `from` on; buffers are used where they must be.
+// read returns n elements from `from` on; buffers are used where they must be.
 func (x *source[S, T]) read(from, stride, n int, raw []S, buf []T) []T {
 	if stride == 1 {
 		raw = x.data[from : from+n]
@@ -420,7 +420,7 @@ func reduceNarrow[S, T, A, R any](s *space, r *reducer[T, A, R], x source[S, T],
 	room.free()
 }
 
-// block gives the place of block t of the kept space in the operand and in the result,
+// block returns the place of block t of the kept space in the operand and in the result,
 // and its width.
 func (s *space) block(t, blocks int) (at, to, n int) {
 	last := s.kept.rank - 1
@@ -527,7 +527,7 @@ func finishBlock[S, T, A, R any](w *columnWalk[S, T], s *space, r *reducer[T, A,
 	}
 }
 
-// withRow gives the reducer a vectorized row function that reads its elements
+// withRow returns the reducer a vectorized row function that reads its elements
 // once, for rows that are long enough for it.
 func (r *reducer[T, A, R]) withRow(row func(x []T) A) *reducer[T, A, R] {
 	short := r.row

@@ -286,7 +286,7 @@ type best[T any] struct {
 // argReducer is a reducer to positions.
 type argReducer[T number] = reducer[T, best[T], int64]
 
-// searched gives an argReducer a faster search of a row.
+// searched returns an argReducer a faster search of a row.
 func searched[T number](r *argReducer[T], search func([]T) int) *argReducer[T] {
 	r.row = func(x []T, base int) best[T] {
 		i := search(x)

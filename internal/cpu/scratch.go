@@ -15,7 +15,7 @@ type scratch struct {
 
 var scratches [64]sync.Pool
 
-// borrow gives a scratch of at least n bytes; its contents are whatever was there.
+// borrow returns a scratch of at least n bytes; its contents are whatever was there.
 func borrow(n int) *scratch {
 	class := max(10, bits.Len(uint(max(n, 1)-1)))
 	if s, ok := scratches[class].Get().(*scratch); ok {

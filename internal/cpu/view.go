@@ -7,13 +7,13 @@ import (
 	"github.com/locusml/locus/internal/op"
 )
 
-// elements gives the n > 0 elements of a contiguous view.
+// elements returns the n > 0 elements of a contiguous view.
 func elements[T any](v *backend.View, n int) []T {
 	var z T
 	return unsafe.Slice((*T)(unsafe.Add(v.Block.Ptr, v.Offset*int(unsafe.Sizeof(z)))), n)
 }
 
-// whole gives the memory of a view's block as elements: element (i, j, …) of the view is
+// whole returns the memory of a view's block as elements: element (i, j, …) of the view is
 // at Offset + i·Strides[0] + j·Strides[1] + ….
 func whole[T any](v *backend.View) []T {
 	var z T

@@ -44,7 +44,7 @@ func TestAttentionKernels(t *testing.T) {
 		t     dtype.DType
 		older bool    // the kernels of cards before Hopper
 		split int     // of float32 on the tensor cores: never, or always
-		eps   float64 // of sums that largely cancel; half types round in between
+		eps   float64 // of sums that largely cancel; half-precision types round in between
 	}{
 		{"float32", dtype.Float32, false, -1, 16 * 0x1p-24}, {"float64", dtype.Float64, false, 0, 16 * 0x1p-53},
 		{"split/float32", dtype.Float32, false, 1, 16 * 0x1p-24},

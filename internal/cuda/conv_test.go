@@ -17,7 +17,7 @@ import (
 // Every algorithm and plan of cuDNN that we would let run, and our own kernels, are as
 // good as float32: each is compared with our own convolution in float64. Winograd's
 // algorithm for 3×3 kernels adds and subtracts before it multiplies, which costs it a
-// digit; the other frameworks use it for float32 too. Of half types the result is rounded
+// digit; the other frameworks use it for float32 too. Of half-precision types the result is rounded
 // once more. And each repeats its bits.
 func TestConvolutionAlgorithms(t *testing.T) {
 	d := newDevice(gpu(t).card, 0, "test")

@@ -156,7 +156,7 @@ var dnnTypes = map[dtype.DType]uintptr{dtype.Float32: 0, dtype.Float64: 1, dtype
 
 const (
 	crossCorrelation = 1
-	mathDefault      = 0 // tensor cores for half types, TF32 for float32
+	mathDefault      = 0 // tensor cores for half-precision types, TF32 for float32
 	mathFMA          = 3 // float32 is float32
 	dnnMemory        = 256 << 20
 )

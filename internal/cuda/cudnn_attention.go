@@ -10,7 +10,7 @@ import (
 	"github.com/locusml/locus/internal/backend"
 )
 
-// When cuDNN does attention: half types on Hopper, without a mask, from a length on
+// When cuDNN does attention: half-precision types on Hopper, without a mask, from a length on
 // that makes its kernels pay for what a call of it costs the host. A plan for a new
 // shape takes a tenth of a second to a second, so only lengths that have few neighbours are
 // worth one, which also keeps to what cuDNN has been seen to do right.

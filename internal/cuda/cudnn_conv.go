@@ -117,7 +117,7 @@ const fewForEngine = 8
 // chooseBySize chooses how to do a small convolution: by the first plan that is allowed,
 // else by our own kernels. An algorithm would cost the host more than the card needs:
 // of LeNet's convolutions on an H200, whose kernels take 10 to 30 µs, 18 to 48 µs a call.
-// Float32 stays float32 even where TF32 is allowed: the matrix units make nothing of this
+// Float32 stays float32 even where TF32 is allowed: the tensor cores make nothing of this
 // size faster, and the layout that they need makes it slower.
 func (n *dnn) chooseBySize(d *Device, c *backend.Call, p *convPlan, aligned bool) {
 	// The first plan for half precision makes 0 of infinities (conformance, on an H200).

@@ -236,7 +236,7 @@ func (g *dnnGraph) each(mode int64, from ...dnnTensor) dnnTensor {
 	return g.pointwise(mode, g.between(from[0].shape), from...)
 }
 
-// index gives the position of each element along an axis, and compare a truth value.
+// index returns the position of each element along an axis, and compare a truth value.
 func (g *dnnGraph) index(axis int64, like dnnTensor) dnnTensor {
 	to := g.describe(g.next(), dnnInt32, inOrder(like.shape), attrVirtual)
 	return g.point(pointIndex, int64(dnnTypes[dtype.Float32]), to, axis, like)

@@ -55,7 +55,7 @@ const (
 // Freed reports whether Free was called.
 func (b *Block) Freed() bool { return b.state.Load()&freedBit != 0 }
 
-// Free gives the memory back. Work that was queued on the device before is
+// Free returns the memory back. Work that was queued on the device before is
 // not disturbed: the memory is reused in stream order. While somebody holds the
 // block the memory stays, and goes back with the last [Block.LetGo]. A second call
 // does nothing and reports false.
@@ -153,7 +153,7 @@ func (b *Block) SetArrival(a Arrival) {
 	l.arrival.Store(&a)
 }
 
-// Arrival gives what SetArrival noted.
+// Arrival returns what SetArrival noted.
 func (b *Block) Arrival() Arrival {
 	if l := b.large.Load(); l != nil {
 		if a := l.arrival.Load(); a != nil {

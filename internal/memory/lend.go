@@ -17,7 +17,7 @@ func (b *Block) Pool() *Pool { return b.pool }
 // cached, and what is lent is aligned as well as what the source gives.
 const lendMin = slabSize
 
-// LendCached gives working memory of at least size bytes if some is cached. It
+// LendCached returns working memory of at least size bytes if some is cached. It
 // never calls the source, so that a device may ask while something is being queued.
 func (p *Pool) LendCached(size int, label Label) (Region, bool) {
 	want := class(max(size, lendMin))
@@ -30,7 +30,7 @@ func (p *Pool) LendCached(size int, label Label) (Region, bool) {
 	return r, ok
 }
 
-// Lend gives working memory of at least size bytes until Return. It does what
+// Lend returns working memory of at least size bytes until Return. It does what
 // Allocate does where there is no room.
 func (p *Pool) Lend(size int, label Label) (Region, error) {
 	r, err := p.region(class(max(size, lendMin)), func() Label { return label })

@@ -17,11 +17,11 @@ import (
 
 // Source is where a pool's memory comes from.
 type Source interface {
-	// Allocate gives at least size bytes, aligned to 64, or ErrExhausted.
+	// Allocate returns at least size bytes, aligned to 64, or ErrExhausted.
 	Allocate(size int) (Region, error)
 	// Free takes back a region that Allocate gave.
 	Free(Region)
-	// Memory gives the device's total and free bytes.
+	// Memory returns the device's total and free bytes.
 	Memory() (total, free int64)
 }
 
@@ -122,7 +122,7 @@ func class(size int) int {
 	return (size + step - 1) / step * step
 }
 
-// Allocate gives a block of at least size bytes. label is asked for only when
+// Allocate returns a block of at least size bytes. label is asked for only when
 // the block is large enough to be worth a line in a report.
 func (p *Pool) Allocate(size int, label func() Label) (*Block, error) {
 	if size <= 0 {
@@ -203,7 +203,7 @@ func (p *Pool) allocateSmall(want int, label func() Label) (*Block, error) {
 	return b, nil
 }
 
-// handle gives an empty Block for a piece of the present slab. Those of one
+// handle returns an empty Block for a piece of the present slab. Those of one
 // slab may share their memory, as each keeps the slab anyway; p.mu is held.
 func (p *Pool) handle() *Block {
 	if len(p.handles) == 0 {
@@ -367,7 +367,7 @@ func (p *Pool) Trim() {
 	}
 }
 
-// Stats gives the counters.
+// Stats returns the counters.
 func (p *Pool) Stats() Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()

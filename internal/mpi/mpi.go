@@ -195,7 +195,7 @@ func counts(parts []int) (n, at []int32, err error) {
 	return n, at, nil
 }
 
-// wide is memory in a type that MPI reduces: half types become float32.
+// wide is memory in a type that MPI reduces: half-precision types become float32.
 type wide struct {
 	in, out []byte
 	size    int

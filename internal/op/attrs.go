@@ -27,7 +27,7 @@ func (s AxisSet) Has(axis int) bool { return s>>axis&1 == 1 }
 // Len is the number of axes.
 func (s AxisSet) Len() int { return bits.OnesCount16(uint16(s)) }
 
-// List gives the axes in ascending order.
+// List returns the axes in ascending order.
 func (s AxisSet) List() []int {
 	l := make([]int, 0, s.Len())
 	for i := range MaxRank {

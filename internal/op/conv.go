@@ -18,7 +18,7 @@ func init() {
 	define(Def{ID: Conv2D, Name: "conv2d", Family: ConvFamily, Arity: 2, DTypes: f, Doc: "cross-correlation of images with a kernel",
 		Infer: func(a Attrs, in []Spec) (Spec, error) { return convSpec(a.(Conv), in) }})
 	define(Def{ID: ConvAct, Name: "conv2d_act", Family: FusedFamily, Batch: behindFirst(BatchFold), Arity: -1, DTypes: f,
-		Doc: "act(conv2d(x, weight) + bias): optional bias (O), one number for each channel of the result; half types may round before the bias and before the activation",
+		Doc: "act(conv2d(x, weight) + bias): optional bias (O), one number for each channel of the result; half-precision types may round before the bias and before the activation",
 		Infer: func(a Attrs, in []Spec) (Spec, error) {
 			c, ok := a.(ConvEpilogue)
 			switch {

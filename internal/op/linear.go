@@ -17,7 +17,7 @@ func CanEnd(act ID) bool { return act == Invalid || slices.Contains(Activations,
 
 func init() {
 	define(Def{ID: Linear, Name: "linear", Family: FusedFamily, Batch: behindFirst(BatchLead), Arity: -1, DTypes: []dtype.Set{dtype.Floats},
-		Doc: "act(x·weightᵀ + bias): x (…, in), weight (out, in), optional bias (out); half types sum in float32 and may round before the bias and before the activation",
+		Doc: "act(x·weightᵀ + bias): x (…, in), weight (out, in), optional bias (out); half-precision types sum in float32 and may round before the bias and before the activation",
 		Infer: func(a Attrs, in []Spec) (Spec, error) {
 			ep, ok := a.(Epilogue)
 			if !ok {
@@ -30,7 +30,7 @@ func init() {
 		}})
 }
 
-// LinearSpec gives the spec of x·weightᵀ + bias, whatever the element type.
+// LinearSpec returns the spec of x·weightᵀ + bias, whatever the element type.
 func LinearSpec(in []Spec) (Spec, error) {
 	if len(in) != 2 && len(in) != 3 {
 		return Spec{}, Problemf(ErrArgument, "takes x, weight and perhaps a bias, got %d operands", len(in))

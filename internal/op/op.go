@@ -94,7 +94,7 @@ type Def struct {
 	Batch Batch
 }
 
-// String gives the op's name.
+// String returns the op's name.
 func (d *Def) String() string { return d.Name }
 
 // Broadcasts reports whether the operands are broadcast to one shape before
@@ -124,7 +124,7 @@ func (d *Def) KernelType(in []Spec, out Spec) dtype.DType {
 // KernelTypes returns the element types that KernelType can be.
 func (d *Def) KernelTypes() dtype.Set { return d.Accepts(d.Leading()) }
 
-// Accepts gives the element types that operand i may have.
+// Accepts returns the element types that operand i may have.
 func (d *Def) Accepts(i int) dtype.Set {
 	if len(d.DTypes) == 0 {
 		return dtype.Any
@@ -132,7 +132,7 @@ func (d *Def) Accepts(i int) dtype.Set {
 	return d.DTypes[min(i, len(d.DTypes)-1)]
 }
 
-// String gives the op's name.
+// String returns the op's name.
 func (id ID) String() string {
 	if id == FusedOps {
 		return "fused"
@@ -143,7 +143,7 @@ func (id ID) String() string {
 	return fmt.Sprintf("op(%d)", uint8(id))
 }
 
-// Get gives the description of id.
+// Get returns the description of id.
 func Get(id ID) *Def { return &table[id] }
 
 // All lists the table in order.

@@ -56,7 +56,7 @@ func CheckShape(shape []int) error {
 	return nil
 }
 
-// Strides gives the strides, in elements, of a contiguous tensor.
+// Strides returns the strides, in elements, of a contiguous tensor.
 func Strides(shape []int) []int {
 	st := make([]int, len(shape))
 	n := 1
@@ -84,7 +84,7 @@ func IsContiguous(shape, strides []int) bool {
 	return true
 }
 
-// Broadcast gives the shape to which all shapes expand: aligned at the last
+// Broadcast returns the shape to which all shapes expand: aligned at the last
 // axis, each axis has one size, and 1 stretches.
 func Broadcast(shapes ...[]int) ([]int, error) {
 	rank := 0

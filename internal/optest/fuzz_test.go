@@ -252,7 +252,7 @@ func ranked(x *locus.Tensor, n int) *locus.Tensor {
 	return x
 }
 
-// fitting gives a tensor of the pool that broadcasts with x, made so if need be.
+// fitting returns a tensor of the pool that broadcasts with x, made so if need be.
 func (g *graph) fitting(x *locus.Tensor) *locus.Tensor {
 	y := g.pick()
 	a, b := x.Shape(), y.Shape()
@@ -269,7 +269,7 @@ func (g *graph) fitting(x *locus.Tensor) *locus.Tensor {
 	return y
 }
 
-// axes gives one axis, or none, which stands for all.
+// axes returns one axis, or none, which stands for all.
 func (g *graph) axes(x *locus.Tensor) []int {
 	if k := g.next(x.Rank() + 1); k < x.Rank() {
 		return []int{k}

@@ -22,7 +22,7 @@ func leaves(c *Case, in []*locus.Tensor) (all, wanted []*locus.Tensor) {
 	return all, wanted
 }
 
-// weighted gives the weighted sum of the results that are floats, or nil if it
+// weighted returns the weighted sum of the results that are floats, or nil if it
 // depends on no operand.
 func weighted(out, weights []*locus.Tensor) *locus.Tensor {
 	var loss *locus.Tensor
@@ -40,7 +40,7 @@ func weighted(out, weights []*locus.Tensor) *locus.Tensor {
 	return loss
 }
 
-// weightsOf gives the weights of the results that gradients may come from, nil
+// weightsOf returns the weights of the results that gradients may come from, nil
 // for the others.
 func weightsOf(o *Op, out []*locus.Tensor) []*locus.Tensor {
 	w := make([]*locus.Tensor, len(out))
@@ -52,7 +52,7 @@ func weightsOf(o *Op, out []*locus.Tensor) []*locus.Tensor {
 	return w
 }
 
-// gradients gives the gradients of the weighted sum with respect to the
+// gradients returns the gradients of the weighted sum with respect to the
 // operands that have one.
 func gradients(c *Case, o *Op, d locus.Device, in []*locus.Tensor, opts ...locus.GradOption) []*locus.Tensor {
 	all, wanted := leaves(c, in)
@@ -164,7 +164,7 @@ func TestFiniteDifferences(t *testing.T) {
 	})
 }
 
-// differences gives the change of the weighted sum with each element of operand i.
+// differences returns the change of the weighted sum with each element of operand i.
 func differences(c *Case, o *Op, d locus.Device, in []*locus.Tensor, i int) []float64 {
 	base := values(in[i])
 	moved := append([]*locus.Tensor(nil), in...)
@@ -281,7 +281,7 @@ func secondOrder(c *Case, o *Op, d locus.Device) error {
 	return nil
 }
 
-// direction gives numbers in [-1, 1] that differ from Weight's.
+// direction returns numbers in [-1, 1] that differ from Weight's.
 func direction(like *locus.Tensor, k int) *locus.Tensor {
 	v := make([]float64, like.Len())
 	for i := range v {

@@ -83,7 +83,7 @@ var table = sync.OnceValue(func() map[string]*Op {
 	return m
 })
 
-// lookup gives the op of a case.
+// lookup returns the op of a case.
 func lookup(t testing.TB, c *Case) *Op {
 	o := table()[c.Op]
 	if o == nil {

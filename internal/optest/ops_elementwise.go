@@ -63,7 +63,7 @@ func dyadic(name string, set dtype.Set, f func(t *tensor, y any) *tensor) *Op {
 		bad(locus.ErrArgument, "an operand that is no number", func(d locus.Device) { f(d.As(set.List()[0]).Ones(2), "1") })
 }
 
-// optional gives a number, or nil where the record has none.
+// optional returns a number, or nil where the record has none.
 func (c *Call) optional(name string) any {
 	if !c.Has(name) {
 		return nil

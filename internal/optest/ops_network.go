@@ -6,7 +6,7 @@ import (
 	"github.com/locusml/locus/internal/op"
 )
 
-// Pair gives one size for height and width, or two; 0 where the record has none.
+// Pair returns one size for height and width, or two; 0 where the record has none.
 func (c *Call) Pair(name string) locus.Pair {
 	if !c.Has(name) {
 		return 0
@@ -20,7 +20,7 @@ func (c *Call) Pair(name string) locus.Pair {
 	return locus.Pair(c.Int(name))
 }
 
-// operand gives operand i, or nil where the record has fewer.
+// operand returns operand i, or nil where the record has fewer.
 func (c *Call) operand(i int) *tensor {
 	if i < len(c.In) {
 		return c.In[i]
@@ -84,7 +84,7 @@ func activationOps() []*Op {
 	)
 }
 
-// activation gives what the record says a linear map or a convolution ends with.
+// activation returns what the record says a linear map or a convolution ends with.
 func (c *Call) activation() []locus.Activation {
 	if !c.Has("activation") {
 		return nil

@@ -65,7 +65,7 @@ func dropout(name string, f func(x *tensor, p float64, key locus.Key) *tensor) *
 		bad(locus.ErrArgument, "a probability above 1", func(d locus.Device) { f(d.Ones(2, 3, 4), 1.5, locus.NewKey(1)) })
 }
 
-// Reduction gives a loss's reduction.
+// Reduction returns a loss's reduction.
 func (c *Call) Reduction() locus.Reduction {
 	if !c.Has("reduction") {
 		return locus.ReduceMean

@@ -169,7 +169,7 @@ func elements[T any](data []byte) []T {
 	return s
 }
 
-// Floats gives the elements of floats as float64.
+// Floats returns the elements of floats as float64.
 func (a *Array) Floats() []float64 {
 	out := make([]float64, 0, a.Len())
 	switch a.DType {
@@ -209,7 +209,7 @@ func (c *Case) Call(o *Op, d locus.Device, in []*locus.Tensor) []*locus.Tensor {
 	return o.Run(&Call{Device: d, DType: c.DType, In: in, attrs: c.attrs})
 }
 
-// Weight gives the weights of output k that recorded gradients belong to:
+// Weight returns the weights of output k that recorded gradients belong to:
 // element i is an odd sixteenth between -2 and 2, as in testdata/recorder.py.
 func Weight(like *locus.Tensor, k int) *locus.Tensor {
 	w := make([]float64, like.Len())

@@ -73,7 +73,7 @@ func (c *Call) attr(name string) any {
 	return v
 }
 
-// number gives a Go number: an int if it is whole.
+// number returns a Go number: an int if it is whole.
 func (c *Call) number(name string) any {
 	f := c.Float(name)
 	if f == math.Trunc(f) && !math.IsInf(f, 0) {
@@ -82,10 +82,10 @@ func (c *Call) number(name string) any {
 	return f
 }
 
-// Float gives a number.
+// Float returns a number.
 func (c *Call) Float(name string) float64 { return toFloat(c.attr(name)) }
 
-// FloatOr gives a number, or def where the record has none.
+// FloatOr returns a number, or def where the record has none.
 func (c *Call) FloatOr(name string, def float64) float64 {
 	if !c.Has(name) {
 		return def
@@ -93,10 +93,10 @@ func (c *Call) FloatOr(name string, def float64) float64 {
 	return c.Float(name)
 }
 
-// Int gives a whole number.
+// Int returns a whole number.
 func (c *Call) Int(name string) int { return int(c.Float(name)) }
 
-// IntOr gives a whole number, or def where the record has none.
+// IntOr returns a whole number, or def where the record has none.
 func (c *Call) IntOr(name string, def int) int {
 	if !c.Has(name) {
 		return def
@@ -104,13 +104,13 @@ func (c *Call) IntOr(name string, def int) int {
 	return c.Int(name)
 }
 
-// Bool gives a bool; false where the record has none.
+// Bool returns a bool; false where the record has none.
 func (c *Call) Bool(name string) bool { return c.Has(name) && c.attr(name).(bool) }
 
-// String gives a string.
+// String returns a string.
 func (c *Call) String(name string) string { return c.attr(name).(string) }
 
-// Floats gives a list of numbers.
+// Floats returns a list of numbers.
 func (c *Call) Floats(name string) []float64 {
 	if !c.Has(name) {
 		return nil
@@ -123,7 +123,7 @@ func (c *Call) Floats(name string) []float64 {
 	return f
 }
 
-// Ints gives a list of whole numbers; nil where the record has none.
+// Ints returns a list of whole numbers; nil where the record has none.
 func (c *Call) Ints(name string) []int {
 	if !c.Has(name) {
 		return nil

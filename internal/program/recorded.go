@@ -353,7 +353,7 @@ func (r *Recorded) work() error {
 	return nil
 }
 
-// set gives the recording the present attributes. It reports false if that failed.
+// set returns the recording the present attributes. It reports false if that failed.
 func (r *Recorded) set() bool {
 	for i, late := range r.late {
 		if !late {

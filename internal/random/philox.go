@@ -8,7 +8,7 @@ package random
 
 import "math/bits"
 
-// Philox gives the four words of counter block n under key.
+// Philox returns the four words of counter block n under key.
 func Philox(key, n uint64) [4]uint32 {
 	const m0, m1 = 0xD2511F53, 0xCD9E8D57
 	const w0, w1 = 0x9E3779B9, 0xBB67AE85
@@ -24,10 +24,10 @@ func Philox(key, n uint64) [4]uint32 {
 	return c
 }
 
-// Word32 gives 32 random bits for element i: four elements share a block.
+// Word32 returns 32 random bits for element i: four elements share a block.
 func Word32(key, i uint64) uint32 { return Philox(key, i/4)[i%4] }
 
-// Word64 gives 64 random bits for element i: two elements share a block, the
+// Word64 returns 64 random bits for element i: two elements share a block, the
 // low word first.
 func Word64(key, i uint64) uint64 {
 	c := Philox(key, i/2)
@@ -35,7 +35,7 @@ func Word64(key, i uint64) uint64 {
 	return uint64(c[j]) | uint64(c[j+1])<<32
 }
 
-// Split gives the key number i below key. Blocks for splitting have the top
+// Split returns the key number i below key. Blocks for splitting have the top
 // bit of the counter set, which no element reaches.
 func Split(key, i uint64) uint64 {
 	c := Philox(key, i|1<<63)

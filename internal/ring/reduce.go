@@ -9,7 +9,7 @@ import (
 )
 
 // reduce sets dst to a op b, element by element; divide also divides by n, for the mean.
-// dst may be a or b. Sums of half types are rounded once an element.
+// dst may be a or b. Sums of half-precision types are rounded once an element.
 func reduce(op engine.Op, dt dtype.DType, dst, a, b []byte, n int, divide bool) {
 	switch dt {
 	case dtype.Float32:

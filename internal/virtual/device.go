@@ -65,7 +65,7 @@ func (d *Device) Info() backend.Info {
 	return backend.Info{Kind: backend.GPU, Name: fmt.Sprintf("virtual GPU %d", d.index), Backing: "host memory"}
 }
 
-// Allocate gives host memory within the limit.
+// Allocate returns host memory within the limit.
 func (d *Device) Allocate(size int) (memory.Region, error) {
 	d.mu.Lock()
 	if int64(size) > d.limit-d.used {
@@ -96,14 +96,14 @@ func (d *Device) account(n int64) {
 	d.mu.Unlock()
 }
 
-// Memory gives the limit and what is left of it.
+// Memory returns the limit and what is left of it.
 func (d *Device) Memory() (total, free int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.limit, d.limit - d.used
 }
 
-// Pinned gives ordinary memory, all of which is the same to a virtual GPU: programs
+// Pinned returns ordinary memory, all of which is the same to a virtual GPU: programs
 // take the same paths as on real ones.
 func (d *Device) Pinned() memory.Source { return d.host }
 

@@ -27,7 +27,7 @@ func view(b *memory.Block, n int) backend.View {
 	return backend.View{Block: b, Shape: []int{n}, Strides: []int{1}, DType: dtype.Float32}
 }
 
-// adder gives a call that adds two blocks of n elements into a third.
+// adder returns a call that adds two blocks of n elements into a third.
 func adder(t testing.TB, d *Device, n int) *backend.Call {
 	p := memory.NewPool(d)
 	var v [3]backend.View

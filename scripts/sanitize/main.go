@@ -129,7 +129,7 @@ func list() ([]string, error) {
 
 const clean = "clean"
 
-// check gives a tool's verdict on each op. Ops run in groups, since starting a
+// check returns a tool's verdict on each op. Ops run in groups, since starting a
 // process takes longer than an op; those of a group that is not clean run again
 // one by one, to tell which it is.
 func check(tool string, ops []string) map[string]string {

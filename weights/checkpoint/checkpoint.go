@@ -72,7 +72,7 @@ type Dir struct {
 	mu   sync.Mutex // one Save at a time
 }
 
-// Open gives the folder of checkpoints at path, which it makes if there is
+// Open returns the folder of checkpoints at path, which it makes if there is
 // none. Saving removes all but the last keep checkpoints; 0 keeps all.
 func Open(path string, keep int) (*Dir, error) {
 	if keep < 0 {
@@ -269,7 +269,7 @@ type Broken struct {
 	Err  error // why
 }
 
-// List gives the checkpoints, oldest first, and apart from them those that are
+// List returns the checkpoints, oldest first, and apart from them those that are
 // not whole: unfinished, cut short or damaged in their manifest. Damage inside
 // the tensors is found when a checkpoint is read.
 func (d *Dir) List() (whole []Entry, broken []Broken, err error) {

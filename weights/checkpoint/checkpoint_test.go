@@ -25,7 +25,7 @@ type state struct {
 	Loss float64
 }
 
-// tensorsOf gives tensors that show which step they are from.
+// tensorsOf returns tensors that show which step they are from.
 func tensorsOf(step, n int) map[string]*locus.Tensor {
 	return map[string]*locus.Tensor{"w": locus.CPU().Full(float64(step), n), "momentum": locus.CPU().As(locus.Int64).Full(float64(step), n)}
 }

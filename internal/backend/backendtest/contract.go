@@ -65,7 +65,7 @@ func (r *rig) ok(err error) {
 	}
 }
 
-// alloc gives a block that is freed when the test ends.
+// alloc returns a block that is freed when the test ends.
 func (r *rig) alloc(size int) *memory.Block {
 	r.t.Helper()
 	b, err := r.pool.Allocate(size, label)
@@ -313,7 +313,7 @@ func (s *suite) testRelease(t *testing.T) {
 	}
 }
 
-// pinned gives memory of the device's Pinner that is freed when the test ends, and
+// pinned returns memory of the device's Pinner that is freed when the test ends, and
 // ordinary memory of devices that are none.
 func (r *rig) pinned(n int) []byte {
 	r.t.Helper()

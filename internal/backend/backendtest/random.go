@@ -11,13 +11,13 @@ import (
 // dice are random choices from a key.
 type dice struct{ key, n uint64 }
 
-// below gives a number from 0 to n-1.
+// below returns a number from 0 to n-1.
 func (d *dice) below(n int) int {
 	d.n++
 	return int(random.Bounded(random.Word64(d.key, d.n), uint64(n)))
 }
 
-// size gives a size that is mostly small, seldom 0 or beyond one vector.
+// size returns a size that is mostly small, seldom 0 or beyond one vector.
 func (d *dice) size(most int) int {
 	switch d.below(12) {
 	case 0:
@@ -128,7 +128,7 @@ func randomSample(seed uint64, i int) (sample.Sample, bool) {
 	return c, true
 }
 
-// randomNorm gives a normalisation another shape and other axes.
+// randomNorm returns a normalisation another shape and other axes.
 func randomNorm(d *dice, c *sample.Sample, in []sample.Operand, shape []int) bool {
 	a, rank := c.Attrs.(op.Normalize), len(shape)
 	id, own := op.Normalized, 1

@@ -72,12 +72,12 @@ type expected struct {
 
 	// exact: floats must be the value rounded to their type; with signs, also the
 	// sign of zero counts. Otherwise the error may be units steps of the type in
-	// which kernels compute (float32 for the half types) at the size of the value or
-	// of scale, whichever is larger, and for half types halves steps of theirs.
+	// which kernels compute (float32 for the half-precision types) at the size of the value or
+	// of scale, whichever is larger, and for half-precision types halves steps of theirs.
 	exact, signs  bool
 	units, halves float64
 	scale         []float64
-	before        []float64 // the size at which half types may round on the way, where it is known
+	before        []float64 // the size at which half-precision types may round on the way, where it is known
 	// bits: what is compared are the bytes of this, all of them.
 	bits []byte
 	// more are the results behind the first, if the op has several.
@@ -123,7 +123,7 @@ func evaluate(s sample.Sample, tensors []sample.Tensor) *expected {
 	return e
 }
 
-// coords gives the coordinates of element i of a shape, and position the
+// coords returns the coordinates of element i of a shape, and position the
 // element at coordinates.
 func coords(shape []int, i int) []int {
 	c := make([]int, len(shape))
@@ -147,7 +147,7 @@ type line struct{ start, step, n int }
 
 func (l line) at(i int) int { return l.start + i*l.step }
 
-// alongAxis gives all lines along an axis of a shape.
+// alongAxis returns all lines along an axis of a shape.
 func alongAxis(shape []int, axis int) []line {
 	inner, n := op.Elements(shape[axis+1:]), shape[axis]
 	var l []line

@@ -232,7 +232,7 @@ func binary(id op.ID, e *expected, a, b *array) {
 	}
 }
 
-// binaryFloat gives the value, and for ops that cancel the size of what they
+// binaryFloat returns the value, and for ops that cancel the size of what they
 // cancel.
 func binaryFloat(id op.ID, a, b float64) (value, scale float64) {
 	switch id {
@@ -328,7 +328,7 @@ func binaryFloat(id op.ID, a, b float64) (value, scale float64) {
 	panic("backendtest: no reference for " + id.String())
 }
 
-// floorDivMod gives the quotient or the remainder as Python and PyTorch define
+// floorDivMod returns the quotient or the remainder as Python and PyTorch define
 // them: the remainder first, the quotient from what it leaves.
 func floorDivMod[T float32 | float64](id op.ID, a, b T) T {
 	mod := T(math.Mod(float64(a), float64(b)))

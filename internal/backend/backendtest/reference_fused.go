@@ -159,7 +159,7 @@ func linear(act op.ID, e *expected, in []*array) {
 	}
 }
 
-// attentionRow gives the weights of row i of matrix b, the sizes of what the
+// attentionRow returns the weights of row i of matrix b, the sizes of what the
 // scores are sums of, and the logarithm that attention saves; no weights if all is
 // hidden. In are q, k, v and perhaps a mask.
 func attentionRow(a op.Attention, in []*array, b, i int) (weights, sizes []float64, saved float64) {

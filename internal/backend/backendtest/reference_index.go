@@ -84,7 +84,7 @@ func index(id op.ID, a op.Attrs, e *expected, in []*array) {
 	}
 }
 
-// taken gives the element of x that element i of take's result (of the given
+// taken returns the element of x that element i of take's result (of the given
 // shape) comes from.
 func taken(x, idx *array, axis int, shape []int, i int) int {
 	c := coords(shape, i)

@@ -154,7 +154,7 @@ func (r *recurrence) saved() [][]num {
 	return nil
 }
 
-// fill puts numbers into a result. Every rounding to a half type is one of many.
+// fill puts numbers into a result. Every rounding to a half-precision type is one of many.
 func (e *expected) fill(from []num) {
 	e.halves = max(e.halves, 4)
 	e.scale = make([]float64, e.len())

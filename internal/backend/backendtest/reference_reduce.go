@@ -65,7 +65,7 @@ func reduce(id op.ID, a op.Attrs, e *expected, x *array) {
 	}
 }
 
-// argExtreme gives the place in g of the first largest or smallest element of
+// argExtreme returns the place in g of the first largest or smallest element of
 // x; the first NaN wins.
 func argExtreme(x *array, g []int, smallest bool) int {
 	best := 0
@@ -85,7 +85,7 @@ func argExtreme(x *array, g []int, smallest bool) int {
 	return best
 }
 
-// logSumExp gives log Σ eˣ over the elements g, and the size of its terms.
+// logSumExp returns log Σ eˣ over the elements g, and the size of its terms.
 func logSumExp(x []float64, g []int) (value, scale float64) {
 	m := math.Inf(-1)
 	for _, i := range g {

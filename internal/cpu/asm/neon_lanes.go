@@ -84,7 +84,7 @@ func (v *vk) fresh(m Mem) V {
 	return d
 }
 
-// held gives a register with a constant, which must stay as it is. It is loaded at the
+// held returns a register with a constant, which must stay as it is. It is loaded at the
 // function's beginning if there is room.
 func (v *vk) held(m Mem) V {
 	k := v.k

@@ -200,7 +200,7 @@ func init() {
 	add("movi0", form{word: 0x6f00e400, name: "movi", regs: arr("2d"), suffix: ", #0"})
 }
 
-// encode gives an instruction's word and how LLVM writes it.
+// encode returns an instruction's word and how LLVM writes it.
 func (f form) encode(r []int, shift int) (word uint32, text string) {
 	word = f.word
 	var t []string

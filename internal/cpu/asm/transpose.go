@@ -100,7 +100,7 @@ func (b block) put(v *vk, x V, part int, m Mem) {
 	}
 }
 
-// steps gives the addresses p, p+f, p+2f, … of n rows that are f bytes apart;
+// steps returns the addresses p, p+f, p+2f, … of n rows that are f bytes apart;
 // f3 is 3f.
 func (v *vk) steps(p, f, f3 reg.Register, n int) []Mem {
 	var m []Mem

@@ -159,7 +159,7 @@ func (w *winograd) index(name string, at func(lane int) int) V {
 	return w.load(m)
 }
 
-// everySecond gives the function that picks the even or the odd elements of two vectors.
+// everySecond returns the function that picks the even or the odd elements of two vectors.
 func (w *winograd) everySecond(name string) func(a, b V, odd bool) V {
 	ctx := w.ctx
 	if w.wide() {

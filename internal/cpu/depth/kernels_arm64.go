@@ -10,7 +10,7 @@ import (
 // level is what tests change.
 var level = vec.CPU()
 
-// kernelFor gives the kernel for a stride and how many elements its vectors have.
+// kernelFor returns the kernel for a stride and how many elements its vectors have.
 func kernelFor(stride int) (kernel func(*byte), lanes int) {
 	switch {
 	case level == vec.NEON && stride == 1:

@@ -6,7 +6,7 @@ import (
 	"unsafe"
 )
 
-// HasBlocks reports whether Blocks are computed by matrix units. Without them they are plain
+// HasBlocks reports whether Blocks are computed by tensor cores. Without them they are plain
 // Go, for tests.
 func HasBlocks() bool { return hasBlocks() }
 

@@ -24,7 +24,7 @@ func TestBlocksLayout(t *testing.T) {
 // TestBlocks compares blocks of matrices at odd distances with sums in float64.
 func TestBlocks(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	t.Logf("matrix units: %v", HasBlocks())
+	t.Logf("tensor cores: %v", HasBlocks())
 	random := func(n int) ([]uint16, []float32) {
 		f, h := make([]float32, n), make([]uint16, n)
 		for i := range f {

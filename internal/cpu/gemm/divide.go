@@ -58,7 +58,7 @@ const readCost = 40
 
 func (d *division) tasks() int { return d.gr * d.gc * d.tr * d.tc }
 
-// task gives the tiles of task q.
+// task returns the tiles of task q.
 func (d *division) task(q int) (i0, i1, j0, j1 int) {
 	per := d.tr * d.tc
 	g, t := q/per, q%per

@@ -56,7 +56,7 @@ func (x *External) takes(m, n, k int) bool {
 	return min(m, n, k) >= x.Side && m*n*k >= x.Work
 }
 
-// flat gives a rows×cols matrix as BLAS wants it: one stride is 1, the other
+// flat returns a rows×cols matrix as BLAS wants it: one stride is 1, the other
 // leads over a whole line.
 func flat[T Float](s *source[T], rows, cols int) (ld int, transposed, ok bool) {
 	if s.format != 0 || s.starts != nil {

@@ -143,7 +143,7 @@ func (f *Filters) Free() {
 // filterChunk is how many filters of each row of a tile are transformed at a time.
 const filterChunk = 32
 
-// matrix gives the panels from tile p on of part `part` of matrix i.
+// matrix returns the panels from tile p on of part `part` of matrix i.
 func (f *Filters) matrix(i, part, p int) unsafe.Pointer {
 	if f.flipped { // which changes numbers 0 and 3 of each axis over
 		at := [4]int{3, 1, 2, 0}
@@ -279,7 +279,7 @@ func (f *Filters) Convolve(x *Images) (bad []int) {
 	return bad
 }
 
-// planeOf gives the distance of 16 planes of n elements: five cache lines more than a
+// planeOf returns the distance of 16 planes of n elements: five cache lines more than a
 // multiple of 4 KiB, so that what is written to all of them at once stays in the L1 cache.
 func planeOf(n int) int { return (n-80+1023)&^1023 + 80 }
 

@@ -131,7 +131,7 @@ func MinRowsF64(acc []float64, rows *[Rows]*float64, ahead int) {
 	minRowsGo(acc, rows, n)
 }
 
-// columnsFrom gives the rows' elements from column n on, of columns in all.
+// columnsFrom returns the rows' elements from column n on, of columns in all.
 func columnsFrom[T float](rows *[Rows]*T, n, columns int) (x [Rows][]T) {
 	for r, p := range rows {
 		x[r] = unsafe.Slice(p, columns)[n:]

@@ -20,7 +20,7 @@ type Bad struct {
 // String names the call.
 func (b Bad) String() string { return fmt.Sprintf("%s: %s", b.Op, b.Why) }
 
-// BadOf gives calls of an op that its rule must refuse: made from its good
+// BadOf returns calls of an op that its rule must refuse: made from its good
 // samples by taking or adding an operand and by changing one operand's type,
 // and from lists where shapes or attributes can be wrong.
 func BadOf(id op.ID) []Bad {

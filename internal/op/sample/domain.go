@@ -111,7 +111,7 @@ func newNumbers(key uint64, n int) *numbers {
 func (g *numbers) word(i int) uint64  { return g.words[i%period] }
 func (g *numbers) shuffled(i int) int { return (i*g.step + g.shift) % g.n }
 
-// float gives element i of an operand.
+// float returns element i of an operand.
 func (v Domain) float(d dtype.DType, g *numbers, i int) float64 {
 	w := g.word(i)
 	u := random.Uniform64(w)
@@ -174,7 +174,7 @@ func (v Domain) float(d dtype.DType, g *numbers, i int) float64 {
 	return 6*u - 3
 }
 
-// integer gives element i of an operand of an integer type or of bools.
+// integer returns element i of an operand of an integer type or of bools.
 func (v Domain) integer(d dtype.DType, g *numbers, i, limit int) int64 {
 	w := g.word(i)
 	pick := func(n int64) int64 { return int64(random.Bounded(w, uint64(n))) }

@@ -69,7 +69,7 @@ func (o Operand) String() string {
 	return s
 }
 
-// Specs gives what the op's rule sees.
+// Specs returns what the op's rule sees.
 func (s Sample) Specs() []op.Spec {
 	specs := make([]op.Spec, len(s.In))
 	for i, o := range s.In {
@@ -93,7 +93,7 @@ func (s Sample) Tensors() []Tensor {
 // operand, and for creation ops those that it makes.
 func DTypes(id op.ID) []dtype.DType { return op.Get(id).KernelTypes().List() }
 
-// Of gives the samples of an op whose values have type d.
+// Of returns the samples of an op whose values have type d.
 func Of(id op.ID, d dtype.DType) []Sample {
 	b := &builder{def: op.Get(id), d: d}
 	switch b.def.Family {
@@ -123,7 +123,7 @@ func Of(id op.ID, d dtype.DType) []Sample {
 	return b.samples
 }
 
-// All gives every sample of every op and dtype.
+// All returns every sample of every op and dtype.
 func All() iter.Seq[Sample] {
 	return func(yield func(Sample) bool) {
 		for _, d := range op.All() {
@@ -138,7 +138,7 @@ func All() iter.Seq[Sample] {
 	}
 }
 
-// Smooth gives the samples of an op that suit finite differences, all of them
+// Smooth returns the samples of an op that suit finite differences, all of them
 // float64; none if the op is not differentiable.
 func Smooth(id op.ID) []Sample {
 	var l []Sample

@@ -22,7 +22,7 @@ type Part struct {
 
 const virtualNote = "The GPU is virtual: it lives in main memory and this machine's CPU does its work. Its times show what queueing and copying cost here; they say nothing about the speed of a real card."
 
-// Parts gives the exercises that were measured.
+// Parts returns the exercises that were measured.
 func (r *Results) Parts() ([]Part, error) {
 	var parts []Part
 	for _, make := range []func() (*Part, error){r.partProducts, r.partParameters, r.partLog, r.partParallel} {
@@ -234,7 +234,7 @@ func (r *Results) Page(version string) (*page.Page, error) {
 	return p, nil
 }
 
-// String gives "gpu:0, NVIDIA H200 (…)".
+// String returns "gpu:0, NVIDIA H200 (…)".
 func (d Device) String() string { return fmt.Sprintf("%s, %s (%s)", d.Device, d.Name, d.Backing) }
 
 // Noise says so if runs of the same thing lay far apart.

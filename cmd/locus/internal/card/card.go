@@ -98,7 +98,7 @@ func sensors(t locus.Telemetry) *Sensors {
 	return s
 }
 
-// Why gives the reason that there is no GPU in one line, and what to do.
+// Why returns the reason that there is no GPU in one line, and what to do.
 func Why(err error) (why, hint string) {
 	why, _, _ = strings.Cut(err.Error(), "\n")
 	why = strings.TrimPrefix(why, "no NVIDIA GPU can be used: ")

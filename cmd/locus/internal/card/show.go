@@ -101,7 +101,7 @@ func (c Card) bar(o *text.Out, width int) string {
 	return fmt.Sprintf("%s %s of %s", o.Bar(part, width), text.Bytes(c.Memory.Used), text.Bytes(c.Memory.Total))
 }
 
-// figures gives what the sensors measure.
+// figures returns what the sensors measure.
 func (c Card) figures() (load, temp, power string) {
 	s := c.Sensors
 	if s == nil {
@@ -120,7 +120,7 @@ func (c Card) figures() (load, temp, power string) {
 	return load, temp, power
 }
 
-// sensors gives them in a line, "" if there are none.
+// sensors returns them in a line, "" if there are none.
 func (c Card) sensors() string {
 	if c.Sensors == nil {
 		return c.NoSensors

@@ -39,7 +39,7 @@ type Streams struct {
 	Env      func(string) string
 }
 
-// Standard gives those of the process.
+// Standard returns those of the process.
 func Standard() Streams { return Streams{os.Stdin, os.Stdout, os.Stderr, os.Getenv} }
 
 // app is one call of the command.

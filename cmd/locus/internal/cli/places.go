@@ -56,7 +56,7 @@ func noDevice(what string, d locus.Device) error {
 		what, d, strings.Join(names, ", "), d.Index()+1-locus.NumGPUs())
 }
 
-// numGPUs gives the first n GPUs.
+// numGPUs returns the first n GPUs.
 func numGPUs(n int) ([]locus.Device, error) {
 	if n < 0 {
 		return nil, usagef("--gpus %d: not a number of GPUs", n)

@@ -14,7 +14,7 @@ import (
 	"github.com/locusml/locus/train"
 )
 
-// EpochRows gives the epochs as a table: the heading, then a row each.
+// EpochRows returns the epochs as a table: the heading, then a row each.
 func EpochRows(r *train.Report) (head []string, rows [][]string) {
 	quality := QualityName(r.Last().Validation)
 	head = []string{"epoch", "loss", quality, "test loss", "test " + quality, "time", "examples/s", ""}
@@ -59,7 +59,7 @@ func QualityName(m map[string]float64) string {
 	return "accuracy"
 }
 
-// Summary gives what there is to know of a run, by name.
+// Summary returns what there is to know of a run, by name.
 func (r *Result) Summary() [][2]string {
 	quality := Quality(r.Final.Validation) + " of the test set right"
 	if r.Card.Scaler != nil {

@@ -174,7 +174,7 @@ func CardOf(meta map[string]string) (card Card, ok bool) {
 	return card, json.Unmarshal([]byte(meta[cardKey]), &card) == nil
 }
 
-// OtherMetadata gives a file's metadata without the card.
+// OtherMetadata returns a file's metadata without the card.
 func OtherMetadata(meta map[string]string) map[string]string {
 	rest := maps.Clone(meta)
 	delete(rest, cardKey)

@@ -73,7 +73,7 @@ func best(p []float32, classes []string, n int) []Guess {
 	return all[:min(n, len(all))]
 }
 
-// read gives a picture as numbers from 0 to 1, channel by channel, in the size
+// read returns a picture as numbers from 0 to 1, channel by channel, in the size
 // that the network knows.
 func read(file string, input []int, invert bool) ([]float32, error) {
 	f, err := disk.Open(file)

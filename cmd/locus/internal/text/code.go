@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Code gives lines of Go code in colour, where there is colour.
+// Code returns lines of Go code in colour, where there is colour.
 func (o *Out) Code(lines []string) []string {
 	if !o.Colour {
 		return lines

@@ -104,7 +104,7 @@ func (o *Out) Style(st Style, s string) string {
 	return "\x1b[" + string(st) + "m" + s + "\x1b[0m"
 }
 
-// Mark gives a sign for good, bad or in between.
+// Mark returns a sign for good, bad or in between.
 func (o *Out) Mark(st Style) string {
 	signs := map[Style][2]string{Green: {"✓", "ok"}, Red: {"✗", "no"}, Yellow: {"!", "! "}, Dim: {"·", "- "}}
 	s := signs[st][0]
@@ -117,7 +117,7 @@ func (o *Out) Mark(st Style) string {
 // Heading prints a title.
 func (o *Out) Heading(s string) { o.Println(o.Style(Bold, s)) }
 
-// Rule gives a line across the terminal.
+// Rule returns a line across the terminal.
 func (o *Out) Rule() string {
 	c := "─"
 	if !o.Unicode {
@@ -147,7 +147,7 @@ func (o *Out) Bar(part float64, width int) string {
 	return o.Style(st, strings.Repeat(a, full)) + o.Style(Dim, strings.Repeat(b, width-full))
 }
 
-// To gives an Out that looks the same and writes to w.
+// To returns an Out that looks the same and writes to w.
 func (o *Out) To(w io.Writer) *Out {
 	c := *o
 	c.w, c.err = w, nil

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Bytes gives a size as people read it: "12.3 MiB".
+// Bytes returns a size as people read it: "12.3 MiB".
 func Bytes(n int64) string {
 	for i, unit := range []string{"TiB", "GiB", "MiB", "KiB"} {
 		if size := int64(1) << (40 - 10*i); n >= size {
@@ -17,7 +17,7 @@ func Bytes(n int64) string {
 	return fmt.Sprintf("%d B", n)
 }
 
-// Count gives a whole number with its thousands set off: "60,000".
+// Count returns a whole number with its thousands set off: "60,000".
 func Count[T ~int | ~int64](n T) string {
 	if n < 0 {
 		return "-" + Count(-n)
@@ -31,7 +31,7 @@ func Count[T ~int | ~int64](n T) string {
 	return strings.Join(append([]string{s}, parts...), ",")
 }
 
-// Many gives "1 epoch", "2 epochs".
+// Many returns "1 epoch", "2 epochs".
 func Many[T ~int | ~int64](n T, what string) string {
 	if n == 1 {
 		return "1 " + what
@@ -39,7 +39,7 @@ func Many[T ~int | ~int64](n T, what string) string {
 	return Count(n) + " " + what + "s"
 }
 
-// Duration gives a time with three digits: "1.23 ms".
+// Duration returns a time with three digits: "1.23 ms".
 func Duration(d time.Duration) string {
 	switch {
 	case d < 0:
@@ -56,7 +56,7 @@ func Duration(d time.Duration) string {
 	return d.Round(time.Second).String()
 }
 
-// Number gives a number with three digits.
+// Number returns a number with three digits.
 func Number(v float64) string { return three(v) }
 
 func three(v float64) string {

@@ -9,7 +9,7 @@ import (
 	"github.com/locusml/locus/internal/cpu/blas"
 )
 
-// Open gives the library that LOCUS_TEST_BLAS names, else the first one that is
+// Open returns the library that LOCUS_TEST_BLAS names, else the first one that is
 // found on the machine. Without any the test is skipped, and says why.
 func Open(t testing.TB) *blas.Library {
 	t.Helper()
