@@ -212,7 +212,7 @@ func TestFunctions(t *testing.T) {
 			return []*locus.Tensor{a[0].T(), a[1], a[0].Add(s.Reshape(2, 1)), a[0].Narrow(1, 1, 2).Neg()}
 		}, []*locus.Tensor{locus.CPU().Randn(2, 3), locus.CPU().Arange(4)}},
 		"constants": {func(a ...*locus.Tensor) []*locus.Tensor {
-			return []*locus.Tensor{a[0].Mul(math.Inf(-1)), a[0].Gt(0).Where(a[0], math.NaN()), a[0].Device().From([]int64{1, 2, 3}), a[0].Device().Full(-0.0, 2)}
+			return []*locus.Tensor{a[0].Mul(math.Inf(-1)), a[0].Gt(0).Where(a[0], math.NaN()), a[0].Device().From([]int64{1, 2, 3}), a[0].Device().Full(math.Copysign(0, -1), 2)}
 		}, []*locus.Tensor{locus.CPU().From([]float64{1, -2, 0})}},
 		"gradients": {func(a ...*locus.Tensor) []*locus.Tensor {
 			x := a[0].RequireGrad()
