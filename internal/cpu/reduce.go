@@ -527,7 +527,7 @@ func finishBlock[S, T, A, R any](w *columnWalk[S, T], s *space, r *reducer[T, A,
 	}
 }
 
-// withRow returns the reducer a vectorized row function that reads its elements
+// withRow gives the reducer a vectorized row function that reads its elements
 // once, for rows that are long enough for it.
 func (r *reducer[T, A, R]) withRow(row func(x []T) A) *reducer[T, A, R] {
 	short := r.row
