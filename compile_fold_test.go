@@ -56,3 +56,33 @@ func TestScoresInHalfPrecision(t *testing.T) {
 		}
 	}
 }
+
+// A gradient per example of scores in half precision, compiled, is what it is eagerly,
+// also while a profile is taken.
+func TestCompiledVmapOfScores(t *testing.T) {
+	d := locus.AddVirtualGPUs(1, 0)[0]
+	k := locus.NewKey(8).Split(2)
+	w, xs := d.Key(k[0]).Randn(3, 4), d.Key(k[1]).Randn(6, 5, 4)
+	ys := d.Zeros(6, 5).Cast(locus.Int64)
+	f := func(a ...*locus.Tensor) []*locus.Tensor {
+		p := a[0].RequireGrad()
+		return []*locus.Tensor{locus.Vmap(func(b ...*locus.Tensor) *locus.Tensor {
+			out := locus.Linear(b[0].Cast(locus.BFloat16), p.Cast(locus.BFloat16), nil).Cast(locus.Float32)
+			return locus.GradOf(locus.CrossEntropy(out, b[1], locus.CrossEntropyOptions{}), p)[0]
+		})(a[1], a[2])}
+	}
+	want := f(w, xs, ys)[0]
+	c := locus.Compile(f)
+	for i := range 4 {
+		var got *locus.Tensor
+		call := func() { got = c.Call(w, xs, ys)[0] }
+		if i == 3 {
+			locus.Profile(call)
+		} else {
+			call()
+		}
+		if !got.AllClose(want, 0, 0) || c.Fallback() != "" {
+			t.Fatalf("call %d: %v, want %v; %s", i, got, want, c.Fallback())
+		}
+	}
+}

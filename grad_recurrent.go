@@ -64,7 +64,7 @@ func recurrentGradient(n *node, g *Tensor) []*Tensor {
 	return grads
 }
 
-// composeRecurrent computes step by step. Half types are computed in float32: a
+// composeRecurrent computes step by step. Half-precision types are computed in float32: a
 // rounding at each step would add up.
 func composeRecurrent(attrs op.Attrs, in []*Tensor) *Tensor {
 	a := attrs.(op.Recurrence)

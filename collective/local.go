@@ -337,7 +337,7 @@ func (e *localEngine) compute(ctx context.Context, s *locus.Scope, j *job, r *ro
 	return lend.Own(flat.Reshape(j.x.Shape()...)).(*locus.Tensor), nil
 }
 
-// reduce reduces what in returns for each rank, in their order, on a device. Half types are
+// reduce reduces what in returns for each rank, in their order, on a device. Half-precision types are
 // added up in float32 and rounded once.
 func (e *localEngine) reduce(o Op, d locus.Device, in func(rank int) *locus.Tensor) *locus.Tensor {
 	first := in(0).To(d)

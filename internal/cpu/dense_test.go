@@ -10,7 +10,7 @@ import (
 	"github.com/locusml/locus/internal/op"
 )
 
-// Half types are computed some images, or matrices, at a time: what comes out is what float32
+// Half-precision types are computed some images, or matrices, at a time: what comes out is what float32
 // gives for the same numbers, rounded once. (Blocks, which round more, have tests of their own.)
 func TestHalvesInParts(t *testing.T) {
 	old := blockProducts

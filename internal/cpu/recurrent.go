@@ -10,7 +10,7 @@ import (
 )
 
 // Recurrent networks. What the inputs contribute to the gates is one product for all
-// steps; a step is a product with the state and one pass over the gates. Half types
+// steps; a step is a product with the state and one pass over the gates. Half-precision types
 // are computed in float32, by the composition.
 
 func init() {

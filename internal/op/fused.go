@@ -61,7 +61,7 @@ func init() {
 }
 
 // attentionSaves is the spec of the logarithm of Σe^score of each row, +Inf where
-// nothing is seen: what the gradient needs to have the weights again. Half types
+// nothing is seen: what the gradient needs to have the weights again. Half-precision types
 // would lose their digits.
 func attentionSaves(in []Spec) Spec {
 	q, t := in[0].Shape, dtype.Float32

@@ -95,7 +95,7 @@ func taken(x, idx *array, axis int, shape []int, i int) int {
 }
 
 // scatter adds src's elements, in order, to a copy of x at the places that at
-// names. Half types may round after each addition or only at the end.
+// names. Half-precision types may round after each addition or only at the end.
 func scatter(e *expected, x, src *array, at func(i int) int) {
 	for i := range x.len() {
 		e.set(i, x, i)

@@ -64,27 +64,9 @@ type Errors struct {
 // TestNumbers measures a network that has learned numbers on a dataset whose numbers
 // are scaled; errors are in their own units.
 func TestNumbers(ctx context.Context, net nn.Module, d locus.Device, set data.Dataset, scaler *data.Scaler, batch int) (*Errors, error) {
-	loader, err := data.NewLoader(set, data.Options{BatchSize: min(batch, set.Len()), Device: d})
-	if err != nil {
-		return nil, err
-	}
 	meter := metric.NewMeter(metric.RMSE(), metric.MAE(), metric.R2())
-	for b, err := range loader.Epoch(0) {
-		if err != nil {
-			return nil, err
-		}
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
-		}
-		err = locus.Try(func() {
-			locus.Scoped(func(s *locus.Scope) {
-				x, y := s.Adopt(b.X()), s.Adopt(b.Y())
-				locus.NoGrad(func() { meter.Add(net.Forward(x), y) })
-			})
-		})
-		if err != nil {
-			return nil, err
-		}
+	if err := outputs(ctx, net, d, set, batch, meter.Add); err != nil {
+		return nil, err
 	}
 	v, unit := meter.Values(), scaler.Std()[0]
 	return &Errors{set.Len(), v["rmse"] * unit, v["mae"] * unit, v["r2"]}, nil

@@ -30,39 +30,48 @@ type Test struct {
 
 // TestSet measures a network on a dataset.
 func TestSet(ctx context.Context, net nn.Module, d locus.Device, set *data.Classified, batch int) (*Test, error) {
-	loader, err := data.NewLoader(set, data.Options{BatchSize: min(batch, set.Len()), Device: d})
-	if err != nil {
-		return nil, err
-	}
 	n := len(set.Classes)
 	confusion := make([]int, n*n) // the true class, then the guess
 	t := &Test{}
+	err := outputs(ctx, net, d, set, batch, func(out, y *locus.Tensor) {
+		t.Loss += locus.CrossEntropy(out, y, locus.CrossEntropyOptions{Reduction: locus.ReduceSum}).Item()
+		guess := locus.ToSlice[int64](out.ArgMax(1))
+		for i, c := range locus.ToSlice[int64](y) {
+			confusion[int(c)*n+int(guess[i])]++
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	t.count(confusion, set.Classes)
+	return t, nil
+}
+
+// outputs calls f with what the network makes of each batch of a dataset, and with what
+// it should be.
+func outputs(ctx context.Context, net nn.Module, d locus.Device, set data.Dataset, batch int, f func(out, y *locus.Tensor)) error {
+	loader, err := data.NewLoader(set, data.Options{BatchSize: min(batch, set.Len()), Device: d})
+	if err != nil {
+		return err
+	}
 	for b, err := range loader.Epoch(0) {
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
+			return context.Cause(ctx)
 		}
 		err = locus.Try(func() {
 			locus.Scoped(func(s *locus.Scope) {
 				x, y := s.Adopt(b.X()), s.Adopt(b.Y())
-				locus.NoGrad(func() {
-					out := net.Forward(x)
-					t.Loss += locus.CrossEntropy(out, y, locus.CrossEntropyOptions{Reduction: locus.ReduceSum}).Item()
-					guess := locus.ToSlice[int64](out.ArgMax(1))
-					for i, c := range locus.ToSlice[int64](y) {
-						confusion[int(c)*n+int(guess[i])]++
-					}
-				})
+				locus.NoGrad(func() { f(net.Forward(x), y) })
 			})
 		})
 		if err != nil {
-			return nil, err
+			return err
 		}
 	}
-	t.count(confusion, set.Classes)
-	return t, nil
+	return nil
 }
 
 func (t *Test) count(confusion []int, names []string) {
