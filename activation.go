@@ -3,7 +3,7 @@ package locus
 import "github.com/locusml/locus/internal/op"
 
 // Activations beyond those of one primitive (Relu, Sigmoid, Tanh, Gelu, Silu,
-// Softplus). Where one has a kink, the gradient there is PyTorch's. NaN gives NaN.
+// Softplus). Where one has a kink, the gradient there is PyTorch's. NaN stays NaN.
 
 func (t *Tensor) alongAxis(id op.ID, name string, axis int) *Tensor {
 	t.check(name)
@@ -67,7 +67,7 @@ const (
 func (t *Tensor) Celu(alpha float64) *Tensor {
 	t.wantFloat("Celu")
 	if alpha == 0 {
-		failf("Celu", ErrArgument, []*Tensor{t}, "alpha is 0")
+		failf("Celu", ErrArgument, []*Tensor{t}, "alpha must not be 0")
 	}
 	return t.elu(alpha, alpha)
 }
@@ -127,7 +127,7 @@ func (t *Tensor) LogSigmoid() *Tensor { return t.Neg().Softplus().Neg() }
 // TanhShrink returns x - tanh(x).
 func (t *Tensor) TanhShrink() *Tensor { return t.Sub(t.Tanh()) }
 
-// SoftShrink moves x towards 0 by by, and stops there.
+// SoftShrink moves x towards 0 by the given amount, and stops there.
 func (t *Tensor) SoftShrink(by float64) *Tensor {
 	t.wantFloat("SoftShrink")
 	if !(by >= 0) {
@@ -183,7 +183,8 @@ func perChannel(v *Tensor, rank int) *Tensor {
 	return v.reshape(shape)
 }
 
-// Glu halves an axis and gives the first half times the sigmoid of the second.
+// Glu splits an axis into two halves and returns the first times the sigmoid of the
+// second.
 func (t *Tensor) Glu(axis int) *Tensor {
 	t.wantFloat("Glu")
 	a := t.axis("Glu", axis)

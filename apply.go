@@ -17,7 +17,7 @@ type launch struct {
 	specs []op.Spec
 }
 
-// release puts l back for the next op. It lets go of the operands' memory and
+// release puts l back for the next op. It releases the operands' memory and
 // of the attributes; the rest is small, and clearing it would take longer than a small op.
 func (l *launch) release() {
 	for i := range l.call.In {
@@ -122,7 +122,7 @@ func run(p *place, def *op.Def, l *launch, in []*Tensor, out *Tensor, more []*Te
 		out.Free()
 		in[i].failFreed(def.Name)
 	}
-	if out.scope.Load() == nil { // nobody else knows of the results
+	if out.scope.Load() == nil { // no other goroutine has the results yet
 		err := backend.Queue(p.backend, &l.call)
 		letGo(in)
 		return err

@@ -6,8 +6,8 @@ import (
 	"github.com/locusml/locus/internal/op"
 )
 
-// Roll moves elements along an axis by so many positions; what leaves at one end
-// comes in at the other.
+// Roll shifts elements along an axis by the given number of positions; those that
+// leave at one end come in at the other.
 func (t *Tensor) Roll(by, axis int) *Tensor {
 	t.check("Roll")
 	a := t.axis("Roll", axis)
@@ -29,7 +29,7 @@ func Meshgrid(axes ...*Tensor) []*Tensor {
 	shape := make([]int, len(axes))
 	for i, t := range axes {
 		if len(t.shape) != 1 {
-			failf("Meshgrid", ErrShape, axes, "wants vectors")
+			failf("Meshgrid", ErrShape, axes, "needs vectors")
 		}
 		shape[i] = t.shape[0]
 	}
@@ -46,7 +46,7 @@ func Meshgrid(axes ...*Tensor) []*Tensor {
 }
 
 // SegmentSum adds up the slices of data along axis 0 that have the same id: ids,
-// whole numbers below n, one a slice; result (n, …). An id outside is an
+// whole numbers below n, one per slice; result (n, …). An id out of range is an
 // [ErrIndex], on a GPU at the next wait.
 func SegmentSum(data, ids *Tensor, n int) *Tensor {
 	segments("SegmentSum", data, ids, n)
@@ -55,7 +55,7 @@ func SegmentSum(data, ids *Tensor, n int) *Tensor {
 }
 
 // SegmentMean averages the slices of data along axis 0 that have the same id, as
-// [SegmentSum] adds them up. The average of nothing is 0.
+// [SegmentSum] adds them up. The average of no slices is 0.
 func SegmentMean(data, ids *Tensor, n int) *Tensor {
 	segments("SegmentMean", data, ids, n)
 	data.wantFloat("SegmentMean")
@@ -70,7 +70,7 @@ func segments(name string, data, ids *Tensor, n int) {
 	in := []*Tensor{data, ids}
 	checkOperands(name, in)
 	if len(ids.shape) != 1 || len(data.shape) == 0 || data.shape[0] != ids.shape[0] {
-		failf(name, ErrShape, in, "wants one id for each slice of data along axis 0")
+		failf(name, ErrShape, in, "needs one id per slice of data along axis 0")
 	}
 	if n < 0 {
 		failf(name, ErrArgument, in, "the number of segments is %d", n)

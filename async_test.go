@@ -85,7 +85,7 @@ func TestQueuedFailureSurfacesOnce(t *testing.T) {
 }
 
 func TestNoGoroutineIsLeft(t *testing.T) {
-	Ones(1 << 20).Exp() // the CPU's worker threads stay, one a core
+	Ones(1 << 20).Exp() // the CPU's worker threads stay, one per core
 	before := runtime.NumGoroutine()
 	for range 5 {
 		d := slowGPU(t, 0)

@@ -10,12 +10,12 @@ import (
 // AttentionOptions are the options of [Attention]. The zero value shows every
 // position to every other.
 type AttentionOptions struct {
-	// Mask broadcasts to (…, L, S): bools, false hides; or floating point, which is
-	// added to the scores. A position that sees nothing gets 0.
+	// Mask broadcasts to (…, L, S): bools, false hides a position; or floating point,
+	// which is added to the scores. A position that sees nothing gets 0.
 	Mask    *Tensor
 	Causal  bool    // position i sees only positions up to i
 	Scale   float64 // of the scores; 0 means 1/√D
-	Dropout float64 // probability with which a weight is made 0
+	Dropout float64 // probability of setting a weight to 0
 	Key     Key     // of the dropout
 	// Grouped lets several heads of q share one of k and v, on the third axis from
 	// the end: their number must be a multiple.
@@ -23,8 +23,8 @@ type AttentionOptions struct {
 }
 
 // Attention returns softmax(scale·q·kᵀ + mask)·v: q (…, L, D), k (…, S, D), v (…,
-// S, E), result (…, L, E); leading axes broadcast. For the gradient the operands,
-// the result and one number a row are saved, not the L·S weights: those are computed
+// S, E), result (…, L, E); leading axes broadcast. For the gradient the operands, the
+// result and one number per row are saved, not the L·S weights: those are computed
 // again, some at a time, unless the gradient of a mask is asked for or there is dropout.
 func Attention(q, k, v *Tensor, o AttentionOptions) *Tensor {
 	const name = "Attention"
@@ -48,9 +48,9 @@ func Attention(q, k, v *Tensor, o AttentionOptions) *Tensor {
 
 // AttentionWeights returns softmax(scale·q·kᵀ + mask), what each position looks
 // at: q (…, L, D), k (…, S, D), result (…, L, S). [Attention] with these options
-// multiplies them with v, and does not keep them: they take L·S numbers a head. Rows
+// multiplies them with v, and does not keep them: they take L·S numbers per head. Rows
 // add up to 1, but to 0 where a position sees nothing. With dropout the weights are
-// those after it.
+// those after dropout.
 func AttentionWeights(q, k *Tensor, o AttentionOptions) *Tensor {
 	const name = "AttentionWeights"
 	in := given(2, q, k, o.Mask)
@@ -113,7 +113,7 @@ func specs(ts []*Tensor) []op.Spec {
 	return l
 }
 
-// groupedAttention gives the heads of q that share k and v an axis of their own,
+// groupedAttention puts the heads of q that share k and v on an axis of their own,
 // along which k and v broadcast.
 func groupedAttention(in []*Tensor, q, k, v *Tensor, o AttentionOptions) *Tensor {
 	const name = "Attention"

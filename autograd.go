@@ -21,6 +21,7 @@ type node struct {
 	lane   *lane     // of a leaf's tensor
 	skip   uint64    // bit i: no gradient is wanted for input i
 	spent  atomic.Bool
+	lost   bool // the graph has the only handle of the results: see Tensor.lose
 }
 
 // ownRule is the gradient of a node that is not, or not the rule of, a primitive.
@@ -44,7 +45,7 @@ func (n *node) needs(i int) bool {
 
 var leafRule = &ownRule{name: "leaf"}
 
-// gradient gives, for the gradient g of a node's result, the gradients of its
+// gradient returns, for the gradient g of a node's result, the gradients of its
 // inputs, in order; nil where none flows. It is written with public ops, so
 // that gradients have gradients. The inputs and the result that it sees are
 // without history unless gradients of gradients were asked for.
@@ -96,8 +97,8 @@ func (t *Tensor) detach() *Tensor {
 }
 
 // RequireGrad returns a handle of the same elements whose gradient is collected:
-// [Tensor.Backward] on something computed from it adds to what [Tensor.Grad]
-// gives. Only floating-point tensors have gradients.
+// [Tensor.Backward] on something computed from it adds to its [Tensor.Grad]. Only
+// floating-point tensors have gradients.
 func (t *Tensor) RequireGrad() *Tensor {
 	t.check("RequireGrad")
 	if !t.dtype.IsFloat() {
@@ -222,9 +223,9 @@ func options(name string, opts []GradOption) (retain, create, free bool) {
 }
 
 // Backward computes the gradient of t, which has one element, with respect to
-// everything made with RequireGrad that it was computed from, and adds it to
-// what their Grad gives. Collected gradients belong to no scope. What was
-// recorded on the way is let go of; what lies beside it, for another gradient, is not.
+// everything made with RequireGrad that it was computed from, and adds it to their
+// Grad. Collected gradients belong to no scope. What was recorded on the way is
+// released; what was recorded for other gradients is kept.
 func (t *Tensor) Backward(opts ...GradOption) {
 	t.checkGrad("Backward")
 	if t.Len() != 1 {
@@ -264,9 +265,7 @@ func gradFrom(outputs, seeds, inputs, ends []*Tensor, opts []GradOption) []*Tens
 	e := engine{create: create, retain: retain, free: free, wanted: map[*node]*Tensor{}, ends: nodesOf(ends)}
 	for _, t := range inputs {
 		t.check("Grad")
-		if t.node == nil {
-			fail("Grad", &op.Problem{Kind: ErrGrad, Msg: "an input records no gradient", Fix: "make it with .RequireGrad() before computing with it"}, t)
-		}
+		t.records("Grad")
 		e.wanted[t.node] = nil
 	}
 	if free {

@@ -17,9 +17,9 @@ import (
 // The library works on Locus' threads, as many as there are, and starts none of
 // its own where it can be told so (OpenBLAS, MKL). Results are then the same
 // for the same number of threads, but not for every number as they are without.
-// Details().Libraries of the CPU names the file that is in use.
+// Details().Libraries of the CPU names the library file.
 //
-// The error says what was tried and how to fix it; nothing has changed then.
+// The error says what was tried and how to fix it; then nothing has changed.
 func UseBLAS(name string) error {
 	if err := cpu.UseBLAS(name); err != nil {
 		return fmt.Errorf("locus: UseBLAS(%q): %w", name, err)
@@ -27,7 +27,7 @@ func UseBLAS(name string) error {
 	return nil
 }
 
-// blasLibraries lists the library in use, if there is one.
+// blasLibraries returns the library that is used, if any.
 func blasLibraries() []Library {
 	l := cpu.BLAS()
 	if l == nil {

@@ -21,8 +21,8 @@ func ClipByNorm(t *Tensor, limit float64) *Tensor {
 
 // ClipGlobalNorm returns the tensors, all scaled by one factor so that the
 // Euclidean norm of all their elements together is at most limit, and the norm
-// that they had, as a tensor: reading it waits, using it does not. Entries that
-// are nil, the gradients of what took no part, stay nil.
+// that they had, as a tensor: reading it waits, using it does not. Entries that are nil
+// stay nil: the gradients of tensors that the loss does not depend on.
 func ClipGlobalNorm(ts []*Tensor, limit float64) (clipped []*Tensor, norm *Tensor) {
 	const name = "ClipGlobalNorm"
 	in := given(0, ts...)

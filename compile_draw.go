@@ -96,7 +96,7 @@ func (c *Compiled) drawn(name string, w io.Writer, o DrawOptions) (*plan, error)
 	case len(c.plans) == 0:
 		problem = &op.Problem{Kind: ErrArgument, Msg: "there is no program yet", Fix: "call the function first"}
 	case o.Signature < 0 || o.Signature >= len(c.plans):
-		problem = &op.Problem{Kind: ErrArgument, Msg: fmt.Sprintf("there is no signature %d, only %d", o.Signature, len(c.plans)), Fix: "see Explain"}
+		problem = &op.Problem{Kind: ErrArgument, Msg: fmt.Sprintf("there is no signature %d; there are %d", o.Signature, len(c.plans)), Fix: "see Explain"}
 	case c.plans[o.Signature].body == nil:
 		problem = &op.Problem{Kind: ErrArgument, Msg: "there is no program: " + c.plans[o.Signature].eager, Fix: "see Fallback"}
 	default:

@@ -14,7 +14,7 @@ import (
 // Times returns how long the steps of c's programs took in a profile of calls of c: a
 // table for each program that ran, with the steps in their order, the mean time of each,
 // its share of all, and the lines that it comes from. Below each stands the time of its
-// calls as a whole, where t is of [ProfileCalls].
+// calls as a whole, if t comes from [ProfileCalls].
 func (c *Compiled) Times(t *Timeline) string {
 	c.made("Compiled.Times")
 	gate.Check("Compiled.Times", gate.Given("the timeline", t))
@@ -100,7 +100,7 @@ func (r *stepTimes) table(b *strings.Builder, p *program.Program) {
 		fmt.Fprintf(b, "%6s  %-*s %12s\n", "", wide, "all", r.each(r.sum))
 	}
 	if r.whole > 0 {
-		fmt.Fprintf(b, "as one piece: %s a call\n", r.each(r.whole))
+		fmt.Fprintf(b, "as one piece: %s per call\n", r.each(r.whole))
 	}
 }
 

@@ -43,11 +43,11 @@ func Stack(axis int, ts ...*Tensor) *Tensor {
 	return Concat(a, l...)
 }
 
-// Repeat returns t repeated along each axis: one count an axis.
+// Repeat returns t repeated along each axis: one count per axis.
 func (t *Tensor) Repeat(counts ...int) *Tensor {
 	t.check("Repeat")
 	if len(counts) < len(t.shape) {
-		failf("Repeat", ErrArgument, []*Tensor{t}, "takes one count an axis, got %d for %d", len(counts), len(t.shape))
+		failf("Repeat", ErrArgument, []*Tensor{t}, "takes one count per axis; got %d for %d axes", len(counts), len(t.shape))
 	}
 	lead := len(counts) - len(t.shape)
 	split, to, out := []int{}, []int{}, []int{}

@@ -17,8 +17,8 @@ type ConvOptions struct {
 
 // Conv2D returns the cross-correlation of images with a kernel: x (N, C, H, W) or
 // (C, H, W), weight (O, C/groups, KH, KW), bias (O) or nil, result (N, O, OH, OW).
-// With an activation it gives that of it, which as the bias needs no further pass over
-// the result where the device can.
+// With an activation it returns the activation of that. Bias and activation need no
+// further pass over the result where the device can fuse them.
 func Conv2D(x, weight, bias *Tensor, o ConvOptions, activation ...Activation) *Tensor {
 	return conv("Conv2D", x, weight, bias, o, 2, activation)
 }
@@ -38,7 +38,7 @@ func conv(name string, x, weight, bias *Tensor, o ConvOptions, dims int, activat
 	x, weight, restore := asImages(name, in, dims)
 	groups := max(o.Groups, 1)
 	if o.Groups < 0 || x.shape[1] != weight.shape[1]*groups || weight.shape[0]%groups != 0 {
-		failf(name, ErrShape, in, "x has %d channels; a weight of shape %s with %d groups wants %d, and a multiple of the groups as output channels",
+		failf(name, ErrShape, in, "x has %d channels; a weight of shape %s with %d groups needs %d, and a number of output channels that is a multiple of the groups",
 			x.shape[1], op.ShapeString(in[1].shape), o.Groups, weight.shape[1]*groups)
 	}
 	c := op.Conv{Stride: o.Stride.or(1), Dilation: o.Dilation.or(1), Groups: groups}
@@ -60,17 +60,22 @@ func conv(name string, x, weight, bias *Tensor, o ConvOptions, dims int, activat
 		c.Pad = o.Padding.or(0)
 	}
 	defer naming(name, in)
+	return restore(convolve(c, x, weight, bias, act))
+}
+
+// convolve computes a convolution of images that has been checked.
+func convolve(c op.Conv, x, weight, bias *Tensor, act Activation) *Tensor {
 	if inPatches(c, x, weight) {
-		return restore(patches(c, x, weight, bias, act))
+		return patches(c, x, weight, bias, act)
 	}
 	if bias == nil && act == NoActivation {
-		return restore(apply(op.Conv2D, c, x, weight))
+		return apply(op.Conv2D, c, x, weight)
 	}
 	operands := given(2, x, weight, bias)
 	if act.needsOperand() && tracked(operands) {
-		return restore(apply(act.op(), nil, apply(op.ConvAct, op.ConvEpilogue{Conv: c}, operands...)))
+		return apply(act.op(), nil, apply(op.ConvAct, op.ConvEpilogue{Conv: c}, operands...))
 	}
-	return restore(apply(op.ConvAct, op.ConvEpilogue{Conv: c, Act: act.op()}, operands...))
+	return apply(op.ConvAct, op.ConvEpilogue{Conv: c, Act: act.op()}, operands...)
 }
 
 // inPatches reports whether a convolution looks at every element once, and at enough at
@@ -123,11 +128,11 @@ func convTranspose(name string, x, weight, bias *Tensor, o ConvTransposeOptions,
 	x, weight, restore := asImages(name, in, dims)
 	groups := max(o.Groups, 1)
 	if o.Groups < 0 || x.shape[1] != weight.shape[0] || weight.shape[0]%groups != 0 {
-		failf(name, ErrShape, in, "x has %d channels; a weight of shape %s with %d groups wants %d, a multiple of the groups",
+		failf(name, ErrShape, in, "x has %d channels; a weight of shape %s with %d groups needs %d, a multiple of the groups",
 			x.shape[1], op.ShapeString(in[1].shape), o.Groups, weight.shape[0])
 	}
 	if o.Padding == Same {
-		failf(name, ErrArgument, in, "padding Same is for convolutions; give the padding as a number")
+		failf(name, ErrArgument, in, "padding Same is for convolutions; pass the padding as a number")
 	}
 	c := op.Conv{Stride: o.Stride.or(1), Pad: o.Padding.or(0), Dilation: o.Dilation.or(1), Groups: groups}
 	more := o.OutputPadding.or(0)

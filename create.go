@@ -8,7 +8,7 @@ import (
 )
 
 // Maker makes tensors on one device, of one element type, with random numbers
-// from one key. Get one from a device where the defaults do not serve:
+// from one key. Get one from a device where the defaults do not fit:
 //
 //	gpu.As(locus.Int64).Zeros(3)
 //	gpu.Key(key).Randn(2, 3)

@@ -42,8 +42,8 @@ func programDevice() Device {
 	return CPU()
 }
 
-// SetDefaultDevice makes d the default device of the program and returns the one
-// before. It does not change what [WithDevice] says. A device that does not exist
+// SetDefaultDevice makes d the default device of the program and returns the
+// previous one. [WithDevice] takes precedence over it. A device that does not exist
 // is an [ErrDevice].
 func SetDefaultDevice(d Device) (old Device) {
 	d.open("SetDefaultDevice")

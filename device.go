@@ -51,7 +51,7 @@ func (d Device) String() string {
 	return "cpu"
 }
 
-// MarshalText writes the canonical name, so that a Device works in JSON and flags.
+// MarshalText returns the canonical name, so that a Device works in JSON and flags.
 func (d Device) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
 
 // UnmarshalText reads a name as [ParseDevice] does.
@@ -64,9 +64,9 @@ func (d *Device) UnmarshalText(text []byte) error {
 	return err
 }
 
-// ParseDevice reads a device's name in any spelling that is in use, in upper or
-// lower case: cpu, gpu, gpu:1, cuda:1, gpu(1), /GPU:1, /device:GPU:1. Whether
-// that GPU exists is not asked.
+// ParseDevice reads a device's name in any common spelling, in upper or
+// lower case: cpu, gpu, gpu:1, cuda:1, gpu(1), /GPU:1, /device:GPU:1. It does not
+// check whether that GPU exists.
 func ParseDevice(s string) (Device, error) {
 	name := strings.ToLower(strings.TrimSpace(s))
 	rest := strings.TrimPrefix(strings.TrimPrefix(name, "/device:"), "/")

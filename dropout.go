@@ -4,10 +4,10 @@ import (
 	"math"
 )
 
-// Dropout returns x with each element made 0 with probability p, and the others
+// Dropout returns x with each element set to 0 with probability p, and the others
 // divided by 1-p, so that sums keep their expected value. The same key drops the
-// same elements on every device. Dropout belongs to training: in inference use
-// x itself.
+// same elements on every device. Dropout belongs to training: for inference use x
+// itself.
 func Dropout(x *Tensor, p float64, key Key) *Tensor {
 	x.wantFloat("Dropout")
 	return x.drop("Dropout", p, key, x.shape)

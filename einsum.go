@@ -68,7 +68,7 @@ func parseEinsum(formula string, operands []*Tensor) *einsum {
 	if len(parts) != len(operands) {
 		bad(ErrArgument, "names %d operands, got %d", len(parts), len(operands))
 	}
-	// letters gives the labels of one operand of the given rank; rank < 0 is the
+	// letters returns the labels of one operand of the given rank; rank < 0 is the
 	// result, whose dots stand for as many axes as the longest of the operands'.
 	dots := 0
 	letters := func(part string, rank int) []label {
@@ -147,7 +147,7 @@ func labelName(l label) string {
 	return "\"" + string(rune(l)) + "\""
 }
 
-// prepare gives each label of an operand one axis: repeated letters choose the
+// prepare makes one axis of each label of an operand: repeated letters choose the
 // diagonal. An axis of size 1 of a larger index is taken out: it is the same for
 // every value of the index.
 func (e *einsum) prepare(t *Tensor, labels []label) einsumTerm {
@@ -219,10 +219,10 @@ func (e *einsum) cheapest(terms []einsumTerm) (i, j int) {
 	return i, j
 }
 
-// contract multiplies two terms and sums over what nobody else needs, as one
-// product of batches of matrices.
+// contract multiplies two terms and sums over the labels that nothing else needs,
+// as one product of batches of matrices.
 func (e *einsum) contract(a, b einsumTerm, others []einsumTerm) einsumTerm {
-	// What only one of them has and nobody needs is summed before.
+	// Labels that only one of them has and nothing else needs are summed before.
 	a, b = e.sumOut(a, append(others, b)), e.sumOut(b, append(others, a))
 	var batch, left, inner, right []label
 	for _, l := range a.labels {

@@ -6,6 +6,7 @@ import (
 	"reflect"
 
 	"github.com/locusml/locus/dtype"
+	"github.com/locusml/locus/internal/elem"
 	"github.com/locusml/locus/internal/op"
 )
 
@@ -93,14 +94,8 @@ func encode(dt DType, f float64, i int64) (uint64, bool) {
 		return uint64(uint32(i)), int64(int32(i)) == i
 	case Int64:
 		return uint64(i), true
-	case Float16:
-		return uint64(dtype.ToF16(float32(f))), true
-	case BFloat16:
-		return uint64(dtype.ToBF16(float32(f))), true
-	case Float32:
-		return uint64(math.Float32bits(float32(f))), true
 	}
-	return math.Float64bits(f), true
+	return elem.Bits(dt, f), true
 }
 
 // Add returns t + y.
@@ -124,17 +119,17 @@ func (t *Tensor) Maximum(y any) *Tensor { return t.binary(op.Maximum, y) }
 // Minimum returns the smaller of t and y; NaN if either is NaN.
 func (t *Tensor) Minimum(y any) *Tensor { return t.binary(op.Minimum, y) }
 
-// FloorDiv returns t / y rounded down; whole numbers divided by zero give 0. It is
+// FloorDiv returns t / y rounded down; whole numbers divided by zero are 0. It is
 // exact, so it goes with [Tensor.Mod]: 1 // 0.1 is 9, since the number nearest to
-// 0.1 is a little larger. What is infinite cannot be divided: NaN.
+// 0.1 is a little larger. It is NaN for an infinite t.
 func (t *Tensor) FloorDiv(y any) *Tensor { return t.binary(op.FloorDiv, y) }
 
 // Mod returns the remainder of [Tensor.FloorDiv]: it has y's sign unless it is 0.
 // It is PyTorch's remainder; [Tensor.Fmod] is Go's math.Mod.
 func (t *Tensor) Mod(y any) *Tensor { return t.binary(op.Mod, y) }
 
-// Fmod returns what is left of t after the division by y, rounded towards 0: it
-// has t's sign. Whole numbers modulo zero give 0.
+// Fmod returns the remainder of t divided by y, with the quotient rounded towards
+// 0: it has t's sign. Whole numbers modulo zero are 0.
 func (t *Tensor) Fmod(y any) *Tensor { return t.binary(op.Fmod, y) }
 
 // LogAddExp returns log(eᵗ + eʸ), without overflow.
@@ -276,7 +271,7 @@ func (t *Tensor) ClampMin(lo any) *Tensor { return t.Clamp(lo, nil) }
 // ClampMax returns t with every element above hi moved there: Clamp(nil, hi).
 func (t *Tensor) ClampMax(hi any) *Tensor { return t.Clamp(nil, hi) }
 
-// IsClose tells which elements of t and y, a tensor or a Go number, differ by at
+// IsClose returns which elements of t and y, a tensor or a Go number, differ by at
 // most atol + rtol·|y|. Infinities are close to themselves, NaN to nothing.
 // PyTorch's defaults are rtol 1e-5 and atol 1e-8.
 func (t *Tensor) IsClose(y any, rtol, atol float64) *Tensor {
@@ -288,7 +283,7 @@ func (t *Tensor) IsClose(y any, rtol, atol float64) *Tensor {
 	same := apply(op.Equal, nil, a, b)
 	if !t.dtype.IsFloat() { // wide enough for the difference and for the tolerances
 		if b.constant {
-			b = t.fullOf(decode(b.dtype, bytesOf([]uint64{b.bits})), nil)
+			b = t.fullOf(elem.Get(b.dtype, bytesOf([]uint64{b.bits})), nil)
 		}
 		if a.dtype != b.dtype {
 			fail("IsClose", op.Problemf(ErrDType, "elements are %s and %s", a.dtype, b.dtype), t, b)
@@ -298,7 +293,7 @@ func (t *Tensor) IsClose(y any, rtol, atol float64) *Tensor {
 	distance := apply(op.Sub, nil, a, b).Abs()
 	var most any
 	if b.constant {
-		most = math.Abs(decode(b.dtype, bytesOf([]uint64{b.bits})))*rtol + atol
+		most = math.Abs(elem.Get(b.dtype, bytesOf([]uint64{b.bits})))*rtol + atol
 	} else {
 		most = b.Abs().Mul(rtol).Add(atol)
 	}
@@ -329,11 +324,11 @@ func (t *Tensor) Copy() *Tensor { return apply(op.Copy, nil, t) }
 // Not returns the logical not of bools.
 func (t *Tensor) Not() *Tensor { return apply(op.Not, nil, t) }
 
-// IsNaN tells which elements are NaN.
+// IsNaN returns which elements are NaN.
 func (t *Tensor) IsNaN() *Tensor { return apply(op.IsNaN, nil, t) }
 
-// IsInf tells which elements are infinite.
+// IsInf returns which elements are infinite.
 func (t *Tensor) IsInf() *Tensor { return apply(op.IsInf, nil, t) }
 
-// IsFinite tells which elements are neither infinite nor NaN.
+// IsFinite returns which elements are neither infinite nor NaN.
 func (t *Tensor) IsFinite() *Tensor { return apply(op.IsFinite, nil, t) }

@@ -1,8 +1,8 @@
 package locus
 
-// Embedding looks rows of weight (V, D) up: indices, whole numbers of any shape,
-// result (…, D). To the row named as padding no gradient flows. An index outside
-// is an [ErrIndex], on a GPU at the next wait.
+// Embedding looks up rows of weight (V, D): indices, whole numbers of any shape,
+// result (…, D). No gradient flows to the row named as padding. An index out of
+// range is an [ErrIndex], on a GPU at the next wait.
 func Embedding(weight, indices *Tensor, padding ...int) *Tensor {
 	in := []*Tensor{weight, indices}
 	checkOperands("Embedding", in)

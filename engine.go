@@ -13,7 +13,7 @@ type engine struct {
 	retain  bool
 	free    bool              // the results on the way
 	collect bool              // add to the leaves' gradients
-	wanted  map[*node]*Tensor // or give those of these nodes
+	wanted  map[*node]*Tensor // or return those of these nodes
 	ends    map[*node]bool    // nodes that are not passed
 
 	useful map[*node]bool         // nodes through which a gradient must flow
@@ -27,6 +27,10 @@ type engine struct {
 	slices map[*node]int          // how often of slices
 	pieces map[*node][]piece      // gradients of parts of their results
 	lanes  *lane                  // that outputs and seeds have
+
+	each func(n *node, g *Tensor) // is told of each wanted gradient as soon as it is final; may be nil
+	left map[*node]int            // with each: how many uses of a leaf have not been passed yet
+	late int                      // with each: bytes of the gradients that wait to be converted
 }
 
 // late is the gradient of a node's result that is passed on at the end.
@@ -54,14 +58,33 @@ func (e *engine) run(outputs, seeds []*Tensor) {
 	e.prune(order)
 	for i := len(order) - 1; i >= 0; i-- {
 		e.visit(order[i])
+		if e.each != nil {
+			e.finals(order[i])
+		}
 	}
 	e.convert()
 	if !e.retain {
-		for _, n := range e.passed { // let go of what was saved
-			n.spent.Store(true)
-			n.inputs, n.out, n.saved = nil, nil, nil
-		}
+		e.letGo()
 	}
+}
+
+// letGo releases what was saved. The pool is told, because only now is it garbage,
+// all at once, and it is most of what a training step has computed.
+func (e *engine) letGo() {
+	var blocks []*memory.Block
+	for _, n := range e.passed {
+		n.spent.Store(true)
+		if n.out != nil && n.out.owner && n.out.block != nil {
+			blocks = append(blocks, n.out.block)
+		}
+		for _, t := range n.saved {
+			if t.owner && t.block != nil {
+				blocks = append(blocks, t.block)
+			}
+		}
+		n.inputs, n.out, n.saved = nil, nil, nil
+	}
+	memory.Drop(blocks)
 }
 
 // nodesOf returns the nodes of tensors that have one.
@@ -114,7 +137,7 @@ func (e *engine) prune(order []*node) {
 	e.useful, e.uses, e.slices = make(map[*node]bool, len(order)), map[*node]int{}, map[*node]int{}
 	for _, n := range order {
 		_, useful := e.wanted[n]
-		// What lies behind a node that was let go of is not known: assume the worst.
+		// What lies behind a released node is not known: assume the worst.
 		useful = useful || n.spent.Load() || e.collect && n.leaf != nil
 		for _, t := range n.inputs {
 			useful = useful || t.node != nil && e.useful[t.node]
@@ -139,10 +162,16 @@ func (e *engine) visit(n *node) {
 	delete(e.grads, n)
 	if _, ok := e.wanted[n]; ok {
 		e.wanted[n] = g
-		if n.spent.Load() || n.leaf != nil || !e.passes(n) {
+		goesOn := !n.spent.Load() && n.leaf == nil && e.passes(n)
+		if goesOn {
+			e.held[g.block]++
+		}
+		if e.each != nil {
+			e.each(n, g)
+		}
+		if !goesOn {
 			return
 		}
-		e.held[g.block]++
 	}
 	if n.spent.Load() {
 		fail(n.String(), &op.Problem{Kind: ErrGrad, Msg: "a gradient through this op was asked for before, and what it needs was let go of",
@@ -204,10 +233,13 @@ func (e *engine) visit(n *node) {
 		}
 	}
 	e.release(g, n)
-	if e.free {
+	if e.frees(n) {
 		e.freeResult(n)
 	}
 }
+
+// frees reports whether the result of a node that the gradient has passed is freed.
+func (e *engine) frees(n *node) bool { return e.free || n.lost && !e.retain && !e.create }
 
 // defers reports whether the gradient of n's result is passed on at the end: that of
 // a leaf in another type, as all parameters are in mixed precision. Converting them
@@ -226,6 +258,7 @@ func (e *engine) defers(n *node, g *Tensor) bool {
 	}
 	e.waits[to.node] = true
 	e.casts = append(e.casts, late{n, g})
+	e.late += g.Bytes()
 	return true
 }
 
@@ -248,7 +281,7 @@ func (e *engine) convert() {
 			e.add(c.n.inputs[0].node, g)
 			e.release(g, nil)
 			e.release(c.g, c.n)
-			if e.free {
+			if e.frees(c.n) {
 				e.freeResult(c.n)
 			}
 		}
@@ -262,6 +295,7 @@ func (e *engine) convert() {
 			e.visit(n.inputs[0].node)
 		}
 	}
+	e.late = 0
 }
 
 // has reports whether t lives in the memory of one of n's tensors: a rule may
@@ -337,7 +371,7 @@ func (e *engine) add(n *node, g *Tensor) {
 }
 
 // release frees a gradient that was passed on, unless it shares its memory with
-// one that is still on its way, or somebody else may hold it. This keeps the
+// one that is still on its way, or the program may hold it. This keeps the
 // memory of a long backward pass as low as the collector cannot.
 func (e *engine) release(g *Tensor, n *node) {
 	e.held[g.block]--

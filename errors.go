@@ -19,12 +19,13 @@ var (
 	ErrDevice      = op.ErrDevice      // operands on two devices, or a device that does not exist
 	ErrIndex       = op.ErrIndex       // an index outside its axis
 	ErrAxis        = op.ErrAxis        // an axis the tensor does not have
-	ErrArgument    = op.ErrArgument    // any other argument that cannot be
-	ErrFreed       = op.ErrFreed       // the tensor's memory was given back
+	ErrArgument    = op.ErrArgument    // any other invalid argument
+	ErrFreed       = op.ErrFreed       // the tensor's memory was freed
 	ErrOutOfMemory = op.ErrOutOfMemory // the device has no room
-	ErrUnsupported = op.ErrUnsupported // the device has no kernel for it
+	ErrUnsupported = op.ErrUnsupported // the device has no kernel for the op
 	ErrTransfer    = op.ErrTransfer    // a copy or wait that the guard disallows
 	ErrDeviceLost  = op.ErrDeviceLost  // the device failed and cannot go on
+	ErrMatrix      = op.ErrMatrix      // a matrix that is singular, not positive definite or not finite
 	ErrGrad        = errors.New("no gradient")
 )
 
@@ -59,7 +60,7 @@ func (o Operand) String() string {
 	return fmt.Sprintf("%s %s on %s", o.DType, op.ShapeString(o.Shape), o.Device)
 }
 
-// Error returns the whole story on a few lines.
+// Error describes all of that on a few lines.
 func (e *Error) Error() string {
 	if e == nil {
 		return "<nil error>"
@@ -92,7 +93,7 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// Unwrap gives the kind, so that errors.Is(err, locus.ErrShape) works.
+// Unwrap returns the kind, so that errors.Is(err, locus.ErrShape) works.
 func (e *Error) Unwrap() error {
 	if e == nil {
 		return nil
@@ -152,6 +153,9 @@ func newError(name string, err error, operands []*Tensor) *Error {
 		e.Op, e.Async, e.Operands = op.Public(async.Op.String()), true, nil
 		e.Msg = async.Err.Error()
 		e.Kind = kindOf(async.Err)
+		if errors.As(async.Err, &problem) {
+			e.Fix = problem.Fix
+		}
 		if e.Kind == ErrIndex {
 			e.Fix = "look at the indices, or classes, that were used since the last wait; targets of a loss that do not count need IgnoreIndex"
 		}
@@ -231,7 +235,7 @@ func describe(ts []*Tensor) []Operand {
 }
 
 func kindOf(err error) error {
-	for _, kind := range []error{ErrShape, ErrDType, ErrDevice, ErrIndex, ErrAxis, ErrFreed, ErrOutOfMemory, ErrUnsupported, ErrTransfer, ErrDeviceLost} {
+	for _, kind := range []error{ErrShape, ErrDType, ErrDevice, ErrIndex, ErrAxis, ErrFreed, ErrOutOfMemory, ErrUnsupported, ErrTransfer, ErrDeviceLost, ErrMatrix} {
 		if errors.Is(err, kind) {
 			return kind
 		}

@@ -70,7 +70,7 @@ func (t *Tensor) separate() *Tensor {
 	return v
 }
 
-// VJP computes f and gives a function that multiplies a vector of the shape of
+// VJP computes f and returns a function that multiplies a vector of the shape of
 // f's result with f's Jacobian: the gradients of Σ v·f with respect to args. Where
 // args have a history, value and gradients have one too.
 func VJP(f func(args ...*Tensor) *Tensor, args ...*Tensor) (value *Tensor, vjp func(v *Tensor) []*Tensor) {
@@ -96,7 +96,7 @@ func VJP(f func(args ...*Tensor) *Tensor, args ...*Tensor) (value *Tensor, vjp f
 	}
 }
 
-// JVP computes f and its change along tangents, one an argument: the Jacobian
+// JVP computes f and its change along tangents, one per argument: the Jacobian
 // times a vector. It takes the gradient of a gradient: vᵀJ is linear in v, and
 // the gradient of (vᵀJ)·t with respect to v is J·t. Where args or tangents have a
 // history, value and change have one too.
@@ -144,7 +144,7 @@ func along(y *Tensor, args, tangents []*Tensor, history bool) *Tensor {
 }
 
 // Checkpoint computes f(args) without keeping what happens inside; a gradient
-// computes f again. It trades time for memory. f must give the same result both
+// computes f again. It trades time for memory. f must return the same result both
 // times: random numbers in it must come from keys. Whatever needs a gradient must
 // be an argument: a parameter that f takes from elsewhere is an [ErrGrad].
 func Checkpoint(f func(args ...*Tensor) *Tensor, args ...*Tensor) *Tensor {
@@ -156,7 +156,7 @@ func Checkpoint(f func(args ...*Tensor) *Tensor, args ...*Tensor) *Tensor {
 	var y *Tensor
 	NoGrad(func() { y = f(args...) })
 	y.check("Checkpoint")
-	if y.node != nil { // f gave an argument back
+	if y.node != nil { // f returned an argument
 		y = y.detach()
 	}
 	if !y.dtype.IsFloat() {
@@ -218,10 +218,10 @@ func checkCaptured(y *Tensor, args []*Tensor) {
 	}
 }
 
-// Custom computes forward(args) and gives it a gradient of the program's own:
+// Custom computes forward(args) and attaches the program's own gradient to it:
 // backward gets the arguments, the result and the result's gradient, and returns
-// one gradient an argument, nil where none flows. It may keep what it gets, and
-// return what the program holds: nothing of that is freed. For gradients of
+// one gradient per argument, nil where none flows. It may keep its arguments, and
+// return tensors that the program holds: none of them is freed. For gradients of
 // gradients, write backward with tensor ops.
 func Custom(name string, forward func(args ...*Tensor) *Tensor, backward func(args []*Tensor, result, grad *Tensor) []*Tensor, args ...*Tensor) *Tensor {
 	gate.Check(name, gate.Given("the function forward", forward), gate.Given("the function backward", backward))
@@ -236,7 +236,7 @@ func Custom(name string, forward func(args ...*Tensor) *Tensor, backward func(ar
 	y.node = &node{inputs: args, out: y, own: &ownRule{name: name, custom: true, back: func(n *node, g *Tensor) []*Tensor {
 		grads := backward(n.inputs, n.out, g)
 		if len(grads) != len(args) {
-			failf(name, ErrGrad, nil, "its backward gave %d gradients for %d arguments", len(grads), len(args))
+			failf(name, ErrGrad, nil, "its backward returned %d gradients for %d arguments", len(grads), len(args))
 		}
 		grads = slices.Clone(grads)
 		for i, d := range grads {
@@ -245,7 +245,7 @@ func Custom(name string, forward func(args ...*Tensor) *Tensor, backward func(ar
 				grads[i] = d.alias() // it may be the program's own
 			}
 			if d != nil && !sameShape(d.shape, n.inputs[i].shape) {
-				fail(name, op.Problemf(ErrGrad, "its backward gave argument %d a gradient of shape %s; want %s", i, op.ShapeString(d.shape), op.ShapeString(n.inputs[i].shape)))
+				fail(name, op.Problemf(ErrGrad, "its backward returned a gradient of shape %[2]s for argument %[1]d; want %[3]s", i, op.ShapeString(d.shape), op.ShapeString(n.inputs[i].shape)))
 			}
 		}
 		return grads

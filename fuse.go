@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/locusml/locus/internal/backend"
+	"github.com/locusml/locus/internal/op"
 	"github.com/locusml/locus/internal/program"
 )
 
@@ -15,15 +16,39 @@ import (
 // result: the switch is there to find out whether it matters.
 var fusing = os.Getenv("LOCUS_FUSE") != "off"
 
-// fuse returns the program as device d runs it.
-func fuse(p *program.Program, d backend.Device) *program.Program {
-	f, ok := d.(backend.Fuser)
-	if !ok || !fusing {
-		return p
+// lower returns the program as device d runs it. If recompute is set, it computes cheap
+// values again instead of keeping them, where that saves memory, and says so.
+func lower(p *program.Program, d backend.Device, recompute bool) (q *program.Program, again string) {
+	q = fuse(p, d)
+	if !recompute {
+		return q, ""
 	}
-	q := p.Fold(d.Supports).Fuse(f)
+	r, done := p.Recompute()
+	if done != nil {
+		r = fuse(r, d)
+	}
+	if done == nil || r.Plan(nil, true).Arena >= q.Plan(nil, true).Arena {
+		return q, "recomputation: none, it would not save memory"
+	}
+	return r, done.String()
+}
+
+// fuse returns the program with steps put together as device d can run them.
+func fuse(p *program.Program, d backend.Device) *program.Program {
+	q := p
+	f, ok := d.(backend.Fuser)
+	fuses := ok && fusing
+	if fuses {
+		q = q.Fold(d.Supports)
+	}
+	if a, ok := d.(backend.Arranger); ok {
+		q = q.Arrange(a).EndNorms(a)
+	}
+	if fuses {
+		q = q.Fuse(f).FuseNorms(d.Supports)
+	}
 	if err := q.Verify(); err != nil {
-		panic("locus: fusion made a program that is wrong: " + err.Error())
+		panic("locus: a pass made a program that is wrong: " + err.Error())
 	}
 	return q
 }
@@ -36,10 +61,12 @@ func explainFusion(p *program.Program, d backend.Device) []string {
 	if !fusing {
 		return []string{"fusion: none, LOCUS_FUSE is off"}
 	}
-	fused, into, alone := 0, 0, 0
+	fused, into, alone, norms := 0, 0, 0, 0
 	why, others := counts{}, counts{}
 	for i := range p.Steps {
 		switch s := &p.Steps[i]; {
+		case s.Op == op.AddNormalize || s.Op == op.NormalizeGradAdd:
+			norms++
 		case len(s.Parts) > 0:
 			fused += len(s.Parts)
 			into++
@@ -51,6 +78,9 @@ func explainFusion(p *program.Program, d backend.Device) []string {
 		}
 	}
 	lines := []string{fmt.Sprintf("fusion: %d elementwise steps became %d, %d stay alone; %d steps are run in all", fused, into, alone, len(p.Steps))}
+	if norms > 0 {
+		lines = append(lines, fmt.Sprintf("  %d sums are part of the normalization before or after them", norms))
+	}
 	for _, w := range why.sorted() {
 		lines = append(lines, fmt.Sprintf("  not fused, %d: %s: %s", w.n, w.name, w.list()))
 	}
@@ -65,6 +95,24 @@ func explainFusion(p *program.Program, d backend.Device) []string {
 		lines = append(lines, "  not elementwise: "+strings.Join(names, ", "))
 	}
 	return lines
+}
+
+// explainLayout returns a line on images that lie channels last, if there are any.
+func explainLayout(p *program.Program) []string {
+	steps, copies := 0, 0
+	last := func(r program.Ref) bool { return r.View.ChannelsLast() }
+	for i := range p.Steps {
+		switch s := &p.Steps[i]; {
+		case s.Op == op.Copy && (last(s.In[0]) || last(s.Out)):
+			copies++
+		case op.Get(s.Op).Images() && (last(s.Out) || slices.ContainsFunc(s.In, last)):
+			steps++
+		}
+	}
+	if steps == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("layout: %d steps have images channels last, %d copy some back", steps, copies)}
 }
 
 // counts counts things by name, in order of their first appearance.

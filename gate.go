@@ -45,7 +45,7 @@ func indices(name string, n int, index *Tensor, in ...*Tensor) {
 	at := index.whole(name).detach().Cast(Int64)
 	if at.place.now().host {
 		if low, high := at.Min().Int(), at.Max().Int(); low < 0 || high >= int64(n) {
-			failf(name, ErrIndex, in, "indices from %d to %d reach out of an axis of size %d", low, high, n)
+			failf(name, ErrIndex, in, "indices from %d to %d are out of range for an axis of size %d", low, high, n)
 		}
 		return
 	}

@@ -3,6 +3,7 @@ package locus
 import (
 	"math"
 
+	"github.com/locusml/locus/internal/elem"
 	"github.com/locusml/locus/internal/op"
 )
 
@@ -32,7 +33,7 @@ func unaryRule(f func(g, x, y *Tensor) *Tensor) gradient {
 	return func(n *node, g *Tensor) []*Tensor { return []*Tensor{f(g, n.inputs[0], n.out)} }
 }
 
-// binaryRule makes a rule from one function an operand, each of g, the operands
+// binaryRule makes a rule from one function per operand, each of g, the operands
 // a and b and the result y. What was broadcast is summed up.
 func binaryRule(fa, fb func(g, a, b, y *Tensor) *Tensor) gradient {
 	return func(n *node, g *Tensor) []*Tensor {
@@ -108,7 +109,7 @@ func init() {
 	gradients[op.Pow] = binaryRule(
 		func(g, a, b, _ *Tensor) *Tensor {
 			if b.constant { // x^(b-1) keeps its meaning where x is 0 or negative
-				c := decode(b.dtype, bytesOf([]uint64{b.bits}))
+				c := elem.Get(b.dtype, bytesOf([]uint64{b.bits}))
 				if c == 0 {
 					return noSlope(g)
 				}
@@ -147,7 +148,7 @@ func init() {
 	squares := func(a, b *Tensor) *Tensor { // b may be a Go number, which has no ops of its own
 		var sum *Tensor
 		if b.constant {
-			c := decode(b.dtype, bytesOf([]uint64{b.bits}))
+			c := elem.Get(b.dtype, bytesOf([]uint64{b.bits}))
 			sum = a.Square().Add(c * c)
 		} else {
 			sum = a.Square().Add(b.Square())

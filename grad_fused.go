@@ -151,7 +151,7 @@ func throughComposition(n *node, g *Tensor) []*Tensor {
 	return n.again(g, func(in []*Tensor) *Tensor { return compositions[n.def.ID](n.attrs, in) })
 }
 
-// attentionGrad is attention's rule: one op gives the gradients of q, k and v in
+// attentionGrad is attention's rule: one op computes the gradients of q, k and v in
 // one piece. That of a mask has the size of the scores anyway.
 func attentionGrad(n *node, g *Tensor) []*Tensor {
 	if len(n.inputs) == 4 && n.inputs[3].dtype.IsFloat() && n.needs(3) {

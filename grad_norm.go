@@ -33,9 +33,9 @@ func init() {
 	}
 }
 
-// normGradient is the rule: one op gives the gradients of x, weight and bias. Where
-// gradients have gradients, each of them differentiates the composition; they are
-// the same numbers as elsewhere.
+// normGradient is the rule: one op computes the gradients of x, weight and bias.
+// Where gradients have gradients, each of them differentiates the composition; they
+// are the same numbers as elsewhere.
 func normGradient(n *node, id op.ID, g *Tensor) []*Tensor {
 	a := n.attrs.(op.Normalize)
 	grads := make([]*Tensor, len(n.inputs))

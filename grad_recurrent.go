@@ -23,7 +23,7 @@ func init() {
 	}
 }
 
-// recurrentWanted lists the operands whose gradients RecurrentGrad gives, in order.
+// recurrentWanted lists the operands whose gradients RecurrentGrad computes, in order.
 func recurrentWanted(a op.Recurrence) []int {
 	cell, w, u, biasW, biasU, _ := a.At()
 	wanted := []int{u, w}
@@ -41,7 +41,7 @@ func recurrentWanted(a op.Recurrence) []int {
 	return wanted
 }
 
-// recurrentGradient is the rule: one op gives all gradients. Where these have
+// recurrentGradient is the rule: one op computes all gradients. Where these have
 // gradients, they are those of the composition.
 func recurrentGradient(n *node, g *Tensor) []*Tensor {
 	grads := make([]*Tensor, len(n.inputs))

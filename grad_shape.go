@@ -154,7 +154,7 @@ func undiagonal(g *Tensor, shape []int, d op.Diagonal) *Tensor {
 	rest := len(shape) - 2
 	rows, cols := shape[d.A], shape[d.B]
 	dev := g.place.device
-	// Positions on the flattened matrix, one an element of the diagonal.
+	// Positions in the flattened matrix, one per element of the diagonal.
 	k := g.shape[rest]
 	first := max(-d.Offset, 0)*cols + max(d.Offset, 0)
 	index := dev.Arange(float64(k)).Mul(cols + 1).Add(first)
@@ -190,7 +190,7 @@ func shareOfExtreme(g, x, y *Tensor) *Tensor {
 	return hit.Mul(g.Div(hit.SumKeep(axes...)))
 }
 
-// prodGrad gives, for each element, the product of the others: exact with
+// prodGrad returns, for each element, the product of the others: exact with
 // zeros too, by products from the left and from the right.
 func prodGrad(x, g *Tensor, axes op.AxisSet) *Tensor {
 	// Bring the reduced axes to the end as one.

@@ -8,6 +8,7 @@ import (
 	"unsafe"
 
 	"github.com/locusml/locus/dtype"
+	"github.com/locusml/locus/internal/elem"
 	"github.com/locusml/locus/internal/gate"
 	"github.com/locusml/locus/internal/op"
 )
@@ -214,10 +215,11 @@ func CopyToSlice[T Element](dst []T, t *Tensor) {
 	t.download(bytesOf(dst))
 }
 
-// WithSlice calls f with t's elements in order, without copying them if they lie so
-// in main memory; of a tensor on a GPU they are copied to page-locked memory, at
-// the full speed of the bus, and freed after the call. f must not change the slice
-// nor keep it. T must be the Go type of t's element type, as for [ToSlice].
+// WithSlice calls f with t's elements in order, without copying them if they are
+// contiguous in main memory. Elements on a GPU are copied to page-locked memory, at
+// the full speed of the bus, which is freed after the call. f must neither change
+// the slice nor keep it. T must be the Go type of t's element type, as for
+// [ToSlice].
 func WithSlice[T Element](t *Tensor, f func(s []T)) {
 	t.check("WithSlice")
 	gate.Check("WithSlice", gate.Given("the function", f))
@@ -246,7 +248,7 @@ func WithSlice[T Element](t *Tensor, f func(s []T)) {
 func checkElements(t *Tensor, like any) {
 	if want := dtype.OfValue(like); want != t.dtype {
 		fail("ToSlice", &op.Problem{Kind: ErrDType, Msg: fmt.Sprintf("elements are %s, not %T", t.dtype, like),
-			Fix: fmt.Sprintf("convert first: .Cast(locus.%s)", op.ConstName(want))}, t)
+			Fix: fmt.Sprintf("convert first: .Cast(locus.%s)", elem.GoName(want))}, t)
 	}
 }
 
@@ -281,7 +283,7 @@ func (t *Tensor) Item() float64 {
 	var buf [8]byte
 	b := buf[:t.dtype.Size()]
 	t.download(b)
-	return decode(t.dtype, b)
+	return elem.Get(t.dtype, b)
 }
 
 // Int returns the value of a tensor of whole numbers with one element, exactly.
@@ -295,24 +297,4 @@ func (t *Tensor) Int() int64 {
 	}
 	t.single("Int")
 	return ToSlice[int64](t.detach().Cast(Int64).Reshape(1))[0]
-}
-
-// decode reads one element.
-func decode(dt DType, b []byte) float64 {
-	p := unsafe.Pointer(&b[0])
-	switch dt {
-	case Bool, Uint8:
-		return float64(b[0])
-	case Int32:
-		return float64(*(*int32)(p))
-	case Int64:
-		return float64(*(*int64)(p))
-	case Float16:
-		return float64((*(*dtype.F16)(p)).Float32())
-	case BFloat16:
-		return float64((*(*dtype.BF16)(p)).Float32())
-	case Float32:
-		return float64(*(*float32)(p))
-	}
-	return *(*float64)(p)
 }

@@ -13,7 +13,7 @@ func PixelShuffle(x *Tensor, r int) *Tensor {
 	x.check("PixelShuffle")
 	n := len(x.shape)
 	if n < 3 || r < 1 || r > maxSide || x.shape[n-3]%(r*r) != 0 {
-		failf("PixelShuffle", ErrShape, []*Tensor{x}, "wants (…, C·r², H, W) with r = %d", r)
+		failf("PixelShuffle", ErrShape, []*Tensor{x}, "needs (…, C·r², H, W) with r = %d", r)
 	}
 	lead, c, h, w := x.shape[:n-3], x.shape[n-3]/(r*r), x.shape[n-2], x.shape[n-1]
 	m := op.Elements(lead)
@@ -26,7 +26,7 @@ func PixelUnshuffle(x *Tensor, r int) *Tensor {
 	x.check("PixelUnshuffle")
 	n := len(x.shape)
 	if n < 3 || r < 1 || r > maxSide || x.shape[n-2]%r != 0 || x.shape[n-1]%r != 0 {
-		failf("PixelUnshuffle", ErrShape, []*Tensor{x}, "wants (…, C, H·r, W·r) with r = %d", r)
+		failf("PixelUnshuffle", ErrShape, []*Tensor{x}, "needs (…, C, H·r, W·r) with r = %d", r)
 	}
 	lead, c, h, w := x.shape[:n-3], x.shape[n-3], x.shape[n-2]/r, x.shape[n-1]/r
 	m := op.Elements(lead)
@@ -99,7 +99,7 @@ func Unfold(x *Tensor, window Pair, o WindowOptions) *Tensor {
 	return Concat(2, parts...).reshape([]int{n, c * len(parts), w.count[0] * w.count[1]}).owned()
 }
 
-// Fold adds columns up to images: the transpose of [Unfold]. x (N, C·KH·KW, L),
+// Fold adds up columns into images: the transpose of [Unfold]. x (N, C·KH·KW, L),
 // result (N, C, H, W) with the given size.
 func Fold(x *Tensor, size, window Pair, o WindowOptions) *Tensor {
 	in := []*Tensor{x}
@@ -133,7 +133,7 @@ type InterpolateMode uint8
 // The modes.
 const (
 	InterpolateNearest  InterpolateMode = iota // the element at ⌊i·from/to⌋
-	InterpolateBilinear                        // a weighed average of the four neighbours; pixels are squares, borders align
+	InterpolateBilinear                        // a weighted average of the four neighbours; pixels are squares, borders align
 	InterpolateCorners                         // the same, with the centres of the corner pixels aligned
 )
 

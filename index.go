@@ -35,8 +35,8 @@ func (t *Tensor) ScatterAdd(axis int, index, src *Tensor) *Tensor {
 
 // Scatter returns t with src's elements, or a Go number, put where index says: for
 // axis 0 of a matrix, result[index[i][j]][j] = src[i][j]. If several elements go to
-// one place, the last along the axis stays and the gradient flows to it alone, where
-// PyTorch leaves both open.
+// one place, the last along the axis stays and the gradient flows to it alone, which
+// PyTorch leaves undefined.
 func (t *Tensor) Scatter(axis int, index *Tensor, src any) *Tensor {
 	t.check("Scatter")
 	index.check("Scatter")
@@ -70,10 +70,10 @@ func (t *Tensor) addAt(id op.ID, axis int, index, src *Tensor) *Tensor {
 	return y
 }
 
-// OneHot makes of every whole number i < n a row of n with a 1 at position i, in
-// float32, where PyTorch's is int64. A number outside gives a row of zeros. If n
-// is -1 it is one more than the largest number, for which OneHot waits: a compiled
-// function needs n.
+// OneHot turns every whole number i < n into a row of n elements with a 1 at
+// position i, in float32, where PyTorch's is int64. A number out of range becomes a
+// row of zeros. If n is -1 it is one more than the largest number, for which OneHot
+// waits: a compiled function needs n.
 func (t *Tensor) OneHot(n int) *Tensor {
 	t.check("OneHot")
 	if t.dtype.IsFloat() || t.dtype == Bool {

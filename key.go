@@ -9,13 +9,59 @@ import (
 	"github.com/locusml/locus/internal/trace"
 )
 
-// Key is the source of random numbers: a plain value. The same key gives the
-// same numbers on every device, whatever the number of threads; using a key
-// twice gives the same numbers twice, so split it where several are needed.
-type Key struct{ bits uint64 }
+// Key is the source of random numbers: a plain value. The same key draws the same numbers on
+// every device, whatever the number of threads. Using a key twice draws the same numbers
+// twice, so split it where several are needed.
+type Key struct {
+	bits        uint64
+	first, size int // of the part of a batch that is drawn; 0 examples: all of it
+}
 
 // NewKey makes a key from a seed.
-func NewKey(seed uint64) Key { return Key{random.Split(seed, 0)} }
+func NewKey(seed uint64) Key { return Key{bits: random.Split(seed, 0)} }
+
+// Part returns k for a part of a batch: size examples, of which the first is number first
+// of the batch. A tensor that is drawn with it, and whose first axis has size rows or a
+// multiple of them, has the numbers that these examples have in the tensor that k draws for
+// the whole batch. So a batch that several devices share gets the dropout masks that it
+// gets on one:
+//
+//	whole := locus.CPU().Key(k).Rand(8, 3)
+//	rows := locus.CPU().Key(k.Part(6, 2)).Rand(2, 3) // whole's last two
+//
+// If the first axis has k·size rows, every example has k of them, one after the other, such
+// as the steps of sequences that were flattened. Where the batch is not the first axis, the
+// numbers of parts differ from each other, and from those of the whole. A tensor whose first
+// axis is not a multiple of size, such as one number for all, is the same in all parts.
+//
+// Keys that are split or folded from it are for the same part. A size of 0 is the whole
+// batch.
+func (k Key) Part(first, size int) Key {
+	gate.Check("Key.Part", gate.Count("the number of examples before the part", first, 0, maxPart), gate.Count("the number of examples", size, 0, maxPart))
+	if k.first, k.size = first, size; size == 0 {
+		k.first = 0
+	}
+	return k
+}
+
+// maxPart is the most examples of a batch.
+const maxPart = 1 << 40
+
+// First returns the number that the first example of the part has in the batch: 0 unless the
+// key was made by [Key.Part].
+func (k Key) First() int { return k.first }
+
+// from returns the number of the first element of a tensor that is drawn.
+func (k Key) from(shape op.Dims) uint64 {
+	if k.first == 0 || shape.N == 0 || shape.D[0]%k.size != 0 {
+		return 0
+	}
+	each := uint64(shape.D[0] / k.size) // elements of an example
+	for _, n := range shape.Slice()[1:] {
+		each *= uint64(n)
+	}
+	return uint64(k.first) * each & (1<<62 - 1) // no batch has as many; counters above are those of Fold
+}
 
 // Split returns n keys that are independent of each other and of k. Where very many
 // are needed, [Key.Fold] makes them one at a time.
@@ -30,18 +76,25 @@ func (k Key) Split(n int) []Key {
 
 // Fold returns the key number n below k: the same as the n-th of Split.
 func (k Key) Fold(n uint64) Key {
-	f := Key{random.Split(k.bits, n)}
+	f := Key{random.Split(k.bits, n), k.first, k.size}
 	if trace.Current() != nil {
 		trace.Derive(k.bits, f.bits, func(bits uint64) uint64 { return random.Split(bits, n) })
 	}
 	return f
 }
 
-// Bits returns the key as a number, to be stored; [KeyFromBits] reads it back.
-func (k Key) Bits() uint64 { return k.bits }
+// Bits returns the key as a number, to be stored; [KeyFromBits] reads it back. Keys of other
+// parts of a batch (see [Key.Part]) have other bits: as the seed of another generator they
+// do not produce the same numbers for two parts. The bits do not say which part it is.
+func (k Key) Bits() uint64 {
+	if k.first > 0 {
+		return random.Split(k.bits, uint64(k.first)|1<<61)
+	}
+	return k.bits
+}
 
 // KeyFromBits returns the key that [Key.Bits] was taken from.
-func KeyFromBits(bits uint64) Key { return Key{bits} }
+func KeyFromBits(bits uint64) Key { return Key{bits: bits} }
 
 // global is where random tensors without a key get theirs from.
 var global struct {
@@ -87,7 +140,8 @@ func (m Maker) random(name string, id op.ID, def DType, shape []int, low, span i
 	if l := slicesDrawn(); l != nil && !m.keyed {
 		return m.draw(l, func(key Key) *Tensor { return create(p, id, a.WithKey(key.bits)) })
 	}
-	a.Key = m.nextKey().bits
+	key := m.nextKey()
+	a.Key, a.First = key.bits, key.from(a.Shape)
 	return create(p, id, a)
 }
 

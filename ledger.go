@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/locusml/locus/internal/backend"
 	"github.com/locusml/locus/internal/callsite"
 	"github.com/locusml/locus/internal/op"
 )
@@ -47,8 +48,9 @@ func (l GuardLevel) String() string {
 
 var guards [numTransferKinds]atomic.Uint32
 
-// Guard sets what happens at transfers of the given kinds, at all kinds if none
-// is named, in the whole program. It returns a function that sets things back:
+// Guard sets what happens at transfers of the given kinds, or of all kinds if none is
+// named, in the whole program. It returns a function that restores the previous
+// setting:
 //
 //	defer locus.Guard(locus.Disallow, locus.DeviceToHost)()
 func Guard(level GuardLevel, kinds ...TransferKind) (restore func()) {
@@ -98,8 +100,8 @@ var ledger struct {
 type Transfers []LedgerEntry
 
 // Ledger returns every copy and every wait between the program and its GPUs, and
-// between GPUs, since the start or [ResetLedger]: most bytes first. What
-// stays on the CPU is no transfer.
+// between GPUs, since the start or [ResetLedger]: most bytes first. Work on the CPU
+// alone is not a transfer.
 func Ledger() Transfers {
 	ledger.mu.Lock()
 	defer ledger.mu.Unlock()
@@ -210,4 +212,27 @@ func transfer(kind TransferKind, from, to *place, bytes int, do func()) {
 	e.Count++
 	e.Bytes += int64(bytes)
 	e.Time += spent
+}
+
+// An op that a GPU computes in main memory, because a library is missing, is one copy
+// from the device and back: the ledger notes it by the bytes of its operands and
+// results.
+func init() {
+	backend.NoteDetours(func(d backend.Device, c *backend.Call, run func() error) (err error) {
+		for _, p := range gpus() {
+			if p.backend != d {
+				continue
+			}
+			bytes := c.Out.Elements() * c.Out.DType.Size()
+			for i := range c.In {
+				bytes += c.In[i].Elements() * c.In[i].DType.Size()
+			}
+			// What the guard says is returned, not thrown: the caller holds memory.
+			if refused := Try(func() { transfer(DeviceToHost, p, machine.cpu, bytes, func() { err = run() }) }); refused != nil {
+				return refused
+			}
+			return err
+		}
+		return run()
+	})
 }

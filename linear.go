@@ -50,8 +50,8 @@ func (a Activation) needsOperand() bool {
 }
 
 // Linear returns x·weightᵀ + bias: x (…, in), weight (out, in) as in PyTorch, bias
-// (out) or nil, result (…, out). With an activation it gives that of it. Product,
-// bias and activation are one pass over the result where the device can.
+// (out) or nil, result (…, out). With an activation it returns the activation of that.
+// Product, bias and activation are one pass over the result where the device can fuse them.
 func Linear(x, weight, bias *Tensor, activation ...Activation) *Tensor {
 	const name = "Linear"
 	in := given(2, x, weight, bias)
@@ -116,7 +116,7 @@ func Bilinear(x1, x2, weight, bias *Tensor) *Tensor {
 	return y.reshape(append(append([]int{}, lead...), out)).owned()
 }
 
-// addAndFree returns t + y and frees t, which nobody else holds: a product before
+// addAndFree returns t + y and frees t, which nothing else holds: a product before
 // its bias. The gradient of a sum needs neither.
 func (t *Tensor) addAndFree(y *Tensor) *Tensor {
 	sum := t.Add(y)

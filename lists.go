@@ -33,7 +33,7 @@ func alike(name string, ts []*Tensor) [][]int {
 }
 
 // ScaleAll multiplies every tensor by factor, which has one element and is converted
-// to the tensors' type, in one launch for each type of tensors. Entries that are nil
+// to the tensors' type, in one launch per element type. Entries that are nil
 // stay nil.
 func ScaleAll(ts []*Tensor, factor *Tensor) []*Tensor {
 	const name = "ScaleAll"
@@ -66,19 +66,19 @@ func ScaleAll(ts []*Tensor, factor *Tensor) []*Tensor {
 	return out
 }
 
-// Unscale divides gradients by a scale that the loss was multiplied by, one element, and
-// tells whether all of them are finite: one bool, which is not waited for. Entries that
-// are nil stay nil. It takes a few launches for any number of tensors.
+// Unscale divides gradients by scale, the factor that the loss was multiplied by, a
+// tensor of one element. finite is a tensor of one bool, true if all gradients are
+// finite; Unscale does not wait for it. Entries that are nil stay nil. It takes a few
+// launches for any number of tensors.
 func Unscale(grads []*Tensor, scale *Tensor) (unscaled []*Tensor, finite *Tensor) {
 	scale.check("Unscale")
 	unscaled = ScaleAll(grads, scale.Reciprocal())
 	return unscaled, GlobalNorm(unscaled).IsFinite()
 }
 
-// CastAll converts every tensor to the floating-point type d, in one launch for each
-// type of tensors that there is. It is what t.Cast(d) is for each: tensors that have
-// the type already are returned as they are, gradients flow through it, and entries that
-// are nil stay nil.
+// CastAll converts every tensor to the floating-point type d, in one launch per element
+// type. It does what t.Cast(d) does for each: tensors that have the type already are
+// returned as they are, gradients flow through it, and entries that are nil stay nil.
 func CastAll(ts []*Tensor, d DType) []*Tensor {
 	const name = "CastAll"
 	out := make([]*Tensor, len(ts))

@@ -11,7 +11,7 @@ type Reduction uint8
 const (
 	ReduceMean      Reduction = iota // the average
 	ReduceSum                        // the sum
-	ReduceNone                       // one loss an element
+	ReduceNone                       // one loss per element
 	ReduceBatchMean                  // the sum divided by the size of the first axis
 )
 
@@ -102,7 +102,7 @@ type BCEOptions struct {
 	Reduction Reduction
 }
 
-// weighed multiplies a loss with weights that broadcast to it.
+// weighed multiplies a loss by weights that broadcast to it.
 func weighed(name string, loss, weight *Tensor) *Tensor {
 	if weight == nil {
 		return loss
@@ -116,8 +116,8 @@ func weighed(name string, loss, weight *Tensor) *Tensor {
 }
 
 // BCELoss returns -target·log p - (1-target)·log(1-p) of probabilities p.
-// Logarithms are cut off at -100, so that a certain mistake costs much but not
-// everything. [BCEWithLogits] is better behaved where p comes from a sigmoid.
+// Logarithms are cut off at -100, so that the loss of a confident mistake is large
+// but finite. [BCEWithLogits] is better behaved where p comes from a sigmoid.
 func BCELoss(p, target *Tensor, o BCEOptions) *Tensor {
 	lossOperands("BCELoss", p, target)
 	if o.PosWeight != nil {
@@ -186,9 +186,9 @@ func SoftMargin(x, target *Tensor, r Reduction) *Tensor {
 	return r.of("SoftMargin", target.Neg().Mul(x).Softplus())
 }
 
-// CosineEmbedding gives, with the cosine c of x1 and x2 along the last axis,
-// 1 - c where target is 1 and max(0, c - margin) where it is -1: x1 and x2
-// (N, D) or (D), target (N) or a scalar.
+// CosineEmbedding returns, with the cosine c of x1 and x2 along the last axis,
+// 1 - c where target is 1 and max(0, c - margin) where it is -1: x1 and x2 (N, D)
+// or (D), target (N) or a scalar.
 func CosineEmbedding(x1, x2, target *Tensor, margin float64, r Reduction) *Tensor {
 	lossOperands("CosineEmbedding", x1, x2)
 	in := []*Tensor{x1, x2, target}

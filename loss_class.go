@@ -8,8 +8,8 @@ import (
 
 // CrossEntropyOptions are the options of [CrossEntropy].
 type CrossEntropyOptions struct {
-	Weight         *Tensor // (C): what each class counts
-	IgnoreIndex    *int    // targets with this number, such as new(-100), count nothing; nil ignores none
+	Weight         *Tensor // (C): the weight of each class
+	IgnoreIndex    *int    // targets with this number, such as new(-100), are ignored; nil ignores none
 	LabelSmoothing float64 // how much of the target is spread over all classes, 0 to 1
 	Reduction      Reduction
 }
@@ -17,9 +17,9 @@ type CrossEntropyOptions struct {
 // CrossEntropy returns the negative log-likelihood of the target under
 // softmax(logits): logits (N, C, …) or (C). The target is either whole numbers
 // (N, …), the classes, or floating point of the shape of logits, their
-// probabilities. The mean is over what counts: with class targets, weighed with
-// the weights of the classes and without the ignored. A class outside 0 to C-1
-// is an [ErrIndex], on a GPU at the next wait.
+// probabilities. The mean is over the targets that count: with class targets,
+// weighted with the weights of the classes and without ignored targets. A class
+// outside 0 to C-1 is an [ErrIndex], on a GPU at the next wait.
 //
 // Logits in half precision are computed with in float32, and the loss is float32:
 // there is no need to convert them first, which would take memory and time.
@@ -79,8 +79,8 @@ func CrossEntropy(logits, target *Tensor, o CrossEntropyOptions) *Tensor {
 
 // NLLOptions are the options of [NLLLoss].
 type NLLOptions struct {
-	Weight      *Tensor // (C): what each class counts
-	IgnoreIndex *int    // targets with this number count nothing; nil ignores none
+	Weight      *Tensor // (C): the weight of each class
+	IgnoreIndex *int    // targets with this number are ignored; nil ignores none
 	Reduction   Reduction
 }
 
@@ -110,7 +110,7 @@ func widened(t *Tensor) *Tensor {
 	return t.wide()
 }
 
-// classAxis checks scores and weights, and gives the axis of the classes.
+// classAxis checks scores and weights, and returns the axis of the classes.
 func classAxis(name string, in []*Tensor, scores, weight *Tensor) int {
 	checkOperands(name, in)
 	scores.wantFloat(name)
@@ -149,7 +149,7 @@ func pickClasses(name string, in []*Tensor, logp, target *Tensor, class int, wei
 	}
 	want := append(append([]int{}, logp.shape[:class]...), logp.shape[class+1:]...)
 	if !sameShape(target.shape, want) {
-		failf(name, ErrShape, in, "target has shape %s; scores %s want classes of shape %s", op.ShapeString(target.shape), op.ShapeString(logp.shape), op.ShapeString(want))
+		failf(name, ErrShape, in, "target has shape %s; scores %s need classes of shape %s", op.ShapeString(target.shape), op.ShapeString(logp.shape), op.ShapeString(want))
 	}
 	if target.dtype == Uint8 { // the one type of whole numbers that does not index
 		target = target.Cast(Int32)
@@ -173,7 +173,7 @@ func pickClasses(name string, in []*Tensor, logp, target *Tensor, class int, wei
 	return p
 }
 
-// reduce reduces the losses; the mean is weighed.
+// reduce reduces the losses; the mean is weighted.
 func (p classLoss) reduce(name string, loss *Tensor, r Reduction) *Tensor {
 	if r != ReduceMean || p.weights == nil && p.ignored == nil {
 		return r.of(name, loss)

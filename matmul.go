@@ -50,7 +50,7 @@ func (t *Tensor) Dot(y *Tensor) *Tensor {
 	t.check("Dot")
 	y.check("Dot")
 	if len(t.shape) != 1 || len(y.shape) != 1 {
-		failf("Dot", ErrShape, []*Tensor{t, y}, "wants two vectors")
+		failf("Dot", ErrShape, []*Tensor{t, y}, "needs two vectors")
 	}
 	return t.MatMul(y)
 }

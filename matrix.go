@@ -74,7 +74,7 @@ func (t *Tensor) Diag(offset int) *Tensor {
 	case 2:
 		return t.Diagonal(offset, 0, 1)
 	}
-	failf("Diag", ErrShape, []*Tensor{t}, "wants a vector or a matrix")
+	failf("Diag", ErrShape, []*Tensor{t}, "needs a vector or a matrix")
 	return nil
 }
 
@@ -83,7 +83,7 @@ func (t *Tensor) Outer(y *Tensor) *Tensor {
 	in := []*Tensor{t, y}
 	checkOperands("Outer", in)
 	if len(t.shape) != 1 || len(y.shape) != 1 {
-		failf("Outer", ErrShape, in, "wants two vectors")
+		failf("Outer", ErrShape, in, "needs two vectors")
 	}
 	return t.Unsqueeze(1).Mul(y)
 }

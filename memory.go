@@ -3,6 +3,7 @@ package locus
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/locusml/locus/internal/memory"
 )
@@ -10,14 +11,15 @@ import (
 // MemoryStats are a device's memory counters.
 type MemoryStats struct {
 	Device      Device
-	InUse       int64 // bytes that tensors hold now, and ops as workspace while they are queued
-	Peak        int64 // largest InUse since the start or ResetPeak
-	Cached      int64 // bytes kept for reuse
-	Allocations int64 // blocks handed out
-	Frees       int64 // blocks given back
-	OutOfMemory int64 // requests that failed
-	Collections int64 // garbage collections the allocator asked for
-	Total, Free int64 // the device's memory; 0 where unknown
+	InUse       int64         // bytes that tensors hold now, and ops as workspace while they are queued
+	Peak        int64         // largest InUse since the start or ResetPeak
+	Cached      int64         // bytes kept for reuse
+	Allocations int64         // blocks handed out
+	Frees       int64         // blocks freed
+	OutOfMemory int64         // requests that failed
+	Collections int64         // garbage collections the allocator asked for
+	Waited      time.Duration // for collections, by the program
+	Total, Free int64         // the device's memory; 0 where unknown
 
 	// Page-locked main memory ([Tensor.Pin]), of which only the CPU has any, and
 	// which is not counted above.
@@ -37,7 +39,7 @@ func (d Device) MemoryStats() MemoryStats {
 	s := p.pool.Stats()
 	total, free := p.backend.Memory()
 	stats := MemoryStats{Device: d, InUse: s.InUse, Peak: s.Peak, Cached: s.Cached, Allocations: s.Allocations, Frees: s.Frees,
-		OutOfMemory: s.OutOfMemory, Collections: s.Collections, Total: total, Free: free}
+		OutOfMemory: s.OutOfMemory, Collections: s.Collections, Waited: s.Waited, Total: total, Free: free}
 	if pool := pinned.Load(); p.host && pool != nil {
 		s := pool.Stats()
 		stats.Pinned = PinnedStats{s.InUse, s.Peak, s.Cached}
@@ -60,7 +62,7 @@ func (d Device) ResetPeak() {
 	}
 }
 
-// FreeCache gives memory that is kept for reuse back to the device.
+// FreeCache returns memory that is kept for reuse to the device.
 func (d Device) FreeCache() {
 	for _, pool := range d.open("FreeCache").pools() {
 		pool.Trim()
@@ -99,7 +101,7 @@ type MemoryReport struct {
 type MemoryHolder struct {
 	DType, Shape string
 	Bytes        int64
-	MadeAt       string // file:line; "" of a workspace
+	MadeAt       string // file:line; "" for a workspace
 }
 
 func reportOf(e *memory.Exhausted) *MemoryReport {

@@ -8,7 +8,7 @@ import "github.com/locusml/locus/internal/op"
 // compute with masks without waiting.
 
 // NonZero returns the positions of the elements that are not 0, of bools those of
-// the true ones: int64, a row for each, with a column an axis, in order.
+// the true ones: int64, a row per element, with a column per axis, in order.
 func (t *Tensor) NonZero() *Tensor {
 	const name = "NonZero"
 	t.check(name)

@@ -27,7 +27,7 @@ func RMSNorm(x *Tensor, shape []int, weight *Tensor, eps float64) *Tensor {
 }
 
 // normalized is the op of all normalisations of rows. Of its operands a graph holds x,
-// which what has made it holds anyway, and of its own a few numbers a row.
+// which what has made it holds anyway, and of its own a few numbers per row.
 func normalized(x, weight, bias *Tensor, a op.Normalize) *Tensor {
 	a.Weight, a.Bias = weight != nil, bias != nil
 	return apply(op.Normalized, a, given(1, x, weight, bias)...)
@@ -68,7 +68,7 @@ func affine(y, weight, bias *Tensor) *Tensor {
 	return y
 }
 
-// channels checks that parameters are one number a channel or nil.
+// channels checks that parameters are one number per channel or nil.
 func channels(name string, in []*Tensor, params ...*Tensor) {
 	x := in[0]
 	if len(x.shape) < 2 {
@@ -243,7 +243,7 @@ func LocalResponseNorm(x *Tensor, size int, alpha, beta, k float64) *Tensor {
 		failf("LocalResponseNorm", ErrShape, in, "x has %d dimensions; want (N, C, …)", len(x.shape))
 	}
 	if size < 1 {
-		failf("LocalResponseNorm", ErrArgument, in, "size is %d", size)
+		failf("LocalResponseNorm", ErrArgument, in, "size is %d; it must be positive", size)
 	}
 	c := x.shape[1]
 	// A wide window reaches over all channels: what lies beyond adds nothing.

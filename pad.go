@@ -12,7 +12,7 @@ import (
 func (t *Tensor) Pad(value float64, lowHigh ...int) *Tensor {
 	t.check("Pad")
 	if len(lowHigh)%2 != 0 || len(lowHigh) > 2*len(t.shape) {
-		failf("Pad", ErrArgument, []*Tensor{t}, "takes two amounts an axis, got %d numbers for %d axes", len(lowHigh), len(t.shape))
+		failf("Pad", ErrArgument, []*Tensor{t}, "takes two amounts per axis; got %d numbers for %d axes", len(lowHigh), len(t.shape))
 	}
 	a := op.Pad{Low: op.Dims{N: len(t.shape)}, High: op.Dims{N: len(t.shape)}, Interior: op.Dims{N: len(t.shape)}, Value: value}
 	cut := make([]Range, len(t.shape))
@@ -44,13 +44,13 @@ const (
 	PadCircular                 // what lies at the other end: 1 2 | 0 1 2
 )
 
-// PadWith puts elements of t itself before and after each axis: two amounts an
+// PadWith puts elements of t itself before and after each axis: two amounts per
 // axis, in order; axes that are not named stay. [Tensor.Pad] pads with a number.
 func (t *Tensor) PadWith(mode PadMode, lowHigh ...int) *Tensor {
 	in := []*Tensor{t}
 	t.check("PadWith")
 	if len(lowHigh)%2 != 0 || len(lowHigh) > 2*len(t.shape) {
-		failf("PadWith", ErrArgument, in, "takes two amounts an axis, got %d numbers for %d axes", len(lowHigh), len(t.shape))
+		failf("PadWith", ErrArgument, in, "takes two amounts per axis; got %d numbers for %d axes", len(lowHigh), len(t.shape))
 	}
 	for a := range len(lowHigh) / 2 {
 		lo, hi, n := lowHigh[2*a], lowHigh[2*a+1], t.shape[a]

@@ -17,8 +17,9 @@ type Pair int64
 // pairBit tells a Pair made by HW from a plain number.
 const pairBit Pair = 1 << 62
 
-// Same as a convolution's padding keeps the image's size; it needs a stride of 1.
-const Same Pair = 1 << 61
+// Same as a convolution's padding keeps the size of the image, or of the volume; it
+// needs a stride of 1. It is a [Pair] or a [Triple], as the option requires.
+const Same = 1 << 61
 
 // maxSide is the largest size that a Pair holds.
 const maxSide = 1<<30 - 1
@@ -66,7 +67,7 @@ func (p Pair) or(def Pair) [2]int {
 	}
 	for _, n := range [2]int{p.Height(), p.Width()} {
 		if n > maxSide || n < -maxSide { // what is negative but no nonsense the op reports
-			failf("Pair", ErrArgument, nil, "a size of %d; the most is %d", n, maxSide)
+			failf("Pair", ErrArgument, nil, "the size is %d; the maximum is %d", n, maxSide)
 		}
 	}
 	return [2]int{p.Height(), p.Width()}

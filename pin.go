@@ -120,7 +120,7 @@ func (l *locked) Allocate(size int) (memory.Region, error) {
 	return r, err
 }
 
-// Free gives memory back.
+// Free frees memory.
 func (l *locked) Free(r memory.Region) {
 	l.used.Add(-int64(r.Size))
 	l.Source.Free(r)

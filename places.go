@@ -23,7 +23,7 @@ type place struct {
 	backend backend.Device
 	pool    *memory.Pool
 	of      *place // what it stands in for while a function is traced; nil as a rule
-	host    bool   // ops run on the calling goroutine; reading a value is no transfer
+	host    bool   // ops run on the calling goroutine; reading a value is not a transfer
 }
 
 // machine is what this process can use. GPUs are looked for when first asked for.
@@ -41,7 +41,8 @@ func init() {
 }
 
 func newPlace(d Device, b backend.Device) *place {
-	return &place{device: d, backend: b, pool: memory.NewPool(b).Drain(func() { b.Record().Wait() })}
+	pool := memory.NewPool(b).Drain(func() { b.Record().Wait() }).Behind(func() func() bool { return b.Record().Done })
+	return &place{device: d, backend: b, pool: pool}
 }
 
 // gpus lists the open GPUs: real ones first, then virtual ones.
@@ -216,7 +217,7 @@ type DeviceInfo struct {
 	Name    string // "NVIDIA H200", "AMD EPYC", "virtual GPU 0"
 	Backing string // what does the work there
 	Total   int64  // bytes of memory
-	Free    int64  // of these, not taken by anybody
+	Free    int64  // of these, not in use by any process
 }
 
 // Devices lists everything that this process can use: the CPU, then the GPUs.

@@ -20,6 +20,7 @@ type plan struct {
 
 	prog   *program.Program
 	body   *program.Program // prog as it is run, with fused steps
+	again  string           // what is computed again in it
 	pruned int
 	exec   *program.Executor
 	place  *place
@@ -131,14 +132,14 @@ func (c *Compiled) trace(args []*Tensor) (p *plan, ok bool) {
 			return
 		}
 		if t.Err != nil {
-			recover() // it may be what somebody made of the error
+			recover() // f may have wrapped the error
 			panic(newError("Compile", t.Err, nil))
 		}
 	}()
 	t.Do(func() { c.record(t, p, args) })
 	ok = t.Err == nil && t.Refusal == ""
 	if ok {
-		p.build(t)
+		p.build(t, c.again)
 	}
 	return p, ok
 }
@@ -156,6 +157,9 @@ func (c *Compiled) record(t *tracing, p *plan, args []*Tensor) {
 		c.enter(t, i)
 	}
 	out := c.f(in...)
+	for _, f := range t.Ends {
+		f()
+	}
 	t.Restore()
 	if t.Err != nil || t.Refusal != "" {
 		return
@@ -328,11 +332,12 @@ func (p *plan) captured(t *tracing) {
 }
 
 // build makes the program ready to run.
-func (p *plan) build(t *tracing) {
+func (p *plan) build(t *tracing, recompute bool) {
 	prog := t.Program
 	p.prog, p.trace = &prog, program.Digest(&prog)
 	p.each, p.watch, p.undo = t.Each, t.Watched, t.Undo
 	p.pruned = p.prog.Prune()
+	p.prog.Sink()
 	if err := p.prog.Verify(); err != nil {
 		panic("locus: a trace made a program that is wrong: " + err.Error())
 	}
@@ -350,7 +355,7 @@ func (p *plan) build(t *tracing) {
 			}
 		}
 	}
-	p.body = fuse(p.prog, p.place.backend)
+	p.body, p.again = lower(p.prog, p.place.backend, recompute)
 	p.prepare()
 	t.Forget()
 }
@@ -369,9 +374,10 @@ func (p *plan) diff(before *plan) {
 		d = "other variables were used"
 	}
 	p.ready = d == ""
-	if p.ready { // nobody compares constants any more
+	if p.ready { // constants are no longer compared
 		for i := range p.prog.Values {
 			p.prog.Values[i].Data = nil
+			p.body.Values[i].Data = nil // which may be others
 		}
 	}
 	if d != "" {

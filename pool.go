@@ -82,11 +82,16 @@ func pool(name string, id op.ID, x *Tensor, window Pair, o PoolOptions, dims int
 	defer naming(name, in)
 	p := op.Pool{Kernel: window.or(0), Stride: o.Stride.or(0), Pad: o.Padding.or(0), Dilation: o.Dilation.or(1),
 		CountPad: !o.ExcludePadding, CeilMode: o.Ceil}
+	return restore(poolImage(id, p, image))
+}
+
+// poolImage pools a batch of images.
+func poolImage(id op.ID, p op.Pool, image *Tensor) *Tensor {
 	y := apply(id, p, image)
-	if id == op.AvgPool && o.Ceil && !o.ExcludePadding {
+	if id == op.AvgPool && p.CeilMode && p.CountPad {
 		y = y.overhang(p, image)
 	}
-	return restore(y)
+	return y
 }
 
 // overhang corrects averages of windows that stick out over the padding: the
@@ -138,7 +143,12 @@ func adaptive(name string, id op.ID, x *Tensor, size Pair, dims int) *Tensor {
 		size = size.flat(0, 1)
 	}
 	defer naming(name, in)
-	out := size.or(0)
+	return restore(adaptiveImage(name, in, id, image, size.or(0)))
+}
+
+// adaptiveImage is adaptive pooling of a batch of images.
+func adaptiveImage(name string, in []*Tensor, id op.ID, image *Tensor, out [2]int) *Tensor {
+	x := image
 	p := op.Pool{Dilation: [2]int{1, 1}, CountPad: true}
 	fits(x.place, name, x.dtype, []int{image.shape[0], image.shape[1], out[0], out[1]}, in...)
 	var scale *Tensor // where windows differ in size, what each average was too small by
@@ -188,7 +198,7 @@ func adaptive(name string, id op.ID, x *Tensor, size Pair, dims int) *Tensor {
 	if scale != nil {
 		y = y.Mul(scale)
 	}
-	return restore(y)
+	return y
 }
 
 // GlobalAvgPool returns the average of each channel: x (N, C, …), result (N, C).

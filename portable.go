@@ -199,7 +199,7 @@ func (x *exporter) variable(value int) *Tensor {
 			return l.grad
 		}
 	}
-	panic("locus: a variable's value is nobody's")
+	panic("locus: a variable's value has no source")
 }
 
 // importProgram returns a function that computes p. Its steps go the way of every op: so

@@ -91,7 +91,7 @@ func (t *Tensor) asLines(name string, axes []int) *Tensor {
 		}
 	}
 	if n == 0 {
-		failf(name, ErrShape, []*Tensor{t}, "shape %s is empty along what is reduced, which has no value", op.ShapeString(t.shape))
+		failf(name, ErrShape, []*Tensor{t}, "shape %s is empty along the reduced axes, so there is no value", op.ShapeString(t.shape))
 	}
 	if len(order) > 0 {
 		t = t.Permute(order...)
@@ -99,7 +99,7 @@ func (t *Tensor) asLines(name string, axes []int) *Tensor {
 	return t.reshape(append(shape, n))
 }
 
-// fromLines returns y, computed from asLines with one element a line, the shape of
+// fromLines returns y, computed from asLines with one element per line, the shape of
 // a reduction of t.
 func (t *Tensor) fromLines(y *Tensor, keep bool, axes []int) *Tensor {
 	set, _ := op.ResolveAxes(axes, len(t.shape)) // asLines has checked them

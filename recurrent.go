@@ -65,7 +65,7 @@ func GRUCell(x, h *Tensor, w CellWeights) *Tensor {
 // SequenceOptions are the options of [RNNSequence], [LSTMSequence] and [GRUSequence].
 type SequenceOptions struct {
 	Reverse bool // from the last step to the first
-	Relu    bool // RNNSequence: max(x, 0) in the place of tanh
+	Relu    bool // RNNSequence: max(x, 0) instead of tanh
 }
 
 // RNNSequence reads a sequence x (L, N, in) with a simple recurrent network, from the

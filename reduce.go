@@ -51,7 +51,7 @@ func (t *Tensor) dropAxes(set op.AxisSet, from *Tensor) *Tensor {
 			to = append(to, n)
 		}
 	}
-	if t.node == nil && t.block != from.block && t.IsContiguous() { // nobody has seen it: no view is needed
+	if t.node == nil && t.block != from.block && t.IsContiguous() { // no one has seen it: no view is needed
 		t.shape, t.strides = to, to
 		if len(to) > 0 {
 			t.strides = op.Strides(to)
@@ -70,17 +70,17 @@ func (t *Tensor) sum(keep bool, axes []int) *Tensor {
 	return t.reduce(op.Sum, keep, axes)
 }
 
-// Sum adds up. The sum has the element type of t, unlike PyTorch's, which is
+// Sum returns the sum. It has the element type of t, unlike PyTorch's, which is
 // int64 for whole numbers; of bools it is the number of true ones, as int64.
 func (t *Tensor) Sum(axes ...int) *Tensor { return t.sum(false, axes) }
 
 // SumKeep is [Tensor.Sum] that keeps the axes.
 func (t *Tensor) SumKeep(axes ...int) *Tensor { return t.sum(true, axes) }
 
-// Prod multiplies.
+// Prod returns the product.
 func (t *Tensor) Prod(axes ...int) *Tensor { return t.reduce(op.Prod, false, axes) }
 
-// ProdKeep multiplies and keeps the axes.
+// ProdKeep is [Tensor.Prod] that keeps the axes.
 func (t *Tensor) ProdKeep(axes ...int) *Tensor { return t.reduce(op.Prod, true, axes) }
 
 // Max returns the largest; NaN if one is NaN. Where several are largest, they
@@ -110,7 +110,7 @@ func (t *Tensor) any(keep bool, axes []int) *Tensor {
 	return t.reduce(op.Max, keep, axes)
 }
 
-// Any tells whether one of the bools is true.
+// Any returns whether any of the bools is true.
 func (t *Tensor) Any(axes ...int) *Tensor {
 	t.wantBool("Any")
 	return t.any(false, axes)
@@ -122,7 +122,7 @@ func (t *Tensor) AnyKeep(axes ...int) *Tensor {
 	return t.any(true, axes)
 }
 
-// All tells whether all of the bools are true.
+// All returns whether all of the bools are true.
 func (t *Tensor) All(axes ...int) *Tensor {
 	t.wantBool("All")
 	return t.Not().any(false, axes).Not()
@@ -165,7 +165,7 @@ func (t *Tensor) mean(keep bool, axes []int) *Tensor {
 	return t.reduce(op.Sum, keep, axes).Mul(1 / float64(n))
 }
 
-// Mean returns the average; NaN of nothing.
+// Mean returns the average; NaN if there are no elements.
 func (t *Tensor) Mean(axes ...int) *Tensor { return t.mean(false, axes) }
 
 // MeanKeep returns the average and keeps the axes.
@@ -180,7 +180,7 @@ func (t *Tensor) variance(keep bool, correction int, axes []int) *Tensor {
 // VarOptions are the options of [Tensor.VarWith] and [Tensor.StdWith]. The zero
 // value divides by n and takes the axes out.
 type VarOptions struct {
-	Correction int  // what is divided by is n - Correction; 1 is Bessel's
+	Correction int  // the divisor is n - Correction; 1 is Bessel's
 	Keep       bool // keep the axes, with size 1
 }
 
@@ -313,7 +313,7 @@ func (t *Tensor) ArgMinKeep(axis ...int) *Tensor {
 
 // MaxWithPositions returns the largest elements along an axis and the positions
 // of the first of them, as int64. The gradient flows to that position alone,
-// where that of [Tensor.Max] is shared by all that are largest.
+// whereas that of [Tensor.Max] is shared by all that are largest.
 func (t *Tensor) MaxWithPositions(axis int) (values, positions *Tensor) {
 	return t.extreme("MaxWithPositions", op.ArgMax, false, axis)
 }

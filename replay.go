@@ -1,6 +1,7 @@
 package locus
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -91,7 +92,7 @@ func (p *plan) bind(value int, t *Tensor) {
 	p.bindings = append(p.bindings, program.Binding{Value: value, Block: t.block, Offset: t.offset})
 }
 
-// release lets go of what a run has held, and of the tensors that it has seen.
+// release releases what a run has held, and of the tensors that it has seen.
 func (p *plan) release() {
 	for _, b := range p.held {
 		b.LetGo()
@@ -181,6 +182,10 @@ func (p *plan) fail(err error) {
 		name, err, at = s.Step.Op.String(), s.Err, s.Step.Site.String()
 	}
 	e := newError(name, err, nil)
+	if errors.Is(err, e) { // another function's, which may return it again
+		own := *e
+		e = &own
+	}
 	if e.Memory != nil {
 		e.Memory.Device = p.place.device
 	}

@@ -62,9 +62,9 @@ func Exponential(rate float64, shape ...int) *Tensor {
 	return DefaultDevice().Exponential(rate, shape...)
 }
 
-// Bernoulli draws 1 with the probability that each element of p, floating point
-// from 0 to 1, says, else 0: p's shape and element type. The same key draws the
-// same numbers on every device. No gradient flows.
+// Bernoulli draws, for each element of p, 1 with that probability and else 0: p is
+// floating point, from 0 to 1, and the result has its shape and element type. The same
+// key draws the same numbers on every device. No gradient flows.
 func Bernoulli(p *Tensor, key Key) *Tensor {
 	p.wantFloat("Bernoulli")
 	q := p.detach()
@@ -101,9 +101,9 @@ func Multinomial(weights *Tensor, n int, replacement bool, key Key) *Tensor {
 	return sums.search(u, true)
 }
 
-// Categorical draws a position along the last axis of logits, with the
-// probabilities softmax(logits): logits (…, C), result (…), int64. Divide logits by
-// a temperature to make the draws bolder or more careful. The same key draws the same
+// Categorical draws a position along the last axis of logits, with the probabilities
+// softmax(logits): logits (…, C), result (…), int64. Divide logits by a temperature
+// above 1 for more varied draws, below 1 for fewer. The same key draws the same
 // positions on every device, but for the rounding of logarithms. No gradient flows.
 func Categorical(logits *Tensor, key Key) *Tensor {
 	l := drawable("Categorical", logits)

@@ -8,9 +8,9 @@ import (
 	"github.com/locusml/locus/internal/memory"
 )
 
-// Scope gives a device's memory back at a known moment, which the collector
-// cannot. Whatever is computed from a tensor in a scope belongs to the same
-// scope; when it closes, all of that is freed but what was kept:
+// Scope frees a device's memory at a known moment, which the collector cannot.
+// Whatever is computed from a tensor in a scope belongs to the same scope; when it
+// closes, everything in it is freed except what was kept:
 //
 //	s := locus.NewScope()
 //	x := s.Use(batch)

@@ -39,9 +39,9 @@ func Tail(start int) Range { return Range{start: start, step: 1} }
 // Reversed chooses a whole axis from its end to its start.
 func Reversed() Range { return Range{start: -1, step: -1} }
 
-// Slice returns a view of the chosen elements: one [Range] an axis, in order; axes
-// that are not named are whole. A range that reaches over the end is cut, as in
-// Python; a position outside the axis is an [ErrIndex].
+// Slice returns a view of the chosen elements: one [Range] per axis, in order; axes
+// that are not named are whole. A range that reaches beyond the end is cut off, as
+// in Python; a position out of range is an [ErrIndex].
 func (t *Tensor) Slice(ranges ...Range) *Tensor {
 	t.check("Slice")
 	r := len(t.shape)

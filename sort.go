@@ -45,7 +45,7 @@ func (t *Tensor) SearchSorted(values *Tensor, right bool) *Tensor {
 	in := []*Tensor{t, values}
 	checkOperands(name, in)
 	if len(t.shape) != 1 {
-		failf(name, ErrShape, in, "wants a vector to search in, not %s", op.ShapeString(t.shape))
+		failf(name, ErrShape, in, "needs a vector to search in, not %s", op.ShapeString(t.shape))
 	}
 	if t.dtype != values.dtype {
 		failf(name, ErrDType, in, "elements are %s and %s; want one type", t.dtype, values.dtype)

@@ -12,11 +12,11 @@ import (
 	"github.com/locusml/locus/internal/virtual"
 )
 
-// SplitGPU divides a GPU into logical ones with so many bytes of memory each, so
-// that a program for several GPUs runs for real on one card. Each has its own
-// stream, limit and counters, and mixing them fails as with cards of their own. The
-// first takes d's place, the others are numbered after the GPUs that are there. It
-// must be done before anything is created on d. The environment variable
+// SplitGPU divides a GPU into logical ones with the given bytes of memory each, so
+// that a program for several GPUs can run on one. Each has its own stream, limit
+// and counters, and mixing them fails as it does with separate GPUs. The first
+// takes d's place, the others are numbered after the GPUs that are there. It must
+// be done before anything is created on d. The environment variable
 // LOCUS_SPLIT_GPUS=2 divides every card into two equal ones at the start of a
 // program.
 func SplitGPU(d Device, memory ...int64) ([]Device, error) {
@@ -27,7 +27,7 @@ func SplitGPU(d Device, memory ...int64) ([]Device, error) {
 			failf("SplitGPU", ErrDevice, nil, "%s is not a GPU", d)
 		}
 		if len(memory) < 2 {
-			failf("SplitGPU", ErrArgument, nil, "%d parts; give the bytes of at least two", len(memory))
+			failf("SplitGPU", ErrArgument, nil, "%d parts; want the bytes of at least two", len(memory))
 		}
 		if p.pool.Stats().Allocations > 0 {
 			fail("SplitGPU", &op.Problem{Kind: ErrArgument, Msg: d.String() + " is in use: tensors were created on it", Fix: "split it at the start of the program, or set LOCUS_SPLIT_GPUS"})

@@ -9,15 +9,15 @@ import (
 	"github.com/locusml/locus/internal/virtual"
 )
 
-// Library is a file that does a part of a device's work.
+// Library is a library file that a device uses.
 type Library struct {
 	Name   string `json:"name"` // "cuBLAS"
 	Path   string `json:"path"`
 	Serves string `json:"serves"` // what it is used for
 }
 
-// DeviceDetails is what is known of a device beyond its [DeviceInfo]. What a
-// device does not have is empty.
+// DeviceDetails is what is known of a device beyond its [DeviceInfo]. A field that
+// does not apply is empty.
 type DeviceDetails struct {
 	Virtual           bool   // a GPU that lives in host memory
 	ComputeCapability string // "9.0"
@@ -45,8 +45,8 @@ func (d Device) Details() DeviceDetails {
 	return DeviceDetails{}
 }
 
-// Telemetry is what a card reports of itself at a moment. A figure that it does
-// not measure is -1.
+// Telemetry is what a GPU's sensors report at a moment. A figure that it does not
+// measure is -1.
 type Telemetry struct {
 	Utilisation int     // percent of the time with a kernel running
 	Temperature int     // °C
@@ -54,9 +54,9 @@ type Telemetry struct {
 	MemoryUsed  int64   // bytes in use on the card, by all processes
 }
 
-// Telemetry asks the card. The error is an [ErrUnsupported] on devices that have
-// no sensors (the CPU and virtual GPUs), and says what is missing where NVML
-// cannot be used.
+// Telemetry reads the GPU's sensors. The error is an [ErrUnsupported] on devices
+// that have no sensors (the CPU and virtual GPUs), and says what is missing where
+// NVML cannot be used.
 func (d Device) Telemetry() (t Telemetry, err error) {
 	err = Try(func() {
 		b, ok := d.open("Telemetry").backend.(*cuda.Device)

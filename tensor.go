@@ -90,7 +90,7 @@ func (t *Tensor) IsContiguous() bool {
 	return op.IsContiguous(t.shape, t.strides)
 }
 
-// Freed reports whether the tensor's memory was given back, by [Tensor.Free] or
+// Freed reports whether the tensor's memory was freed, by [Tensor.Free] or
 // by its scope's end.
 func (t *Tensor) Freed() bool {
 	t.made("Freed")
@@ -99,7 +99,7 @@ func (t *Tensor) Freed() bool {
 
 func (t *Tensor) freed() bool { return t.block != nil && t.block.Freed() }
 
-// Free gives the tensor's memory back at once instead of when its scope closes or
+// Free frees the tensor's memory at once instead of when its scope closes or
 // the collector finds it. Using the tensor or a view of it afterwards is an
 // [ErrFreed]; queued work, and ops that run at this moment in other goroutines,
 // are not disturbed.
@@ -122,7 +122,7 @@ func (t *Tensor) IsView() bool {
 	return !t.owner
 }
 
-// owned makes t, a view of memory that nobody else has a handle of, its owner.
+// owned makes t, a view of memory that nothing else has a handle of, its owner.
 func (t *Tensor) owned() *Tensor {
 	t.owner = t.block != nil
 	return t
@@ -140,7 +140,7 @@ func (t *Tensor) fresh(operands ...*Tensor) *Tensor {
 }
 
 // freeMemory frees t's memory although t may be a view, for code that knows that
-// nobody else uses it.
+// nothing else uses it.
 func (t *Tensor) freeMemory() { t.block.Free() }
 
 // SharesMemory reports whether t and u live in the same block of memory.
@@ -188,7 +188,7 @@ func (t *Tensor) check(name string) {
 }
 
 func (t *Tensor) failFreed(name string) {
-	fail(name, &op.Problem{Kind: ErrFreed, Msg: "an operand's memory was given back, by Free, when its scope closed, or by an optimizer's step",
+	fail(name, &op.Problem{Kind: ErrFreed, Msg: "an operand's memory was freed: by Free, when its scope closed, or by an optimizer's step",
 		Fix: "keep it with scope.Keep before the scope closes, or copy a parameter's value before the step"}, t)
 }
 

@@ -122,6 +122,9 @@ func (p pieces) Run(d backend.Device, c *backend.Call) error {
 func (p pieces) Piece(d backend.Device, prog any, run func() error) error {
 	steps := len(prog.(*program.Program).Steps)
 	r := ran{device: d, name: pieceName, detail: fmt.Sprintf("%d steps", steps), site: callsite.Here(2).String(), step: prog}
+	if prog.(*program.Program).Waits() { // for what others run on the device meanwhile
+		return p.around(&r, run)
+	}
 	return p.between(&r, run)
 }
 
@@ -185,6 +188,12 @@ func (p *profile) between(r *ran, run func() error) error {
 		k.mu.Lock()
 		defer k.mu.Unlock()
 	}
+	return p.around(r, run)
+}
+
+// around is between where others may run something of their own in between.
+func (p *profile) around(r *ran, run func() error) error {
+	p.clock(r.device)
 	r.from = mark(r.device)
 	err := run()
 	r.to = mark(r.device)

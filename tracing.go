@@ -168,7 +168,7 @@ func (t *tracing) ref(x *Tensor) program.Ref {
 	return r
 }
 
-// fresh returns x, or a copy where x's memory is not made by each run anew.
+// fresh returns x, or a copy where x's memory is not allocated again in each run.
 func (t *tracing) fresh(x *Tensor) *Tensor {
 	if x.place.of == nil || t.Program.Values[t.ref(x).Value].Kind != program.Temp {
 		return apply(op.Copy, nil, x.detach())

@@ -15,8 +15,8 @@ type UpdateRule uint8
 // The rules, with what each remembers of a parameter (Slots of [Updating]).
 const (
 	// UpdateSGD subtracts Rate times the gradient. With Momentum it remembers m, which
-	// becomes Momentum·m + (1-Dampening)·g, at first g, and subtracts Rate·m instead,
-	// or with Nesterov Rate·(g + Momentum·m).
+	// becomes Momentum·m + (1-Dampening)·g, in the first step g, and subtracts Rate·m
+	// instead, or with Nesterov Rate·(g + Momentum·m).
 	UpdateSGD UpdateRule = iota
 	// UpdateAdam remembers the averages of g, by Momentum, and of g², by Beta, and
 	// subtracts Rate·mean/(√square·Root + Eps).
@@ -34,8 +34,8 @@ const (
 type Update struct {
 	Rule     UpdateRule
 	Rate     float64 // the learning rate, with the corrections of the step
-	Decay    float64 // so much of the parameter is added to its gradient
-	Lose     float64 // so much of the parameter is lost in the step, whatever its gradient
+	Decay    float64 // this fraction of the parameter is added to its gradient
+	Lose     float64 // this fraction of the parameter is subtracted in the step, whatever its gradient
 	Momentum float64
 	Beta     float64
 	Root     float64 // 0 means 1
@@ -77,9 +77,9 @@ type Updating struct {
 // device: nothing waits.
 //
 // What is marked Free is freed as [Tensor.Free] does, from the beginning of the step:
-// handles and views of it are an [ErrFreed], and never show other bytes. Where nobody
-// reads it at this moment, the result is written in place and nothing is allocated.
-// Results belong to no scope and have no history.
+// handles and views of it are an [ErrFreed], and never show other bytes. If no
+// goroutine reads it at this moment, the result is written in place and nothing is
+// allocated. Results belong to no scope and have no history.
 func UpdateAll(u Update, list []Updating, factor, ok *Tensor) []Updating {
 	return updateAll(u.attrs(), list, factor, ok)
 }
@@ -228,7 +228,7 @@ func (r *updateRun) replaceable(x *Updating, t *Tensor) bool {
 
 // replaceable reports whether a result at p of t's shape and type may lie where t does,
 // if t's owner does not need it any more: whoever writes there takes the block first
-// (memory.Block.Take), so that nobody sees t change.
+// (memory.Block.Take), so that no reader sees t change.
 func (t *Tensor) replaceable(p *place) bool {
 	return t.offset == 0 && t.place == p && t.block.Pool() == p.pool && op.IsContiguous(t.shape, t.strides)
 }
@@ -239,7 +239,7 @@ func (r *updateRun) hold(def *op.Def, t *Tensor) {
 }
 
 // result makes result k of a parameter: in the memory of the operand that it replaces
-// if nobody else uses that, else in its own.
+// if nothing else uses that, else in its own.
 func (r *updateRun) result(def *op.Def, x *Updating, k int) *Tensor {
 	t := x.replaced(k)
 	if t != nil && r.replaceable(x, t) {
@@ -273,7 +273,7 @@ func (r *updateRun) undo() {
 		t.new.GiveBack(t.old)
 	}
 	for _, t := range r.out {
-		t.Free() // what was given back is freed already
+		t.Free() // what was handed over is freed already
 	}
 }
 
@@ -302,7 +302,7 @@ func (r *updateRun) compose(def *op.Def) {
 func AverageAll(averages, values []*Tensor, decay float64) []*Tensor {
 	const name = "AverageAll"
 	if len(averages) != len(values) || len(averages) == 0 {
-		failf(name, ErrArgument, nil, "%d averages and %d values; want as many of each, and at least one", len(averages), len(values))
+		failf(name, ErrArgument, nil, "%d averages and %d values; want the same number of each, and at least one", len(averages), len(values))
 	}
 	if !(math.Abs(decay) <= 1) {
 		failf(name, ErrArgument, nil, "the decay is %v; want one between 0 and 1", decay)

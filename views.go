@@ -231,7 +231,7 @@ func (t *Tensor) Unsqueeze(axis int) *Tensor {
 		fail("Unsqueeze", err, t)
 	}
 	if len(t.shape) == MaxRank {
-		failf("Unsqueeze", ErrShape, []*Tensor{t}, "the tensor has the most dimensions already")
+		failf("Unsqueeze", ErrShape, []*Tensor{t}, "the tensor has the maximum number of dimensions already")
 	}
 	to := make([]int, len(t.shape)+1)
 	copy(to, t.shape[:a])

@@ -13,11 +13,11 @@ import (
 // Vmap returns a function that applies f to each slice of its arguments along their
 // first axis and stacks the results. It calls f once, with tensors that look like one
 // slice and stand for all of them: every op inside computes all slices in one go.
-// Gradients flow through, and f may take some itself: Vmap of a gradient gives one for
-// each example. Calls may be nested.
+// Gradients flow through, and f may take some itself: Vmap of a gradient returns one
+// per example. Calls may be nested.
 //
 // What f takes from elsewhere is the same for all slices, a [Key] too. A random tensor
-// made without a key draws one for each slice. As f is called once, it cannot look at
+// made without a key draws a key per slice. As f is called once, it cannot look at
 // elements: reading a value, and ops whose shape depends on elements, are an
 // [ErrArgument]. A slice inside may have one axis less than [MaxRank] in each op.
 //
@@ -138,7 +138,8 @@ func (t *Tensor) shown(name string, level int64, rank int) *Tensor {
 	return v
 }
 
-// behind makes the first axis of t, a result that nobody has seen yet, the lane of a level.
+// behind makes the first axis of t, a result that no one has seen yet, the lane of a
+// level.
 func (t *Tensor) behind(level int64) *Tensor {
 	t.lane = t.lane.with(level, t.shape[0], t.strides[0])
 	t.shape, t.strides = t.shape[1:], t.strides[1:]

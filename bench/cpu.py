@@ -6,7 +6,8 @@ Each case runs in all of them by turns of a few hundredths of a second, because
 a machine's speed changes within seconds. The times are the medians of the
 turns' medians; the ratio is the median over the turns of the times of two
 neighbours, for the faster of the others. Above 1 means that Locus is faster.
-OpenBLAS, for products only, is the one that NumPy brings along.
+OpenBLAS, for products only, is the one that NumPy brings along. A case named
+_compiled is compiled in Locus and eager in PyTorch.
 """
 import argparse, ctypes, glob, os, platform, statistics, subprocess, sys, tempfile, time
 
@@ -98,6 +99,15 @@ RESNET_POOL = dict(shape=(16, 64, 112, 112), window=3, stride=2, pad=1)
 def lenet():
     return nn.Sequential(nn.Conv2d(1, 6, 5, padding=2), nn.Sigmoid(), nn.AvgPool2d(2), nn.Conv2d(6, 16, 5), nn.Sigmoid(), nn.AvgPool2d(2),
                          nn.Flatten(), nn.Linear(400, 120), nn.Sigmoid(), nn.Linear(120, 84), nn.Sigmoid(), nn.Linear(84, 10))
+
+
+def mlp():
+    return nn.Sequential(nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 10))
+
+
+def expression():
+    z, y = torch.rand(N), torch.rand(N)
+    return lambda: (z + 2).exp() * y
 
 
 def step(batch, shape, build):
@@ -232,8 +242,9 @@ CASES = {
     "max_pool": pool(F.max_pool2d, False), "max_pool_grad": pool(F.max_pool2d, True),
     "avg_pool_3": pool(F.avg_pool2d, False, **RESNET_POOL), "avg_pool_3_grad": pool(F.avg_pool2d, True, **RESNET_POOL),
     "max_pool_3": pool(F.max_pool2d, False, **RESNET_POOL), "max_pool_3_grad": pool(F.max_pool2d, True, **RESNET_POOL),
-    "mlp_step": step(256, (784,), lambda: nn.Sequential(nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 10))),
-    "lenet_step": step(128, (1, 28, 28), lenet),
+    "mlp_step": step(256, (784,), mlp), "mlp_step_compiled": step(256, (784,), mlp),
+    "lenet_step": step(128, (1, 28, 28), lenet), "lenet_step_compiled": step(128, (1, 28, 28), lenet),
+    "expression_16m": expression, "expression_compiled": expression,
 }
 
 
@@ -251,7 +262,7 @@ class Torch:
     """A case in this process."""
 
     def __init__(self, name, threads):
-        self.threads, self.grad = threads, name.endswith(("_step", "_grad"))
+        self.threads, self.grad = threads, name.endswith(("_step", "_step_compiled", "_grad"))
         torch.set_num_threads(threads)
         with torch.enable_grad():
             self.run = CASES[name]()

@@ -43,8 +43,8 @@ for k in list(ours) + list(torch):
 get = lambda d, *keys: min((d[k] for k in keys if k in d), default=None)
 show = lambda v: '' if v is None else f'{v:.3g}' if v < 100 else f'{v:.0f}'
 over = lambda x, y: '' if x is None or y is None else f'{x / y:.2f}'
-print('| step | Locus eager / backward / plain / compiled | PyTorch eager / graph / compiled | JAX | eager ÷ PyTorch eager | best ÷ best peer | memory: Locus eager / backward / plain / compiled | PyTorch | JAX | blocks eager / compiled |')
-print('|---|---|---|---|---|---|---|---|---|---|')
+print('| step | Locus eager / backward / plain / compiled | PyTorch eager / graph / compiled | JAX | eager ÷ PyTorch eager | best ÷ best peer | memory: Locus eager / backward / plain / compiled | PyTorch | JAX | blocks eager / compiled | first step / first compiled step: Locus | JAX first step |')
+print('|---|---|---|---|---|---|---|---|---|---|---|---|')
 for r in rows:
     o = [ours.get(f'{r} [{w}] step') for w in ('eager', 'backward', 'plain', 'compiled')]
     te = get(torch, f'{r} step', f'{r} step [benchmark]', f'{r} step [channels_last]')
@@ -53,5 +53,5 @@ for r in rows:
     best, peers = min((v for v in o if v), default=None), min((v for v in (te, tg, tc, j) if v), default=None)
     eager = min((v for v in o[:2] if v), default=None)
     print(f"| {r} | {' / '.join(map(show, o))} | {show(te)} / {show(tg)} / {show(tc)} | {show(j)} | {over(eager, te)} | {over(best, peers)} | {' / '.join(map(show, mem))} | {show(get(torch, f'{r} peak memory'))} | {show(get(jax, f'{r} peak memory'))} | "
-          f"{show(ours.get(f'{r} [eager] blocks'))} / {show(ours.get(f'{r} [compiled] blocks'))} |", flush=True)
+          f"{show(ours.get(f'{r} [eager] blocks'))} / {show(ours.get(f'{r} [compiled] blocks'))} | {show(ours.get(f'{r} [compiled] first step'))} / {show(ours.get(f'{r} [compiled] first compiled step'))} | {show(jax.get(f'{r} first step'))} |", flush=True)
 print(f'# {time.time() - T0:.0f} s')

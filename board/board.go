@@ -65,7 +65,7 @@ type Axes struct {
 	XLabel, YLabel string
 	XLim, YLim     [2]float64 // lowest and highest value shown; {0, 0} fits the axis to the points
 	XScale, YScale Scale
-	YFromZero      bool // a linear y axis that is fitted to positive values begins at 0: for what is read as a part of a whole
+	YFromZero      bool // a linear y axis that is fitted to positive values begins at 0: for values that are read as fractions
 }
 
 func (a Axes) check() error {

@@ -24,7 +24,7 @@ type bucket struct {
 	loFirst bool
 }
 
-// joined is the bucket of b's points followed by c's. Points that cannot be drawn give way to those that can.
+// joined is the bucket of b's points followed by c's. Points that cannot be drawn are replaced by those that can.
 func (b bucket) joined(c bucket) bucket {
 	if !c.lo.finite() {
 		return b

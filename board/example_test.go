@@ -61,18 +61,6 @@ func Example() {
 	// train_loss,2.625,0.005859375
 }
 
-func ExampleProgress() {
-	p := board.NewProgress(os.Stderr, board.Plan{Epochs: 2, Steps: 100})
-	defer p.Close()
-	for epoch := 1; epoch <= 2; epoch++ {
-		p.Epoch(epoch)
-		for range 100 {
-			p.Add(1)
-		}
-		p.Set("loss", 1/float64(epoch))
-	}
-}
-
 func ExampleMatrix() {
 	dir, err := os.MkdirTemp("", "board")
 	if err != nil {
@@ -81,7 +69,7 @@ func ExampleMatrix() {
 	}
 	defer os.RemoveAll(dir)
 	confusion := board.Matrix{
-		Title:  "What was taken for what",
+		Title:  "Confusion matrix",
 		Values: [][]float64{{48, 2}, {3, 47}},
 		Rows:   []string{"cat", "dog"}, Columns: []string{"cat", "dog"},
 		YLabel: "shown", XLabel: "predicted",

@@ -14,7 +14,7 @@ const (
 	halfWide, halfHigh   = 540.0, 340.0 // of a few, two in a row
 	manyPanels           = 6            // more of them are smaller, three in a row
 	smallWide, smallHigh = 360.0, 240.0
-	cardWide, cardHigh   = 460.0, 310.0 // of a panel in a document of its own, to stand beside others
+	cardWide, cardHigh   = 460.0, 310.0 // of a panel in a document of its own, to stand next to others
 	panelsInRow          = 3
 
 	headHeight = 44.0 // of the title above all panels
@@ -118,7 +118,7 @@ type group struct {
 	series []int
 }
 
-// groups lists the panels that have points, the main one first, in one pass: pages ask for it several times a second.
+// groups lists the panels that have points, the main one first, in one pass: pages ask for it several times per second.
 // There is always one. The caller holds b.mu.
 func (b *Board) groups() []group {
 	var groups []group
@@ -278,7 +278,7 @@ func (p panel) draw(c canvas, in box) {
 	}
 }
 
-// drawLegend writes the names in at most so many rows and returns where the last row ends.
+// drawLegend writes the names in at most the given number of rows and returns where the last row ends.
 func (p panel) drawLegend(c canvas, left, right, y float64, rows int) float64 {
 	f := font{size: tickSize}
 	x, row := left, 0

@@ -22,8 +22,8 @@ const maxLine = 1 << 20
 // curves of several runs can be compared on one board: "loss/train" of the run "a" is the curve "a train" of the panel
 // "loss", and "loss" is the curve "a" of that panel. Without one the series keep their names.
 //
-// A line that is not finished yet is left out. Any other line that is no point is an error, which says where it is; the
-// points before it have been drawn.
+// A line that is not finished yet is left out. Any other line that is not a point is an error that says where it is;
+// the points before it have been drawn.
 func (b *Board) Load(path, run string) error {
 	gate.Receiver("board.Board.Load", b != nil, "use new(board.Board)")
 	f, err := disk.Open(path)
@@ -87,7 +87,7 @@ func readLine(r *bufio.Reader) ([]byte, error) {
 	}
 }
 
-// ofRun is the name of a run's series beside those of others.
+// ofRun is the name of a run's series among those of other runs.
 func ofRun(series, run string) string {
 	run = strings.ReplaceAll(run, "/", " ")
 	if run == "" {

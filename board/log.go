@@ -25,7 +25,7 @@ const (
 )
 
 // LogCSV appends every point from now on to a CSV file with the columns time, series, x and y. The file and its folder are
-// made if need be; if the file is an earlier log, its rows stay. It grows by whole lines, several times a second, and can
+// made if need be; if the file is an earlier log, its rows stay. It grows by whole lines, several times per second, and can
 // be read at any time. A line that a killed program left unfinished is removed.
 func (b *Board) LogCSV(path string) error {
 	gate.Receiver("board.Board.LogCSV", b != nil, "use new(board.Board)")
@@ -101,7 +101,7 @@ func appendJSONString(dst []byte, s string) []byte {
 	return append(dst, quoted...)
 }
 
-// appendJSONNumber writes v with so many significant digits, or as many as it takes if -1.
+// appendJSONNumber writes v with the given number of significant digits, or as many as it takes if -1.
 func appendJSONNumber(dst []byte, v float64, digits int) []byte {
 	switch {
 	case math.IsNaN(v):

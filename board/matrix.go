@@ -13,14 +13,14 @@ import (
 	"github.com/locusml/locus/internal/gate"
 )
 
-// A Matrix is a table of numbers to be looked at, such as a confusion matrix: a
-// square for each number, the darker the larger it is.
+// A Matrix is a table of numbers to be looked at, such as a confusion matrix: a square per
+// number, the darker the larger it is.
 type Matrix struct {
 	Title          string
 	Values         [][]float64
 	Rows, Columns  []string // names; nil for numbers from 0
 	YLabel, XLabel string   // what rows and columns are
-	ByRow          bool     // a square's shade is its part of the row's sum, not of the largest number
+	ByRow          bool     // a square's shade is its fraction of the row's sum, not of the largest number
 	HideZeros      bool     // no number in squares of 0
 }
 

@@ -18,13 +18,13 @@ import (
 
 const (
 	paintEvery = 100 * time.Millisecond
-	rateMemory = 8 * time.Second // the rate is of about the last so many seconds
+	rateMemory = 8 * time.Second // the rate is that of about the last 8 seconds
 )
 
 // A Plan says what a [Progress] counts. Zero fields are unknown or take their default.
 type Plan struct {
 	Title  string        // what is being done, if not evident
-	Epochs int           // how often Steps are gone through; 0 for work without epochs
+	Epochs int           // number of passes over Steps; 0 for work without epochs
 	Steps  int64         // steps of an epoch
 	Unit   string        // what a step is; "step" by default, and with "B" sizes and rates read as kB, MB, GB
 	Every  time.Duration // between lines when the output is not a terminal; 10 s by default, below 0 for none but the last
@@ -225,7 +225,7 @@ type state struct {
 	epoch    int
 	step     int64
 	fraction float64 // of all the work; below 0 if unknown
-	rate     float64 // steps a second; 0 if unknown
+	rate     float64 // steps per second; 0 if unknown
 	elapsed  time.Duration
 	left     time.Duration // below 0 if unknown
 	metrics  []metric

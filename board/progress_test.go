@@ -30,7 +30,7 @@ func (b *lockedBuffer) String() string {
 	return b.buf.String()
 }
 
-// halfway is a run of 10 epochs of 235 steps at 1,000 steps a second, in the middle of epoch 3.
+// halfway is a run of 10 epochs of 235 steps at 1,000 steps per second, in the middle of epoch 3.
 func halfway(look look) *Progress {
 	p := &Progress{plan: Plan{Epochs: 10, Steps: 235, Unit: "step"}, look: look, epoch: 3, begin: time.Now()}
 	p.steps.Store(146)
@@ -132,7 +132,7 @@ func TestProgressInATerminal(t *testing.T) {
 		}
 		// In the middle, rate and time left are right.
 		if !strings.Contains(text, "20.0 step/s  ETA 0:05") {
-			t.Errorf("no line tells of 20 steps a second and 5 s left: %q", text)
+			t.Errorf("no line tells of 20 steps per second and 5 s left: %q", text)
 		}
 	})
 }

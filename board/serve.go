@@ -26,8 +26,8 @@ const (
 	writeTimeout = 10 * time.Second       // a page that takes nothing for so long is gone
 )
 
-// Serve shows the board as a live web page until [Board.Close] and returns the page's address. It needs no network but the
-// one between page and program.
+// Serve shows the board as a live web page until [Board.Close] and returns the page's address. The page loads nothing
+// from elsewhere.
 //
 // An addr of "" is port 7788 of this machine's loopback interface, or any free port if that is taken. An addr without a
 // host, such as ":8080", is on the loopback interface too: only this machine can see the page. To show it to others, name

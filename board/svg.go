@@ -22,8 +22,8 @@ func (b *Board) WriteSVG(w io.Writer) error {
 	return b.figure().writeSVG(w)
 }
 
-// WritePanelSVG writes one panel as an SVG document, small enough to stand beside others; "" is the main one. One that has no points is an error that lists
-// those that have.
+// WritePanelSVG writes one panel as an SVG document, small enough to stand next to others; "" is the main one. A
+// panel without points is an error that lists those that have some.
 func (b *Board) WritePanelSVG(w io.Writer, name string) error {
 	gate.Receiver("board.Board.WritePanelSVG", b != nil, "use new(board.Board)")
 	if err := gate.Given("the writer", w); err != nil {

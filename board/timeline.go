@@ -17,7 +17,7 @@ type Span struct {
 	Row        string // what ran it: "gpu:0"
 	Kind       string // decides the colour: "product", "elementwise", "reduction, norm", "update", "program"; anything else is grey
 	Name       string // what ran
-	Detail     string // lines for those who point at it
+	Detail     string // lines that are shown when the pointer is on it
 	Start, End time.Duration
 }
 
@@ -34,7 +34,7 @@ type timeline struct {
 }
 
 // SetTimeline shows spans as a timeline below the curves of the page, a row for each Row, such as the ops of a profiled
-// training step. It takes the place of the one before; no spans show none. Only the first 5000 are shown.
+// training step. It replaces the previous one; without spans there is none. Only the first 5000 are shown.
 func (b *Board) SetTimeline(title string, spans []Span) {
 	gate.Receiver("board.Board.SetTimeline", b != nil, "use new(board.Board)")
 	var t *timeline

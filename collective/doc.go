@@ -1,6 +1,6 @@
-// Package collective lets several ranks compute together: processes on one machine or on
-// many, or the devices of one program. A rank has a number; what it holds is reduced,
-// copied or exchanged with what the others hold, on tensors where they live.
+// Package collective lets several ranks compute together: processes on one machine or on many, or
+// the devices of one program. Each rank has a number. Collectives reduce, copy or exchange the
+// tensors of all ranks, on the devices where they live.
 //
 //	g, err := collective.Join(ctx) // the ranks that locus launch, mpirun, srun or torchrun started
 //	if err != nil {

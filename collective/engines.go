@@ -9,7 +9,7 @@ import (
 	"github.com/locusml/locus/internal/nccl"
 )
 
-// EngineInfo describes an engine to people.
+// EngineInfo describes an engine, for people.
 type EngineInfo struct {
 	Name   string // "ring", "mpi" or "nccl"
 	Serves string // which tensors
@@ -18,9 +18,10 @@ type EngineInfo struct {
 	Why    string // what was found, or why it is not used
 }
 
-// Engines looks for what can move data among ranks on this machine, and says which engines
-// [Join] would use in this process and why. NCCL serves tensors on GPUs only if all ranks
-// have it. The error is of LOCUS_COLLECTIVE or of a launcher's variables.
+// Engines returns the engines that can move data among ranks on this machine, which of
+// them [Join] would use in this process, and why. NCCL serves tensors on GPUs only if all
+// ranks have it. It is an error if LOCUS_COLLECTIVE or a launcher's variables are
+// invalid.
 func Engines() ([]EngineInfo, error) {
 	s, err := newSettings(nil)
 	if err != nil {

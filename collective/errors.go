@@ -13,7 +13,7 @@ import (
 
 // The kinds of error of a group, for errors.Is, besides those of package locus.
 var (
-	ErrRank     = errors.New("a rank is gone")      // it died, hangs, failed, left, or never came
+	ErrRank     = errors.New("a rank is gone")      // it died, hangs, failed, left, or never joined
 	ErrMismatch = errors.New("ranks differ")        // they are not about to do the same
 	ErrTimeout  = errors.New("out of time")         // a collective took too long
 	ErrClosed   = errors.New("the group is closed") // by this rank
@@ -48,10 +48,10 @@ func (f *Fault) Unwrap() error {
 
 // fixes say what to do about a fault.
 var fixes = map[control.Cause]string{
-	control.Unreachable: "start as many ranks as the group has, and let each reach rank 0's address; collective.JoinWithin gives them more time",
+	control.Unreachable: "start as many ranks as the group has, and make sure that each can reach rank 0's address; collective.JoinWithin allows more time",
 	control.Died:        "see that rank's own output for the reason",
-	control.Silent:      "see whether that process is stopped or its machine gone; collective.DeadAfter gives it more time",
-	control.Late:        "see what that rank does instead; collective.Timeout gives it more time",
+	control.Silent:      "check whether that process is stopped or its machine is gone; collective.DeadAfter allows more time",
+	control.Late:        "check what that rank does instead; collective.Timeout allows more time",
 	control.Differ:      "let all ranks call the same collectives with the same shapes in the same order",
 	control.Failed:      "see that rank's own error",
 	control.Left:        "let all ranks call the same collectives before they close the group",

@@ -12,6 +12,7 @@ import (
 	"github.com/locusml/locus/internal/gate"
 	"github.com/locusml/locus/internal/guard"
 	"github.com/locusml/locus/internal/lend"
+	"github.com/locusml/locus/internal/trace"
 )
 
 // Group is one rank's handle of a group of ranks. [Join] and [Local] make groups. Methods may
@@ -123,8 +124,8 @@ func (g *Group) Reduce(ctx context.Context, x *locus.Tensor, op Op, root int) *P
 	})
 }
 
-// Broadcast returns a copy of the rank root's x on every rank. The others give a tensor of
-// the same shape and type, whose elements do not matter; the copy is on its device.
+// Broadcast returns a copy of the rank root's x on every rank. The others pass a tensor of
+// the same shape and type, whose elements do not matter; the copy is on that tensor's device.
 func (g *Group) Broadcast(ctx context.Context, x *locus.Tensor, root int) *Pending {
 	return g.start(&job{ctx: ctx, name: "Broadcast", kind: broadcast, x: x, root: root}, func(j *job) error {
 		j.text = fmt.Sprintf("broadcast %s from rank %d", describe(x), root)
@@ -137,28 +138,23 @@ func (g *Group) Broadcast(ctx context.Context, x *locus.Tensor, root int) *Pendi
 func (g *Group) AllGather(ctx context.Context, x *locus.Tensor) *Pending {
 	return g.start(&job{ctx: ctx, name: "AllGather", kind: allGather, x: x}, func(j *job) error {
 		j.text = fmt.Sprintf("all-gather %s", describe(x))
-		j.rows = make([]int, g.size+1)
-		for i := range g.size {
-			j.rows[i+1] = (i + 1) * rows(x)
-		}
 		return nil
 	})
 }
 
 // AllGatherParts is the inverse of [Group.ReduceScatter]: it puts the ranks' parts of a
-// tensor of n rows one after the other. Each rank gives the rows that [Part] says.
+// tensor of n rows one after the other. Each rank passes the rows that [Part] returns for it.
 func (g *Group) AllGatherParts(ctx context.Context, x *locus.Tensor, n int) *Pending {
-	return g.start(&job{ctx: ctx, name: "AllGatherParts", kind: allGather, x: x}, func(j *job) error {
+	return g.start(&job{ctx: ctx, name: "AllGatherParts", kind: allGather, x: x, n: n, parts: true}, func(j *job) error {
 		if err := gate.Count("the number of rows", n, 0, 1<<40); err != nil {
 			return err
 		}
 		if x.Rank() == 0 {
 			return problem(locus.ErrShape, "reshape it to one row", "a scalar has no rows")
 		}
-		j.rows = engine.Even(n, g.size)
-		row := x.Shape()[1:]
-		if want := j.rows[g.rank+1] - j.rows[g.rank]; rows(x) != want {
-			return problem(locus.ErrShape, "collective.Part says which rows a rank has", "rank %d of %d has %d of %d rows, and gives %d", g.rank, g.size, want, n, rows(x))
+		row, cut := x.Shape()[1:], engine.Even(n, g.size)
+		if want := cut[g.rank+1] - cut[g.rank]; rows(x) != want {
+			return problem(locus.ErrShape, "collective.Part says which rows a rank has", "rank %d of %d has %d of %d rows, but passed %d", g.rank, g.size, want, n, rows(x))
 		}
 		j.text = fmt.Sprintf("all-gather of the parts of %s %s", x.DType(), shape(append([]int{n}, row...)))
 		return nil
@@ -166,14 +162,13 @@ func (g *Group) AllGatherParts(ctx context.Context, x *locus.Tensor, n int) *Pen
 }
 
 // ReduceScatter reduces x of all ranks by op and returns on each rank its part: the rows of
-// the first axis that [Part] says.
+// the first axis that [Part] returns for it.
 func (g *Group) ReduceScatter(ctx context.Context, x *locus.Tensor, op Op) *Pending {
 	return g.start(&job{ctx: ctx, name: "ReduceScatter", kind: reduceScatter, x: x, op: op}, func(j *job) error {
 		j.text = fmt.Sprintf("reduce-scatter %s of %s", op, describe(x))
 		if x.Rank() == 0 {
-			return problem(locus.ErrShape, "reshape it to one row", "a scalar has no rows to share out")
+			return problem(locus.ErrShape, "reshape it to one row", "a scalar has no rows to divide")
 		}
-		j.rows = engine.Even(rows(x), g.size)
 		return op.check(x.DType())
 	})
 }
@@ -189,7 +184,7 @@ func (g *Group) Barrier(ctx context.Context) error {
 
 // Send sends x to another rank, which calls [Group.Recv]. Messages between two ranks arrive
 // in order; they are not ordered with collectives. Wait returns when x is not needed any
-// more, which may be before the other rank has it.
+// more, which may be before the other rank has received it.
 func (g *Group) Send(ctx context.Context, x *locus.Tensor, to int) *Pending {
 	return g.start(&job{ctx: ctx, name: "Send", kind: send, x: x, root: to}, func(j *job) error {
 		j.text = describe(x)
@@ -206,8 +201,8 @@ func (g *Group) Recv(ctx context.Context, like *locus.Tensor, from int) *Pending
 	})
 }
 
-// Part returns which of n rows the rank has when they are shared out evenly: those from
-// from up to to. The first ranks have one more where it does not come out even.
+// Part returns which of n rows the rank has when they are divided evenly: those from from to
+// below to. The first ranks have one more where n is not a multiple of size.
 func Part(n, rank, size int) (from, to int) {
 	gate.Check("Part", gate.Count("the number of rows", n, 0, 1<<40), gate.Count("the number of ranks", size, 1, gate.MaxWorkers), gate.Count("the rank", rank, 0, max(size-1, 0)))
 	p := engine.Even(n, size)
@@ -243,30 +238,53 @@ func (g *Group) start(j *job, check func(j *job) error) *Pending {
 	if err := gate.Given("the context", j.ctx); err != nil {
 		return failed(j.name, err)
 	}
+	in := trace.Current()
 	err := guard.Call(func() error {
-		lend.Readable(j.name)
-		if j.kind != barrier {
+		if j.kind == barrier {
+			lend.Readable(j.name)
+		} else {
 			if j.x == nil {
 				return problem(locus.ErrArgument, "", "the tensor is nil")
 			}
 			if j.x.Freed() { // also refuses a zero value
-				return problem(locus.ErrFreed, "keep the operand until Wait returns", "the operand's memory was given back")
+				return problem(locus.ErrFreed, "keep the operand until Wait returns", "the operand's memory was freed")
 			}
 			j.x = j.x.Detach()
 		}
-		return check(j)
+		if err := check(j); err != nil {
+			return err
+		}
+		j.rows = j.borders(g.size)
+		if in != nil {
+			lend.Single(j.name, j.x)
+			j.x = j.x.Contiguous()
+		}
+		return nil
 	})
 	if err != nil {
 		return failed(j.name, err)
 	}
+	if in != nil {
+		return g.record(in, j)
+	}
+	return g.enqueue(j)
+}
+
+// over returns why the group takes no more jobs, or nil. The group is locked.
+func (g *Group) over() error {
+	if g.closed {
+		return closedError()
+	}
+	return g.broken
+}
+
+// enqueue starts a job that was checked.
+func (g *Group) enqueue(j *job) *Pending {
 	j.Pending = newPending()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	switch {
-	case g.closed:
-		return failed(j.name, closedError())
-	case g.broken != nil:
-		return failed(j.name, g.broken)
+	if err := g.over(); err != nil {
+		return failed(j.name, err)
 	}
 	at := 0
 	switch j.kind {
@@ -374,8 +392,13 @@ func (g *Group) do(j *job) (*locus.Tensor, error) {
 			return nil
 		}
 		var err error
-		t, err = g.eng.run(ctx, j)
-		return err
+		if t, err = g.eng.run(ctx, j); err != nil || j.into == nil || t == nil || t == j.into {
+			return err
+		}
+		lend.CopyInto(j.name, j.into, t)
+		t.Free()
+		t = j.into
+		return nil
 	})
 	if err != nil && ctx.Err() != nil {
 		err = context.Cause(ctx)
@@ -424,7 +447,7 @@ func (g *Group) Abort(why error) {
 }
 
 // Close leaves the group. Collectives that are under way are broken off: wait for them
-// before. It tells the others, who get an error if they still count on this rank; rank 0
+// before. It tells the others, which get an error if they still wait for this rank; rank 0
 // waits up to five seconds for the others to leave as well.
 func (g *Group) Close() error {
 	if !g.ok() {

@@ -17,9 +17,8 @@ import (
 )
 
 // Join makes this process a rank of the group of all that were started together, and returns
-// when they are all there. Where it stands is what [FromEnv] finds, unless [At] says
-// otherwise. A process that nobody launched is a group of its own, so the same program runs
-// alone.
+// when they are all there. Its rank is what [FromEnv] finds, unless [At] says otherwise. A
+// process that no launcher started is a group of its own, so the same program runs alone.
 //
 // The ranks connect to rank 0's address and to each other over TCP. They listen on the
 // interface that leads there: on 127.0.0.1 if rank 0's address is, on no other. Beyond one
@@ -141,7 +140,7 @@ func checkAddr(addr, token string, p Place) error {
 		return problem(locus.ErrArgument, "set MASTER_ADDR and MASTER_PORT to the same host and free port on all ranks", "rank %d of %d does not know rank 0's address", p.Rank, p.Size)
 	}
 	if host, port, err := net.SplitHostPort(addr); err != nil || host == "" || !isPort(port) {
-		return problem(locus.ErrArgument, "write a host and a port, such as 10.0.0.1:29500", "rank 0's address %q is none", addr)
+		return problem(locus.ErrArgument, "write a host and a port, such as 10.0.0.1:29500", "rank 0's address %q is not a host and a port", addr)
 	}
 	if token == "" && !isLoopback(addr) {
 		return problem(locus.ErrArgument, "set LOCUS_TOKEN to the same secret on all ranks, or use locus launch, which does", "ranks that connect beyond one machine (%s) need a token", addr)

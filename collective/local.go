@@ -17,8 +17,8 @@ import (
 
 // Local makes a group whose ranks are parts of this program, and returns a handle for each:
 // rank i is meant for tensors on devices[i], which may be virtual GPUs, shares of one GPU,
-// several GPUs, or the CPU more than once. One goroutine a rank may use them, or one for
-// all: collectives are only started by the calls, so start them on all ranks before waiting.
+// several GPUs, or the CPU more than once. One goroutine per rank may use them, or one for all:
+// collectives are only started by the calls, so start them on all ranks before waiting.
 //
 //	groups, err := collective.Local(gpus)
 //	pending := make([]*collective.Pending, len(groups))
@@ -81,7 +81,7 @@ type seat struct {
 type round struct {
 	texts  []string // by rank, "" before it has come
 	stages [3]stage
-	x      []*locus.Tensor // what the ranks give
+	x      []*locus.Tensor // what the ranks pass in
 	parts  []*locus.Tensor // what each has reduced
 }
 
@@ -124,7 +124,7 @@ func (h *hall) round(seq uint64) *round {
 	return r
 }
 
-// pass waits until all ranks have come to a stage of a round.
+// pass waits until all ranks have reached a stage of a round.
 func (h *hall) pass(ctx context.Context, r *round, n int) error {
 	s := &r.stages[n]
 	h.mu.Lock()
@@ -179,7 +179,7 @@ func (e *localEngine) close() {
 	e.endLocked(&control.Fault{Cause: control.Left, Rank: e.rank, Msg: "all ranks have left the group"})
 }
 
-// missing ends the group if somebody waits for a rank that has left. The hall is locked.
+// missing ends the group if a rank waits for one that has left. The hall is locked.
 func (h *hall) missing() {
 	for seq, r := range h.rounds {
 		for i, s := range h.seats {
@@ -202,7 +202,7 @@ func (e *localEngine) late(j *job, after time.Duration) {
 	f := &control.Fault{Cause: control.Late, Rank: -1, Msg: fmt.Sprintf("%s has not ended on rank %d within %v", j.text, e.rank, after)}
 	if j.kind == send || j.kind == recv {
 		f.Rank = j.root
-		f.Msg = fmt.Sprintf("%s of %s has not ended on rank %d within %v: rank %d does not take part", j.name, j.text, e.rank, after, j.root)
+		f.Msg = fmt.Sprintf("%s of %s has not ended on rank %d within %v: rank %d has not made the matching call", j.name, j.text, e.rank, after, j.root)
 	} else {
 		for i, s := range e.seats {
 			if s.at <= j.seq {
@@ -343,10 +343,10 @@ func (e *localEngine) reduce(o Op, d locus.Device, in func(rank int) *locus.Tens
 	first := in(0).To(d)
 	was := first.DType()
 	wide := was
-	switch was {
-	case locus.Float16, locus.BFloat16:
+	switch {
+	case was.IsHalf():
 		wide = locus.Float32
-	case locus.Bool:
+	case was == locus.Bool:
 		wide = locus.Uint8
 	}
 	acc := first.Cast(wide)

@@ -161,7 +161,7 @@ func (c *cards) decide(ctx context.Context, d card) (bool, error) {
 		err  error
 	}
 	done := make(chan made, 1)
-	go func() { // it cannot be broken off
+	go func() { // it cannot be cancelled
 		var m made
 		m.err = d.WithContext(func() (err error) {
 			m.comm, err = c.lib.Init(id, c.rank, c.size)
@@ -218,6 +218,17 @@ func cutLast(s string) (before, after string, ok bool) {
 	return s[:i], s[i+1:], true
 }
 
+// queues reports whether NCCL serves a tensor, so that a collective is done for the host
+// when it is queued.
+func (e *remote) queues(x *locus.Tensor) bool {
+	if e.cards.cardOf(x) == nil {
+		return false
+	}
+	e.cards.mu.Lock()
+	defer e.cards.mu.Unlock()
+	return e.cards.comm != nil
+}
+
 // run queues a job on the card's stream. What uses the result is queued behind.
 func (c *cards) run(j *job, d card) (*locus.Tensor, error) {
 	started := time.Now()
@@ -232,7 +243,9 @@ func (c *cards) run(j *job, d card) (*locus.Tensor, error) {
 	var out *locus.Tensor
 	var block *memory.Block
 	if shape, ok := gets(j, c.rank); ok {
-		out = lend.Make(j.name, x.Device(), false, x.DType(), shape).(*locus.Tensor)
+		if out = j.into; out == nil {
+			out = lend.Make(j.name, x.Device(), false, x.DType(), shape).(*locus.Tensor)
+		}
 		to := lend.Memory(j.name, out)
 		defer to.Release()
 		block, k.Out = to.Block, address(to)

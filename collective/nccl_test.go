@@ -16,16 +16,6 @@ import (
 	"github.com/locusml/locus/internal/nccl"
 )
 
-// realGPUs returns the machine's own GPUs, shares of one included.
-func realGPUs() (l []locus.Device) {
-	for _, i := range locus.Devices()[1:] {
-		if !i.Device.Details().Virtual {
-			l = append(l, i.Device)
-		}
-	}
-	return l
-}
-
 // needNCCL skips a test where ranks cannot share a GPU by NCCL.
 func needNCCL(t *testing.T, gpus int) {
 	t.Helper()

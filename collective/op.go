@@ -33,7 +33,7 @@ func (o Op) check(d locus.DType) error {
 	case o >= numOps:
 		return problem(locus.ErrArgument, "", "there is no op %d", uint8(o))
 	case o == Mean && !d.IsFloat():
-		return problem(locus.ErrDType, "cast to a floating-point type first, or divide the sum", "the mean of %s is no whole number", d)
+		return problem(locus.ErrDType, "cast to a floating-point type first, or divide the sum", "the mean of %s need not be a whole number", d)
 	case d == locus.Bool && o != Max && o != Min:
 		return problem(locus.ErrDType, "use collective.Max for any and collective.Min for all, or cast to a type of numbers", "bools have no %s", o)
 	}

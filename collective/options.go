@@ -42,23 +42,24 @@ func newSettings(options []Option) (*settings, error) {
 	return s, nil
 }
 
-// Timeout says how long a collective may take, the wait for the other ranks included, before
-// the group ends with an [ErrTimeout] that names the rank that is missing. It is 10 minutes
-// unless said otherwise.
+// Timeout sets how long a collective may take, including the wait for the other ranks,
+// before the group ends with an [ErrTimeout] that names the rank that is missing. It is 10
+// minutes unless said otherwise.
 func Timeout(d time.Duration) Option { return Option{func(s *settings) { s.timeout = d }} }
 
-// JoinWithin says how long ranks wait for each other in [Join]: 2 minutes unless said
+// JoinWithin sets how long ranks wait for each other in [Join]: 2 minutes unless said
 // otherwise.
 func JoinWithin(d time.Duration) Option { return Option{func(s *settings) { s.joinWithin = d }} }
 
-// DeadAfter says how long a rank may be silent before the others give it up: 30 seconds
-// unless said otherwise. A rank that computes is not silent: a goroutine of its own answers.
-// A process that ends is noticed at once.
+// DeadAfter sets how long a rank may be silent before the others consider it dead: 30
+// seconds unless said otherwise. A rank that computes is not silent: a goroutine of its own
+// answers. A process that ends is noticed at once.
 func DeadAfter(d time.Duration) Option { return Option{func(s *settings) { s.deadAfter = d }} }
 
 // Engine chooses what moves the data: "ring", "mpi" or "nccl", or "auto", which is the
-// default. So does the environment variable LOCUS_COLLECTIVE; the option comes first.
+// default. The environment variable LOCUS_COLLECTIVE does the same; the option takes
+// precedence.
 func Engine(name string) Option { return Option{func(s *settings) { s.engine = name }} }
 
-// At says where this process stands, in place of the environment.
+// At sets this process's place, instead of the environment.
 func At(p Place) Option { return Option{func(s *settings) { s.place = &p }} }

@@ -10,13 +10,13 @@ import (
 	"github.com/locusml/locus"
 )
 
-// Place is where a process stands among those that were started together.
+// Place is a process's position among those that were started together.
 type Place struct {
 	Rank, Size           int    // among all
 	LocalRank, LocalSize int    // among those of its machine; LocalSize is 0 if it is not known
 	Addr                 string // host:port of rank 0; "" where the launcher does not say
-	Token                string // what the ranks know each other by; may be "" on one machine
-	Launcher             string // who says so: "mpirun (Open MPI)"; "" if nobody does
+	Token                string // a secret that all ranks share; may be "" on one machine
+	Launcher             string // which launcher set them: "mpirun (Open MPI)"; "" without one
 }
 
 // String returns "rank 2 of 4, from mpirun (Open MPI)".
@@ -50,10 +50,10 @@ const (
 	byPET   = "Kubeflow"
 )
 
-// FromEnv finds out from the environment where this process stands. It knows, in this order:
+// FromEnv reads this process's place from the environment. It knows, in this order:
 // RANK and WORLD_SIZE, with MASTER_ADDR and MASTER_PORT (locus launch, torchrun); Open MPI's
-// and MPICH's mpirun; Slurm's srun; and Kubeflow's PET_ variables with one process a node. A
-// process that nobody launched is the only rank. LOCUS_TOKEN is the token.
+// and MPICH's mpirun; Slurm's srun; and Kubeflow's PET_ variables with one process per node. A
+// process that no launcher started is the only rank. LOCUS_TOKEN is the token.
 func FromEnv() (Place, error) {
 	p, err := placeFrom(os.Getenv)
 	if err != nil {
@@ -85,7 +85,7 @@ func (e *env) number(name string, unset int) int {
 	}
 	n, err := strconv.Atoi(strings.TrimSpace(s))
 	if (err != nil || n < 0 || n > 1<<20) && e.err == nil {
-		e.err = problem(locus.ErrArgument, "set it to the number that the launcher means, or unset it", "%s=%q is no number", name, s)
+		e.err = problem(locus.ErrArgument, "set it to the launcher's number, or unset it", "%s=%q is not a number", name, s)
 	}
 	return n
 }
@@ -113,7 +113,7 @@ func placeFrom(get func(string) string) (Place, error) {
 		nodes, _, _ := strings.Cut(get("PET_NNODES"), ":") // 2:4 with an elastic job
 		p = Place{Rank: e.number("PET_NODE_RANK", 0), Size: (&env{get: func(string) string { return nodes }}).number("PET_NNODES", 1), LocalSize: 1, Launcher: byPET}
 		if p.Size < 1 {
-			return p, problem(locus.ErrArgument, "", "PET_NNODES=%q is no number", get("PET_NNODES"))
+			return p, problem(locus.ErrArgument, "", "PET_NNODES=%q is not a number", get("PET_NNODES"))
 		}
 		if host, port := get("PET_MASTER_ADDR"), get("PET_MASTER_PORT"); host != "" && port != "" {
 			p.Addr = net.JoinHostPort(host, port)
@@ -133,7 +133,7 @@ func placeFrom(get func(string) string) (Place, error) {
 	return p, p.check()
 }
 
-// check refuses places that cannot be.
+// check returns an error for an invalid place.
 func (p Place) check() error {
 	if p.Size < 1 || p.Rank < 0 || p.Rank >= p.Size || p.Size > 1<<16 || p.LocalRank < 0 || p.LocalSize < 0 || p.LocalSize > 0 && p.LocalRank >= p.LocalSize {
 		who := p.Launcher

@@ -73,6 +73,9 @@ func play(role string) error {
 		if e := g.Engine(d); e != "nccl" {
 			return fmt.Errorf("the engine is %s", e)
 		}
+		if err := compiledAsEager(g, d); err != nil {
+			return fmt.Errorf("compiled: %w", err)
+		}
 		if err := speed(g, d, func(f string, a ...any) { fmt.Printf(f+"\n", a...) }); err != nil {
 			return err
 		}

@@ -114,6 +114,7 @@ func (e *remote) stage(ctx context.Context, j *job) (*locus.Tensor, error) {
 	s := locus.NewScope()
 	defer s.Close()
 	d := j.x.Device()
+	_, leaves := e.host.(*mpi.Comm) // calls that go on behind a program whose memory it is
 	var x, out *locus.Tensor
 	var in, to lend.Loan
 	var err error
@@ -133,10 +134,15 @@ func (e *remote) stage(ctx context.Context, j *job) (*locus.Tensor, error) {
 			x = x.Pin()
 		}
 		x = x.Contiguous()
+		if j.into != nil && leaves {
+			x = x.Copy()
+		}
 		in = lend.Memory(j.name, x)
 	}
 	if shape, ok := gets(j, e.rank); ok {
-		out = lend.Make(j.name, locus.CPU(), d.IsGPU(), j.x.DType(), shape).(*locus.Tensor)
+		if out = j.into; out == nil || d.IsGPU() || leaves {
+			out = lend.Make(j.name, locus.CPU(), d.IsGPU(), j.x.DType(), shape).(*locus.Tensor)
+		}
 		to = lend.Memory(j.name, out)
 	}
 	if err = e.move(ctx, j, in.Bytes(), to.Bytes()); err != nil || out == nil {

@@ -13,10 +13,10 @@ import (
 	"github.com/locusml/locus/internal/mpi"
 )
 
-// Split makes smaller groups of g's ranks: those that give the same colour become one, in
-// the order of their ranks. All ranks of g call it; one that gives -1 gets no group, and nil.
-// So ranks can stand in rows and columns, as in data-parallel training of a network whose
-// layers are spread over several ranks:
+// Split makes smaller groups of g's ranks: those that pass the same colour become one, in the
+// order of their ranks. All ranks of g call it; one that passes -1 gets nil. So ranks can
+// stand in rows and columns, as in data-parallel training of a network whose layers are
+// spread over several ranks:
 //
 //	row, err := g.Split(ctx, g.Rank()/4)
 //	column, err := g.Split(ctx, g.Rank()%4)
@@ -82,7 +82,7 @@ func (e *remote) split(ctx context.Context, at string, colour, rank, size int, t
 	ctx, cancel := context.WithTimeout(ctx, e.cfg.JoinWithin)
 	defer cancel()
 	var host engine.Host
-	if c, ok := e.host.(*mpi.Comm); ok { // all ranks take part, those without a group too
+	if c, ok := e.host.(*mpi.Comm); ok { // all ranks must call it, those without a group too
 		part, err := c.Split(ctx, colour, e.rank)
 		if err != nil {
 			return nil, err

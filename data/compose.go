@@ -45,9 +45,8 @@ func (s *subset) Batch(at []int, key locus.Key) ([]*locus.Tensor, error) {
 
 func (s *subset) ForEpoch(key locus.Key) Dataset { return &subset{forEpoch(s.of, key), s.at} }
 
-// Split shares d's examples out at random, by key, into datasets of the given
-// sizes, which must add up to d's or to less; one of them may be -1 and gets
-// the rest.
+// Split divides d's examples at random, by key, into datasets of the given sizes,
+// which must add up to d's or to less; one of them may be -1 and gets the rest.
 func Split(d Dataset, key locus.Key, sizes ...int) ([]Dataset, error) {
 	count, err := length(d)
 	if err != nil {
@@ -131,7 +130,7 @@ func (c *concat) Batch(at []int, key locus.Key) ([]*locus.Tensor, error) {
 	if err := checkPositions(at, c.Len()); err != nil {
 		return nil, err
 	}
-	// Each part gives its own examples; then they are put back in order.
+	// Each part returns its own examples; then they are put back in order.
 	inner := make([][]int, len(c.parts))
 	part := make([]int, len(at))
 	for i, p := range at {
@@ -151,7 +150,11 @@ func (c *concat) Batch(at []int, key locus.Key) ([]*locus.Tensor, error) {
 		if len(positions) == 0 {
 			continue
 		}
-		p, err := c.parts[k].Batch(positions, key.Fold(uint64(k)))
+		key := key.Fold(uint64(k))
+		if first := key.First(); first > 0 { // fewer examples: still not what other parts of the batch draw
+			key = key.Part(first, len(positions))
+		}
+		p, err := c.parts[k].Batch(positions, key)
 		if err != nil {
 			return nil, err
 		}
@@ -197,8 +200,8 @@ type mapped struct {
 	f  Transform
 }
 
-// Transform changes a batch: one tensor a field, with the examples along axis 0.
-// It may give as many fields as it likes. What is random must come from key.
+// Transform changes a batch: one tensor per field, with the examples along axis 0.
+// It may return any number of fields. Anything random must come from key.
 type Transform func(batch []*locus.Tensor, key locus.Key) []*locus.Tensor
 
 // Map returns d with every batch changed by the transforms, one after the other,

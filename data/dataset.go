@@ -15,10 +15,10 @@ type Dataset interface {
 	// Len is the number of examples.
 	Len() int
 
-	// Batch returns the examples at the given positions: one tensor a field, with
+	// Batch returns the examples at the given positions: one tensor per field, with
 	// the examples along axis 0. Inputs come first, targets last. The tensors are
-	// the caller's own: they share no memory with the dataset. What is random,
-	// such as an augmentation, must come from key alone.
+	// the caller's own: they share no memory with the dataset. Anything random, such
+	// as an augmentation, must come from key alone.
 	Batch(at []int, key locus.Key) ([]*locus.Tensor, error)
 }
 
@@ -40,7 +40,7 @@ func forEpoch(d Dataset, key locus.Key) Dataset {
 }
 
 // length is the number of examples of a dataset that a program has handed over:
-// an error where it is nil or counts fewer than none.
+// an error where it is nil or the count is negative.
 func length(d Dataset) (int, error) {
 	if err := gate.Given("the dataset", d); err != nil {
 		return 0, fmt.Errorf("data: %w", err)
@@ -71,8 +71,8 @@ type TensorDataset struct {
 	fields []*locus.Tensor
 }
 
-// NewTensorDataset makes a dataset of tensors with as many examples each: x and
-// y, for instance. They are used as they are, not copied.
+// NewTensorDataset makes a dataset of tensors that have the same number of examples:
+// x and y, for instance. They are used as they are, not copied.
 func NewTensorDataset(fields ...*locus.Tensor) (*TensorDataset, error) {
 	if len(fields) == 0 {
 		return nil, fmt.Errorf("data: a dataset needs at least one tensor: %w", locus.ErrArgument)
@@ -104,7 +104,7 @@ func (d *TensorDataset) Len() int {
 	return d.fields[0].Dim(0)
 }
 
-// Tensors returns all examples, a tensor a field.
+// Tensors returns all examples, a tensor per field.
 func (d *TensorDataset) Tensors() []*locus.Tensor {
 	gate.Receiver("data.TensorDataset.Tensors", d != nil && len(d.fields) > 0, "make it with data.NewTensorDataset")
 	return slices.Clone(d.fields)
@@ -149,7 +149,8 @@ type Classified struct {
 	Classes []string
 }
 
-// ForEpoch passes the question on.
+// ForEpoch returns the underlying dataset, or its dataset for the epoch if it is a
+// [PerEpoch].
 func (c *Classified) ForEpoch(key locus.Key) Dataset {
 	gate.Receiver("data.Classified.ForEpoch", c != nil && c.Dataset != nil, "make it with data.NewClassified")
 	return forEpoch(c.Dataset, key)
@@ -177,8 +178,8 @@ func checkLabels[T int64 | uint8](labels []T, classes int, what string) error {
 	return nil
 }
 
-// NewClassified makes a dataset of inputs and class numbers from tensors, and
-// makes sure that each number has a class. It reads the labels to do so.
+// NewClassified makes a dataset of inputs and class numbers from tensors, and checks
+// that each number has a class. It reads the labels to do so.
 func NewClassified(x, labels *locus.Tensor, classes []string) (*Classified, error) {
 	d, err := NewTensorDataset(x, labels)
 	if err != nil {

@@ -45,8 +45,8 @@ func Digits() (*Classified, error) {
 	return NewClassified(x, y, digitNames)
 }
 
-// DigitsSplit shares the digits out, by key, into 1,437 to learn from and 360 to
-// test with.
+// DigitsSplit splits the digits, by key, into 1,437 for training and 360 for
+// testing.
 func DigitsSplit(key locus.Key) (train, test *Classified, err error) {
 	all, err := Digits()
 	if err != nil {

@@ -6,7 +6,7 @@
 //
 // where digits.csv.gz is the file of that name in scikit-learn's wheel
 // (sklearn/datasets/data), a copy of the test part of the UCI data set "Optical
-// Recognition of Handwritten Digits". The result is 65 bytes an example, the
+// Recognition of Handwritten Digits". The result is 65 bytes per example, the
 // label and 64 pixels of 0 to 16, compressed.
 package main
 

@@ -1,6 +1,6 @@
 // Package data brings examples to a training loop.
 //
-// A [Dataset] gives batches of examples as tensors; a [Loader] decides which,
+// A [Dataset] returns batches of examples as tensors; a [Loader] decides which,
 // makes them ahead of time on other goroutines, and puts them on a device:
 //
 //	loader, err := data.NewLoader(train, data.Options{BatchSize: 256, Shuffle: true, Key: key, Device: gpu})
@@ -13,7 +13,7 @@
 //		}
 //	}
 //
-// Everything random comes from keys: the same key gives the same batches,
+// Everything random comes from keys: the same key yields the same batches,
 // whatever the number of workers, and a run can go on in the middle of an epoch.
 //
 // Datasets come from tensors ([NewTensorDataset]), from tables ([ReadCSV]), text
@@ -23,5 +23,5 @@
 //
 // What is read into memory has a limit, which the error names and an option
 // raises: [MaxBytes], CSVOptions.MaxBytes, Features.MaxBytes,
-// ImageOptions.MaxPixels. A path that is no file, such as a pipe, is an error.
+// ImageOptions.MaxPixels. A path that is not a regular file, such as a pipe, is an error.
 package data

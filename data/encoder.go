@@ -12,7 +12,7 @@ import (
 // Features says which columns of a table become inputs, and how.
 type Features struct {
 	Numeric     []string // one input each
-	Categorical []string // one input a category: 1 for the one it is, else 0
+	Categorical []string // one input per category: 1 for the row's category, else 0
 
 	// Except are the columns that are left out, the target for instance, if
 	// neither Numeric nor Categorical names any: then all others are used, those
@@ -29,8 +29,8 @@ type Features struct {
 }
 
 // Encoder turns tables into tensors. What it needs to know of the data (means,
-// deviations, categories) it learns from one table, the one to learn from, and
-// uses for all.
+// deviations, categories) it learns from one table, the training data, and uses for
+// all.
 type Encoder struct {
 	columns []encodedColumn
 	names   []string
@@ -164,8 +164,8 @@ func (e *Encoder) Names() []string {
 	return slices.Clone(e.names)
 }
 
-// Encode returns a table as a tensor of float32 on the CPU, a row an example, a
-// column an input. A missing number becomes the mean of the table that the
+// Encode returns a table as a tensor of float32 on the CPU, a row per example, a
+// column per input. A missing number becomes the mean of the table that the
 // encoder learned from.
 func (e *Encoder) Encode(t *Table) (*locus.Tensor, error) {
 	gate.Receiver("data.Encoder.Encode", e != nil && len(e.names) > 0, "make it with data.NewEncoder")

@@ -23,7 +23,7 @@ type savedColumn struct {
 	Categories []string `json:"categories"` // null for numbers
 }
 
-// MarshalJSON writes all that the encoder has learned, to be kept with the model:
+// MarshalJSON returns all that the encoder has learned, to be kept with the model:
 // a program that uses the model needs no training data.
 func (e *Encoder) MarshalJSON() ([]byte, error) {
 	if e == nil || len(e.names) == 0 {
@@ -36,8 +36,8 @@ func (e *Encoder) MarshalJSON() ([]byte, error) {
 	return json.Marshal(s)
 }
 
-// UnmarshalJSON reads what MarshalJSON wrote. What no encoder can have learned is
-// an error, and then e is not changed.
+// UnmarshalJSON reads what MarshalJSON wrote. Values that no encoder can have
+// learned are an error, and then e is not changed.
 func (e *Encoder) UnmarshalJSON(b []byte) error {
 	if e == nil {
 		return fmt.Errorf("data: the encoder to read into is nil: %w", locus.ErrArgument)

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// fetch downloads a file of known checksum. What arrives goes to a file beside
+// fetch downloads a file of known checksum. What arrives goes to a file next to
 // the target, which a later run goes on with; only a file whose checksum is
 // right gets the name.
 type fetch struct {
@@ -117,7 +117,7 @@ func (f *fetch) download(part string) (resumed bool, err error) {
 	case resp.StatusCode == http.StatusRequestedRangeNotSatisfiable && have > 0:
 		return true, nil // all of it was there; the checksum will tell
 	case resp.StatusCode == http.StatusOK:
-		have = 0 // the server begins anew
+		have = 0 // the server starts from the beginning
 		if err := file.Truncate(0); err != nil {
 			return false, err
 		}
@@ -144,12 +144,12 @@ func (f *fetch) download(part string) (resumed bool, err error) {
 	n, err := io.Copy(w, io.LimitReader(resp.Body, maxFetch-have))
 	if err != nil {
 		if ctx.Err() != nil {
-			err = fmt.Errorf("nothing came for %v", stall)
+			err = fmt.Errorf("nothing was received for %v", stall)
 		}
 		return resumed, err
 	}
 	if total >= 0 && have+n != total {
-		return resumed, fmt.Errorf("%d of %d bytes came: %w", have+n, total, io.ErrUnexpectedEOF)
+		return resumed, fmt.Errorf("%d of %d bytes were received: %w", have+n, total, io.ErrUnexpectedEOF)
 	}
 	return resumed, file.Sync()
 }

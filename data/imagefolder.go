@@ -17,9 +17,9 @@ import (
 	"github.com/locusml/locus/internal/disk"
 )
 
-// ImageOptions says what [ImageFolder] makes of its files.
+// ImageOptions says how [ImageFolder] converts its files.
 type ImageOptions struct {
-	Height, Width int  // every image is brought to this size
+	Height, Width int  // every image is resized to this
 	Grey          bool // one channel instead of red, green and blue
 	MaxPixels     int  // larger images are refused; 0 means 100 million
 }
@@ -27,11 +27,11 @@ type ImageOptions struct {
 // ImageFolder returns the PNG and JPEG images of a folder in which each class has a
 // folder of its own: numbers from 0 to 1 (float32, shape (n, 3, height, width),
 // or one channel) and the classes' numbers, in the order of their names. Files
-// are read when a batch asks for them: give the loader workers. Other files, and
-// those whose names start with a dot, are passed over.
+// are read when a batch asks for them: use a loader with several workers. Other
+// files, and those whose names start with a dot, are skipped.
 func ImageFolder(path string, opt ImageOptions) (*Classified, error) {
 	if opt.Height < 1 || opt.Width < 1 || opt.Height > maxPixels || opt.Width > maxPixels {
-		return nil, fmt.Errorf("data: set the size of images, 1 to %d pixels a side, not %d×%d: %w", maxPixels, opt.Height, opt.Width, locus.ErrArgument)
+		return nil, fmt.Errorf("data: set the size of images, 1 to %d pixels per side, not %d×%d: %w", maxPixels, opt.Height, opt.Width, locus.ErrArgument)
 	}
 	if opt.MaxPixels == 0 {
 		opt.MaxPixels = 100e6

@@ -15,25 +15,30 @@ import (
 
 // Options says how a [Loader] makes batches.
 type Options struct {
-	BatchSize int  // examples a batch
+	BatchSize int  // examples per batch
 	Shuffle   bool // another order each epoch, from Key
 	DropLast  bool // leave out a last batch that is smaller than the others
 
-	// Key is where all that is random comes from: the order, and what datasets
-	// draw, such as augmentations.
+	// Key is the source of everything random: the order, and what datasets draw, such as
+	// augmentations.
 	Key locus.Key
 
 	// Device is where batches are put: those made on the CPU are copied there
-	// ahead of time, to a GPU by way of page-locked memory, so that the copy runs
-	// beside its other work. Those of a dataset that lives on a GPU stay there.
+	// ahead of time, to a GPU by way of page-locked memory, so that the copy overlaps with
+	// its other work. Those of a dataset that lives on a GPU stay there.
 	Device locus.Device
 
 	// Pin puts batches that stay on the CPU into page-locked memory ahead of time, for a
 	// loop that copies parts of them to several GPUs itself.
 	Pin bool
 
-	// Workers is the number of goroutines that make batches; 0 means one. Batches
-	// come in the same order and with the same content whatever the number.
+	// Devices share every batch, if there are any: the loader cuts it into one part for
+	// each, and puts that there ahead of the loop, which finds them in Batch.Parts. Then
+	// Device and Pin have no effect.
+	Devices []locus.Device
+
+	// Workers is the number of goroutines that make batches; 0 means one. The batches and
+	// their order do not depend on it.
 	Workers int
 
 	// Prefetch is the number of batches that are made, and put on the device,
@@ -46,25 +51,38 @@ type Options struct {
 	// sizes differ by at most one, and the first ranks have the larger ones. So batches
 	// and their order do not depend on the number of ranks, all ranks have as many, and
 	// every example is in one part. A part of a batch with fewer examples than ranks may
-	// be empty: its Size is 0 and it has no fields. What a dataset draws at random is
-	// drawn for the part, so it depends on the number of ranks.
+	// be empty: its Size is 0 and it has no fields. The key that a dataset gets is one for
+	// the part (see locus.Key.Part), so that examples get the same crops and flips
+	// whatever the number of ranks.
 	Rank, Ranks int
 }
 
-// Loader gives a dataset's examples in batches, epoch by epoch. It holds no
+// Loader returns a dataset's examples in batches, epoch by epoch. It holds no
 // position: any number of loops may run at the same time.
 type Loader struct {
 	data Dataset
 	opt  Options
 }
 
-// Batch is what a loop gets.
+// Batch is a batch of examples.
 type Batch struct {
 	Fields []*locus.Tensor // the caller's own
 	Size   int             // examples
 	Whole  int             // examples of the batch over all ranks; Size without Options.Ranks
+	First  int             // how many of them are in the parts of earlier ranks
+	Parts  []Part          // with Options.Devices, one for each, and Fields is nil
 	Epoch  int
 	Index  int // position in the epoch: [Loader.EpochFrom] goes on behind it with Index+1
+
+	whole []*locus.Tensor // what parts on the CPU are views of
+}
+
+// Part is one device's share of a batch: parts are consecutive, their sizes differ by at most
+// one, and the first devices have the larger ones.
+type Part struct {
+	Fields []*locus.Tensor // on the device, as long as the batch is not freed; none if the part is empty
+	First  int             // examples of the batch in parts before it
+	Size   int             // examples
 }
 
 // X is the first field: the input.
@@ -79,10 +97,14 @@ func (b *Batch) Y() *locus.Tensor {
 	return b.Fields[len(b.Fields)-1]
 }
 
-// Free gives the memory of the batch back at once.
+// Free frees the memory of the batch at once.
 func (b *Batch) Free() {
 	gate.Receiver("data.Batch.Free", b != nil, "a loader makes batches")
 	free(b.Fields)
+	free(b.whole)
+	for _, p := range b.Parts {
+		free(p.Fields)
+	}
 }
 
 func free(ts []*locus.Tensor) {
@@ -107,6 +129,9 @@ func NewLoader(d Dataset, opt Options) (*Loader, error) {
 		return nil, fmt.Errorf("data: batches of %d from %d examples; use at most %d: %w", opt.BatchSize, n, n, locus.ErrArgument)
 	case opt.checkCounts() != nil:
 		return nil, fmt.Errorf("data: %w", opt.checkCounts())
+	case slices.ContainsFunc(opt.Devices, func(d locus.Device) bool { return !d.Exists() }):
+		i := slices.IndexFunc(opt.Devices, func(d locus.Device) bool { return !d.Exists() })
+		return nil, locus.Try(func() { locus.CPU().Zeros(1).To(opt.Devices[i]) })
 	case !opt.Device.Exists():
 		// To says what there is.
 		return nil, locus.Try(func() { locus.CPU().Zeros(1).To(opt.Device) })
@@ -118,6 +143,7 @@ func NewLoader(d Dataset, opt Options) (*Loader, error) {
 		opt.Prefetch = 2
 	}
 	opt.Prefetch = max(opt.Prefetch, opt.Workers)
+	opt.Devices = slices.Clone(opt.Devices)
 	return &Loader{d, opt}, nil
 }
 
@@ -141,7 +167,7 @@ func (l *Loader) Options() Options {
 	return l.opt
 }
 
-// With returns a loader that differs in its options.
+// With returns a loader of the same dataset with changed options.
 func (l *Loader) With(change func(*Options)) (*Loader, error) {
 	gate.Receiver("data.Loader.With", l != nil && l.data != nil, "make it with data.NewLoader")
 	if err := gate.Given("the change", change); err != nil {
@@ -178,15 +204,15 @@ func (l *Loader) Order(epoch int) []int {
 
 func (l *Loader) epochKey(epoch int) locus.Key { return l.opt.Key.Fold(uint64(epoch)) }
 
-// Epoch returns the batches of an epoch in order. An error is the last that comes.
-// Goroutines that work ahead have ended when the loop has, also if it breaks.
+// Epoch returns the batches of an epoch in order. After an error the sequence ends.
+// Goroutines that work ahead have ended when the loop has, also after a break.
 func (l *Loader) Epoch(epoch int) iter.Seq2[*Batch, error] {
 	gate.Receiver("data.Loader.Epoch", l != nil && l.data != nil, "make it with data.NewLoader")
 	return l.EpochFrom(epoch, 0)
 }
 
-// EpochFrom is the rest of an epoch from the batch at position start on: what a
-// run that was interrupted goes on with.
+// EpochFrom returns the rest of an epoch, from the batch at position start on, for a run
+// that goes on after an interruption.
 func (l *Loader) EpochFrom(epoch, start int) iter.Seq2[*Batch, error] {
 	gate.Receiver("data.Loader.EpochFrom", l != nil && l.data != nil, "make it with data.NewLoader")
 	return func(yield func(*Batch, error) bool) {
@@ -220,7 +246,7 @@ type run struct {
 	key    locus.Key
 	order  []int
 
-	queue chan chan result // one a batch, in order
+	queue chan chan result // one per batch, in order
 	quit  chan struct{}
 	wg    sync.WaitGroup
 }
@@ -268,7 +294,7 @@ func (r *run) start(first int) {
 	}
 }
 
-// stop ends the workers and frees what nobody will ask for.
+// stop ends the workers and frees the batches that no loop will ask for.
 func (r *run) stop() {
 	close(r.quit)
 	r.wg.Wait()
@@ -301,29 +327,30 @@ func (r *run) work(j job) {
 func (r *run) make(index int) (*Batch, error) {
 	size := r.loader.opt.BatchSize
 	at := r.order[index*size : min((index+1)*size, len(r.order))]
-	whole := len(at)
+	whole, first := len(at), 0
 	key := r.key.Fold(uint64(index))
 	if rank := r.loader.opt.Rank; r.loader.opt.Ranks > 1 {
 		parts := engine.Even(whole, r.loader.opt.Ranks)
-		at = at[parts[rank]:parts[rank+1]]
-		if len(at) == 0 {
-			return &Batch{Whole: whole, Epoch: r.epoch, Index: index}, nil
+		first = parts[rank]
+		if at = at[first:parts[rank+1]]; len(at) == 0 {
+			return &Batch{Whole: whole, First: first, Epoch: r.epoch, Index: index}, nil
 		}
-		if rank > 0 {
-			key = key.Fold(uint64(parts[rank])) // not what rank 0 draws for its part
-		}
+		key = key.Part(first, len(at))
 	}
 	fields, err := r.data.Batch(slices.Clone(at), key)
 	if err != nil {
 		return nil, err
 	}
 	if len(fields) == 0 {
-		return nil, fmt.Errorf("the dataset gave no tensors: %w", locus.ErrArgument)
+		return nil, fmt.Errorf("the dataset returned no tensors: %w", locus.ErrArgument)
 	}
 	device := r.loader.opt.Device
 	for i, t := range fields {
 		if t == nil {
-			return nil, fmt.Errorf("the dataset gave a nil tensor as field %d: %w", i, locus.ErrArgument)
+			return nil, fmt.Errorf("the dataset returned a nil tensor as field %d: %w", i, locus.ErrArgument)
+		}
+		if r.loader.opt.Devices != nil {
+			continue
 		}
 		if t.Device() == device || t.Device() != locus.CPU() && device == locus.CPU() {
 			if r.loader.opt.Pin && t.Device() == locus.CPU() {
@@ -336,11 +363,49 @@ func (r *run) make(index int) (*Batch, error) {
 		}
 		fields[i] = send(t, device)
 	}
-	return &Batch{Fields: fields, Size: len(at), Whole: whole, Epoch: r.epoch, Index: index}, nil
+	b := &Batch{Fields: fields, Size: len(at), Whole: whole, First: first, Epoch: r.epoch, Index: index}
+	if r.loader.opt.Devices != nil {
+		if err := b.share(r.loader.opt.Devices); err != nil {
+			b.Free()
+			return nil, err
+		}
+	}
+	return b, nil
+}
+
+// share cuts a batch into parts and puts each on its device.
+func (b *Batch) share(devices []locus.Device) error {
+	fields := b.Fields
+	b.Fields, b.whole = nil, fields
+	ends := engine.Even(b.Size, len(devices))
+	b.Parts = make([]Part, len(devices))
+	for i, d := range devices {
+		p := &b.Parts[i]
+		if p.First, p.Size = ends[i], ends[i+1]-ends[i]; p.Size == 0 {
+			continue
+		}
+		for k, f := range fields {
+			if f.Rank() == 0 || f.Dim(0) != b.Size {
+				return fmt.Errorf("field %d has shape %v, and cannot be divided: the batch has %d examples: %w", k, f.Shape(), b.Size, locus.ErrShape)
+			}
+			if d.IsGPU() && f.Device() == locus.CPU() {
+				f = pin(f)
+				fields[k] = f
+			}
+			p.Fields = append(p.Fields, f.Narrow(0, p.First, p.First+p.Size).To(d))
+		}
+	}
+	for k, f := range fields {
+		if !slices.Contains(devices, f.Device()) {
+			f.Free() // its memory stays until the copies are done
+			fields[k] = nil
+		}
+	}
+	return nil
 }
 
 // pinFrom is the size from which a field is worth a detour through page-locked
-// memory: from there the device fetches it by itself, beside its other work.
+// memory: from there the device fetches it by itself, while it does other work.
 const pinFrom = 256 << 10
 
 // pin puts t, which is the loader's own, into page-locked memory if that is worth it.

@@ -267,7 +267,7 @@ func TestBatchesArePinned(t *testing.T) {
 		}
 		moved := locus.Ledger()
 		if got := moved.Count(locus.HostToDevice); got != 2*n/size {
-			t.Errorf("%d copies to the device, want one a field", got)
+			t.Errorf("%d copies to the device, want one per field", got)
 		}
 		if got := moved.Bytes(locus.HostToDevice); got != n*width*4+n*8 {
 			t.Errorf("%d bytes were copied to the device", got)

@@ -14,23 +14,24 @@ import (
 
 	"github.com/locusml/locus"
 	"github.com/locusml/locus/dtype"
+	"github.com/locusml/locus/internal/cachedir"
 	"github.com/locusml/locus/internal/op"
 )
 
 // Source says where the files of a known dataset are looked for.
 type Source struct {
 	// Folder holds the files. If it is empty, the system's folder (Debian's package
-	// dataset-fashion-mnist installs one) and the cache are looked in.
+	// dataset-fashion-mnist installs one) and the cache are searched.
 	Folder string
 
 	// Download fetches what is missing into the cache, compares checksums, and
-	// goes on where an earlier download broke off.
+	// resumes an earlier download that broke off.
 	Download bool
 
 	Cache    string // "" is the folder locus in the user's cache
 	Mirror   string // where to download from instead: the address of a folder
 	Client   *http.Client
-	Progress func(file string, done, total int64) // told about downloads; total is -1 if unknown
+	Progress func(file string, done, total int64) // called during downloads; total is -1 if unknown
 }
 
 // idxSet is a dataset that is published as four IDX files.
@@ -71,13 +72,13 @@ var mnist = &idxSet{
 	classes: digitNames,
 }
 
-// FashionMNIST returns Zalando's 60,000 images of clothes to learn from and 10,000
-// to test with: pixels from 0 to 1 (float32, shape (n, 1, 28, 28)) and their
+// FashionMNIST returns Zalando's images of clothes, 60,000 for training and 10,000
+// for testing: pixels from 0 to 1 (float32, shape (n, 1, 28, 28)) and their
 // classes. Images are kept as bytes and converted batch by batch.
 func FashionMNIST(from Source) (train, test *Classified, err error) { return fashionMNIST.load(from) }
 
-// MNIST returns 60,000 images of handwritten digits to learn from and 10,000 to
-// test with, as [FashionMNIST] does.
+// MNIST returns images of handwritten digits, 60,000 for training and 10,000 for
+// testing, as [FashionMNIST] does.
 func MNIST(from Source) (train, test *Classified, err error) { return mnist.load(from) }
 
 func (s *idxSet) load(from Source) (train, test *Classified, err error) {
@@ -105,11 +106,11 @@ func (s *idxSet) find(from Source, i int) (string, error) {
 	cache := from.Cache
 	if from.Folder == "" {
 		if cache == "" {
-			user, err := os.UserCacheDir()
+			folder, err := cachedir.Path()
 			if err != nil && s.system == "" {
 				return "", fmt.Errorf("%w; set Source.Cache or Source.Folder", err)
 			}
-			cache = filepath.Join(user, "locus")
+			cache = folder
 		}
 		cache = filepath.Join(cache, s.name)
 		folders = []string{cache}
@@ -158,10 +159,10 @@ func (s *idxSet) open(images, labels string) (*Classified, error) {
 		return nil, err
 	}
 	if x.Rank() != 3 || x.DType() != dtype.Uint8 {
-		return nil, fmt.Errorf("data: %s: %s %s are no grey images: %w", images, x.DType(), op.ShapeString(x.Shape()), ErrFormat)
+		return nil, fmt.Errorf("data: %s: %s %s are not grey images: %w", images, x.DType(), op.ShapeString(x.Shape()), ErrFormat)
 	}
 	if y.Rank() != 1 || y.DType() != dtype.Uint8 || y.Dim(0) != x.Dim(0) {
-		return nil, fmt.Errorf("data: %s: %s %s are no labels of %d images: %w", labels, y.DType(), op.ShapeString(y.Shape()), x.Dim(0), ErrFormat)
+		return nil, fmt.Errorf("data: %s: %s %s are not labels of %d images: %w", labels, y.DType(), op.ShapeString(y.Shape()), x.Dim(0), ErrFormat)
 	}
 	if x.Len() == 0 {
 		return nil, fmt.Errorf("data: %s: no images: %w", images, ErrFormat)

@@ -11,7 +11,11 @@ type stream struct {
 	next uint64
 }
 
-func newStream(key locus.Key) *stream { return &stream{key: key.Bits()} }
+// newStream returns the numbers of a key, of which each example of a batch takes so many:
+// a part of a batch begins behind those of the examples before it.
+func newStream(key locus.Key, each int) *stream {
+	return &stream{key: key.Part(0, 0).Bits(), next: uint64(key.First()) * uint64(each)}
+}
 
 // below returns a number from 0 to below n.
 func (s *stream) below(n int) int {
@@ -33,7 +37,7 @@ func permutation(key locus.Key, n int) []int {
 	for i := range order {
 		order[i] = i
 	}
-	s := newStream(key)
+	s := newStream(key, 0)
 	for i := n - 1; i > 0; i-- {
 		j := s.below(i + 1)
 		order[i], order[j] = order[j], order[i]

@@ -49,7 +49,7 @@ func readOptions(opts []ReadOption) (r reading) {
 }
 
 // budget is a reader that fails when what it has passed on would take more
-// memory than allowed. cost says what the bytes take once they are in use.
+// memory than allowed. cost says what the bytes take once they are decoded.
 type budget struct {
 	r    io.Reader
 	left int64

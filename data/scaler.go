@@ -21,8 +21,8 @@ type Scaler struct {
 // scalerBatch is how many examples a Scaler looks at together.
 const scalerBatch = 256
 
-// NewScaler learns from all examples of a dataset, the one to learn from: field 0
-// is the inputs. Fields are of shape (n), (n, columns) or (n, channels, …).
+// NewScaler learns from all examples of a dataset, the training data: field 0 is the
+// inputs. Fields are of shape (n), (n, columns) or (n, channels, …).
 func NewScaler(d Dataset, field int) (*Scaler, error) {
 	n, err := length(d)
 	if err != nil {
@@ -113,13 +113,13 @@ func (s *Scaler) ready(op string) {
 	gate.Receiver("data.Scaler."+op, s != nil && len(s.mean) > 0, "make it with data.NewScaler")
 }
 
-// Mean returns the means, one a column.
+// Mean returns the means, one per column.
 func (s *Scaler) Mean() []float64 {
 	s.ready("Mean")
 	return slices.Clone(s.mean)
 }
 
-// Std returns the standard deviations, one a column; 1 where all numbers are equal.
+// Std returns the standard deviations, one per column; 1 where all numbers are equal.
 func (s *Scaler) Std() []float64 {
 	s.ready("Std")
 	return slices.Clone(s.std)
@@ -131,7 +131,7 @@ func (s *Scaler) Scale(x *locus.Tensor) *locus.Tensor {
 	return x.Sub(mean).Div(std)
 }
 
-// Unscale returns y · deviation + mean: what was scaled, as it was.
+// Unscale returns y · deviation + mean: it undoes [Scaler.Scale].
 func (s *Scaler) Unscale(y *locus.Tensor) *locus.Tensor {
 	mean, std := s.along("Unscale", y)
 	return y.Mul(std).Add(mean)
@@ -179,7 +179,7 @@ type savedScaler struct {
 	Std  []float64 `json:"std"`
 }
 
-// MarshalJSON writes what the scaler has learned, to be kept with the model.
+// MarshalJSON returns what the scaler has learned, to be kept with the model.
 func (s *Scaler) MarshalJSON() ([]byte, error) {
 	if s == nil || len(s.mean) == 0 {
 		return nil, fmt.Errorf("data: a scaler that is nil or a zero value has learned nothing; make it with data.NewScaler: %w", locus.ErrArgument)
@@ -187,8 +187,8 @@ func (s *Scaler) MarshalJSON() ([]byte, error) {
 	return json.Marshal(savedScaler{s.mean, s.std})
 }
 
-// UnmarshalJSON reads what MarshalJSON wrote. What no scaler can have learned is an
-// error, and then s is not changed.
+// UnmarshalJSON reads what MarshalJSON wrote. Values that no scaler can have learned
+// are an error, and then s is not changed.
 func (s *Scaler) UnmarshalJSON(b []byte) error {
 	if s == nil {
 		return fmt.Errorf("data: the scaler to read into is nil: %w", locus.ErrArgument)

@@ -13,7 +13,7 @@ type windows struct {
 	steps  int
 	starts func(i int) int // where example i starts
 	n      int
-	// forEpoch, where it is set, gives the windows of an epoch.
+	// forEpoch, where it is set, returns the windows of an epoch.
 	forEpoch func(key locus.Key) *windows
 }
 
@@ -28,9 +28,9 @@ func NewSequences(tokens []int64, steps int) (Dataset, error) {
 	return &windows{tokens: tokens, steps: steps, n: n, starts: func(i int) int { return i }}, nil
 }
 
-// NewRandomSequences cuts the tokens, behind a random number of them that is
-// another each epoch, into runs of steps tokens that do not overlap. Give the
-// loader Shuffle.
+// NewRandomSequences skips a random number of tokens, another one in each epoch,
+// and cuts the rest into runs of steps tokens that do not overlap. Use a loader
+// with Shuffle.
 func NewRandomSequences(tokens []int64, steps int) (Dataset, error) {
 	n := (len(tokens) - steps) / max(steps, 1) // whatever the offset, below steps
 	if err := checkSequences(tokens, steps, n); err != nil {
@@ -40,18 +40,18 @@ func NewRandomSequences(tokens []int64, steps int) (Dataset, error) {
 		return &windows{tokens: tokens, steps: steps, n: n, starts: func(i int) int { return offset + i*steps }}
 	}
 	w := at(0)
-	w.forEpoch = func(key locus.Key) *windows { return at(newStream(key).below(steps)) }
+	w.forEpoch = func(key locus.Key) *windows { return at(newStream(key, 0).below(steps)) }
 	return w, nil
 }
 
-// NewSequentialSequences cuts the tokens, behind a random number of them that is
-// another each epoch, into batch long rows, and those into runs of steps tokens:
-// example i of a batch goes on where example i of the batch before it ended, so
-// that a recurrent network can keep its state. Give the loader this batch size and
-// no Shuffle.
+// NewSequentialSequences skips a random number of tokens, another one in each
+// epoch, and cuts the rest into batch long rows, and those into runs of steps
+// tokens: example i of a batch goes on where example i of the batch before it
+// ended, so that a recurrent network can keep its state. Use a loader with this
+// batch size and without Shuffle.
 func NewSequentialSequences(tokens []int64, batch, steps int) (Dataset, error) {
 	if batch < 1 {
-		return nil, fmt.Errorf("data: batches of %d rows: %w", batch, locus.ErrArgument)
+		return nil, fmt.Errorf("data: batches of %d rows; want at least one: %w", batch, locus.ErrArgument)
 	}
 	row := (len(tokens) - steps) / batch / max(steps, 1) * steps // tokens of a row, whatever the offset
 	n := batch * (row / max(steps, 1))
@@ -62,13 +62,13 @@ func NewSequentialSequences(tokens []int64, batch, steps int) (Dataset, error) {
 		return &windows{tokens: tokens, steps: steps, n: n, starts: func(i int) int { return offset + i%batch*row + i/batch*steps }}
 	}
 	w := at(0)
-	w.forEpoch = func(key locus.Key) *windows { return at(newStream(key).below(steps)) }
+	w.forEpoch = func(key locus.Key) *windows { return at(newStream(key, 0).below(steps)) }
 	return w, nil
 }
 
 func checkSequences(tokens []int64, steps, n int) error {
 	if steps < 1 {
-		return fmt.Errorf("data: sequences of %d steps: %w", steps, locus.ErrArgument)
+		return fmt.Errorf("data: sequences of %d steps; want at least one: %w", steps, locus.ErrArgument)
 	}
 	if n < 1 {
 		return fmt.Errorf("data: %d tokens are too few for these sequences of %d steps: %w", len(tokens), steps, locus.ErrArgument)

@@ -17,8 +17,8 @@ import (
 )
 
 // Table is a table of texts with named columns, as CSV files hold them.
-// Wherever a column is asked for by name, its number, counted from 0, serves
-// too unless a column has that name.
+// Wherever a column is named, its number, counted from 0, may be used instead,
+// unless a column has that name.
 type Table struct {
 	names []string
 	at    map[string]int // where a name is
@@ -28,11 +28,11 @@ type Table struct {
 // CSVOptions says how a file is read.
 type CSVOptions struct {
 	Comma    rune // 0 means a comma
-	Comment  rune // lines that start with it are passed over; 0 means none
+	Comment  rune // lines that start with it are skipped; 0 means none
 	NoHeader bool // the first line is data; columns are called "0", "1", …
 
 	// MaxBytes is the most memory that the table may take; 0 means 4 GiB. A cell
-	// takes 24 bytes beside its text.
+	// takes 24 bytes besides its text.
 	MaxBytes int64
 }
 
@@ -114,8 +114,8 @@ func (t *Table) Names() []string {
 	return slices.Clone(t.names)
 }
 
-// Rows returns the table of some rows, in the given order: a part to learn from
-// and one to test with, say.
+// Rows returns a table of the rows at the given positions, in that order: a part
+// for training and one for testing, say.
 func (t *Table) Rows(at []int) (*Table, error) {
 	gate.Receiver("data.Table.Rows", t != nil, "read it with data.ReadCSV")
 	rows := make([][]string, len(at))
@@ -128,7 +128,7 @@ func (t *Table) Rows(at []int) (*Table, error) {
 	return &Table{t.names, t.at, rows}, nil
 }
 
-// Split shares the rows out at random, by key, into tables of the given sizes, as
+// Split divides the rows at random, by key, into tables of the given sizes, as
 // [Split] does with a dataset's examples: one of the sizes may be -1 and gets the
 // rest.
 func (t *Table) Split(key locus.Key, sizes ...int) ([]*Table, error) {
@@ -176,7 +176,7 @@ var missing = []string{"", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "?
 func isMissing(cell string) bool { return slices.Contains(missing, cell) }
 
 // Numbers returns a column as numbers; where there is none (an empty cell, NA,
-// NaN, null, None, ?) it is NaN. Anything else that is no number is an error.
+// NaN, null, None, ?) it is NaN. Anything else that is not a number is an error.
 func (t *Table) Numbers(column string) ([]float64, error) {
 	gate.Receiver("data.Table.Numbers", t != nil, "read it with data.ReadCSV")
 	cells, err := t.Column(column)
@@ -190,7 +190,7 @@ func (t *Table) Numbers(column string) ([]float64, error) {
 			continue
 		}
 		if numbers[i], err = strconv.ParseFloat(cell, 64); err != nil {
-			return nil, fmt.Errorf("data: column %q, row %d: %q is no number: %w", column, i, cell, ErrFormat)
+			return nil, fmt.Errorf("data: column %q, row %d: %q is not a number: %w", column, i, cell, ErrFormat)
 		}
 	}
 	return numbers, nil

@@ -78,8 +78,8 @@ func Chars(text string) []string {
 // Words cuts a text at white space.
 func Words(text string) []string { return strings.Fields(text) }
 
-// Vocab numbers the tokens of a text. The number 0 stands for all that it does
-// not know, "<unk>"; then come the reserved tokens, then the others, the most
+// Vocab numbers the tokens of a text. The number 0 stands for all tokens that it
+// does not know, "<unk>"; then come the reserved tokens, then the others, the most
 // frequent first and equally frequent ones in alphabetical order.
 type Vocab struct {
 	tokens  []string
@@ -87,10 +87,10 @@ type Vocab struct {
 	numbers map[string]int64
 }
 
-// Unknown is the token that stands for all that a vocabulary does not know.
+// Unknown is the token that stands for all tokens that a vocabulary does not know.
 const Unknown = "<unk>"
 
-// NewVocab makes the vocabulary of the tokens that come at least minFreq times,
+// NewVocab makes the vocabulary of the tokens that occur at least minFreq times,
 // and of reserved ones such as "<pad>" or "<bos>".
 func NewVocab(tokens []string, minFreq int, reserved ...string) *Vocab {
 	count := map[string]int{}
@@ -144,8 +144,8 @@ func VocabOf(tokens []string) (*Vocab, error) {
 	return v, nil
 }
 
-// MarshalJSON writes the tokens in the order of their numbers, to be kept with the
-// model. How often each came is not kept.
+// MarshalJSON returns the tokens in the order of their numbers, to be kept with the
+// model. Counts are not kept.
 func (v *Vocab) MarshalJSON() ([]byte, error) {
 	if v == nil || len(v.tokens) == 0 {
 		return nil, fmt.Errorf("data: a vocabulary that is nil or a zero value; make it with data.NewVocab: %w", locus.ErrArgument)
@@ -185,7 +185,8 @@ func (v *Vocab) Token(number int64) string {
 	return v.tokens[number]
 }
 
-// Count tells how often a token came in the text that the vocabulary was made of.
+// Count returns how often a token occurs in the text that the vocabulary was made
+// of.
 func (v *Vocab) Count(token string) int {
 	gate.Receiver("data.Vocab.Count", v != nil && v.numbers != nil, "make it with data.NewVocab")
 	if n, ok := v.numbers[token]; ok {

@@ -50,7 +50,7 @@ func RandomFlip(p float64) Transform {
 		panic(&locus.Error{Kind: locus.ErrArgument, Op: "data.RandomFlip", Msg: fmt.Sprintf("the probability is %v; want 0 to 1", p)})
 	}
 	return onImages(func(x *locus.Tensor, key locus.Key) *locus.Tensor {
-		s := newStream(key)
+		s := newStream(key, 1)
 		if x.Len() == 0 {
 			return x
 		}
@@ -63,11 +63,11 @@ func RandomFlip(p float64) Transform {
 }
 
 // RandomCrop puts a border of zeros of the given width around each image and
-// cuts a part of the old size out at a random place.
+// cuts out a part of the old size at a random place.
 func RandomCrop(border int) Transform {
 	gate.Check("data.RandomCrop", gate.Count("the border", border, 0, maxPixels))
 	return onImages(func(x *locus.Tensor, key locus.Key) *locus.Tensor {
-		s := newStream(key)
+		s := newStream(key, 2)
 		n, h, w := x.Dim(0), x.Dim(2), x.Dim(3)
 		if x.Len() == 0 {
 			return x
@@ -82,8 +82,8 @@ func RandomCrop(border int) Transform {
 	})
 }
 
-// Resize returns images another size, by linear interpolation; shrinking averages
-// over what becomes one pixel, so that nothing is lost between.
+// Resize changes the size of images by linear interpolation; shrinking averages
+// over all pixels that become one, so that none is lost.
 func Resize(height, width int) Transform {
 	gate.Check("data.Resize", gate.Count("the height", height, 1, maxPixels), gate.Count("the width", width, 1, maxPixels))
 	return onImages(func(x *locus.Tensor, _ locus.Key) *locus.Tensor {

@@ -21,7 +21,7 @@ const names = `package main
 import "github.com/locusml/locus"
 
 var (
-	x, y, a, b, c, i, m, s, v, src, q, k, w, l, t, loss, probs *locus.Tensor
+	x, y, a, b, c, i, m, s, v, src, q, k, w, l, t, loss, probs, grid, theta, lengths, targetLengths *locus.Tensor
 	lo, hi, mean, std, rate, beta, threshold, p                float64
 	key                                                        locus.Key
 	n                                                          int

@@ -52,6 +52,9 @@ func (d DType) Size() int {
 // IsFloat reports whether d is a floating-point type.
 func (d DType) IsFloat() bool { return d >= Float16 && d <= Float64 }
 
+// IsHalf reports whether d is a floating-point type of two bytes.
+func (d DType) IsHalf() bool { return d == Float16 || d == BFloat16 }
+
 // IsInt reports whether d is an integer type; bool is not.
 func (d DType) IsInt() bool { return d >= Uint8 && d <= Int64 }
 

@@ -26,8 +26,8 @@ func (b BF16) Float32() float32 { return math.Float32frombits(uint32(b) << 16) }
 // String formats the value.
 func (b BF16) String() string { return strconv.FormatFloat(float64(b.Float32()), 'g', 4, 32) }
 
-// ToF16 rounds f to the nearest half-precision number, ties to even; what is
-// too large becomes infinite, NaN stays NaN.
+// ToF16 rounds f to the nearest half-precision number, ties to even; numbers that are
+// too large become infinite, NaN stays NaN.
 func ToF16(f float32) F16 {
 	u := math.Float32bits(f)
 	sign := F16(u >> 16 & 0x8000)

@@ -10,5 +10,5 @@
 //	p, err := export.Load("digits.locus") // elsewhere
 //	y := p.Call(x)[0]
 //
-// Files from strangers are safe to load: everything in them is checked before it is used.
+// Untrusted files are safe to load: everything in them is checked before it is used.
 package export

@@ -77,8 +77,8 @@ func TestDamaged(t *testing.T) {
 		"no op \"frobnicate\"":         program(t, swap("neg", "frobnicate"), w),
 		"no attribute":                 program(t, swap(`"op":"neg"`, `"op":"sum","attrs":{"Frob":1}`), w),
 		"\"w\" is missing":             program(t, small, nil),
-		"is float32 (3,), and":         program(t, small, map[string]*locus.Tensor{"w": locus.CPU().Ones(3)}),
-		"is int64 (2,), and":           program(t, small, map[string]*locus.Tensor{"w": locus.CPU().From([]int64{1, 2})}),
+		"is float32 (3,), but":         program(t, small, map[string]*locus.Tensor{"w": locus.CPU().Ones(3)}),
+		"is int64 (2,), but":           program(t, small, map[string]*locus.Tensor{"w": locus.CPU().From([]int64{1, 2})}),
 		"comes twice":                  program(t, swap(`"weights":[`, `"weights":[{"name":"w","dtype":"float32","shape":[2]},`), w),
 		"unexpected end of JSON input": program(t, small[:40], w),
 	} {

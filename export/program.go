@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/locusml/locus"
+	"github.com/locusml/locus/internal/elem"
 	"github.com/locusml/locus/internal/gate"
 	"github.com/locusml/locus/internal/lend"
 	"github.com/locusml/locus/internal/op"
@@ -42,9 +43,8 @@ func (s Signature) String() string {
 }
 
 // Load reads a program that [Save] or [SaveNet] has written, and puts its weights on the
-// default device: see [Program.On]. A file that is damaged, or that nobody should have
-// made, is an error; so is one of a later version of the format, or with an op that this
-// version does not have.
+// default device: see [Program.On]. A damaged or malicious file is an error; so is one
+// of a later version of the format, or with an op that this version does not have.
 func Load(path string) (*Program, error) {
 	f, err := weights.Open(path)
 	if err != nil {
@@ -54,7 +54,7 @@ func Load(path string) (*Program, error) {
 	return load(f, path)
 }
 
-// Read is [Load] for content that is somewhere else than in a file.
+// Read is [Load] for content that is not in a file.
 func Read(r io.ReaderAt, size int64) (*Program, error) {
 	f, err := weights.Read(r, size)
 	if err != nil {
@@ -76,7 +76,7 @@ func load(f *weights.File, path string) (*Program, error) {
 			return nil, within(path, malformed("the weight %.40q is missing", w.Name))
 		}
 		if info.DType != w.DType || !slices.Equal(info.Shape, w.Shape) {
-			return nil, within(path, malformed("the weight %.40q is %s, and the program wants %s %s", w.Name, info.Spec, w.DType, op.ShapeString(w.Shape)))
+			return nil, within(path, malformed("the weight %.40q is %s, but the program needs %s %s", w.Name, info.Spec, w.DType, op.ShapeString(w.Shape)))
 		}
 		t, err := f.Load(w.Name, p.device)
 		if err != nil {
@@ -166,9 +166,8 @@ func (p *Program) Device() locus.Device {
 }
 
 // Call computes the program. The arguments must have the shapes and element types of
-// [Program.Signature] and be on the program's device. Results have no history. What they
-// are is what the function that was saved would return, to the bit on the same kind of
-// device.
+// [Program.Signature] and be on the program's device. Results have no history. They are
+// what the saved function would return, to the bit on the same kind of device.
 func (p *Program) Call(args ...*locus.Tensor) []*locus.Tensor {
 	const name = "export.Program.Call"
 	p.made(name)
@@ -181,7 +180,7 @@ func (p *Program) Call(args ...*locus.Tensor) []*locus.Tensor {
 		gate.Check(name, gate.Given(fmt.Sprintf("argument %d", i), a))
 		switch {
 		case a.DType() != want[i].DType:
-			fail(name, locus.ErrDType, fmt.Sprintf("argument %d is %s; the program takes %s", i, a.DType(), want[i].DType), "convert it: .Cast(locus."+op.ConstName(want[i].DType)+")")
+			fail(name, locus.ErrDType, fmt.Sprintf("argument %d is %s; the program takes %s", i, a.DType(), want[i].DType), "convert it: .Cast(locus."+elem.GoName(want[i].DType)+")")
 		case !slices.Equal(a.Shape(), want[i].Shape):
 			fail(name, locus.ErrShape, fmt.Sprintf("argument %d has shape %s; the program takes %s", i, op.ShapeString(a.Shape()), op.ShapeString(want[i].Shape)),
 				"a program is for one size of batch: pad the batch, or save a program for each size")
@@ -217,9 +216,9 @@ func (p *Program) String() string {
 }
 
 // Temporary returns the bytes of everything that a call computes, results and what is on
-// the way to them. A call needs at most as much memory beside the weights, and usually
-// much less: a service that loads programs of strangers can refuse those that want more
-// than it has.
+// the way to them. A call needs at most that much memory besides the weights, and
+// usually much less: a service that loads untrusted programs can refuse those that need
+// more than it has.
 func (p *Program) Temporary() float64 {
 	p.made("export.Program.Temporary")
 	return p.portable.Temporary()

@@ -41,10 +41,9 @@ func Write(w io.Writer, c *locus.Compiled, args ...*locus.Tensor) error {
 	return weights.Write(w, tensors, metadata)
 }
 
-// SaveNet is [Save] for the forward pass of a network as it is used: in the mode of
-// [nn.Eval], in which it leaves the network, and without gradients. Weights have the names that [nn.Save] gives them, so the file
-// can also be read as a file of weights. The network is called once with x beforehand, so
-// that lazy layers know their sizes.
+// SaveNet is [Save] for the forward pass of a network in inference mode, without gradients. It leaves the network in
+// that mode, as [nn.Eval] does. Weights have the names that [nn.Save] uses, so the file can also be read as a file of
+// weights. The network is called once with x beforehand, so that lazy layers know their sizes.
 func SaveNet(path string, net nn.Module, x *locus.Tensor) error {
 	if err := gate.Given("the network", net); err != nil {
 		return failed("export.SaveNet", err)

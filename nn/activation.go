@@ -9,7 +9,7 @@ func named(name string, f func(x *locus.Tensor) *locus.Tensor) Module {
 
 // activation makes a layer of a function that linear layers and convolutions can end with.
 func activation(name string, f func(x *locus.Tensor) *locus.Tensor, a locus.Activation) Module {
-	return funcLayer{name, f, a}
+	return funcLayer{name: name, f: f, activation: a}
 }
 
 // ReLU is max(x, 0).
@@ -88,7 +88,7 @@ func HardTanh(lo, hi float64) Module {
 // TanhShrink is x - tanh(x).
 func TanhShrink() Module { return named("TanhShrink", (*locus.Tensor).TanhShrink) }
 
-// SoftShrink moves x towards 0 by by, and stops there.
+// SoftShrink moves x towards 0 by the given amount, and stops there.
 func SoftShrink(by float64) Module {
 	return named("SoftShrink", func(x *locus.Tensor) *locus.Tensor { return x.SoftShrink(by) })
 }
@@ -123,7 +123,7 @@ func Identity() Module {
 	return named("Identity", func(x *locus.Tensor) *locus.Tensor { return x })
 }
 
-// PReLULayer gives x where it is positive, else weight·x.
+// PReLULayer computes x where it is positive, else weight·x.
 type PReLULayer struct {
 	Weight *Parameter // one number, or one for each channel (axis 1)
 }

@@ -39,8 +39,8 @@ type MultiHeadAttentionLayer struct {
 	opts            options
 }
 
-// MultiHeadAttention makes a layer for so many features, which the heads share
-// evenly, initialised as in PyTorch.
+// MultiHeadAttention makes a layer for the given number of features, which the heads
+// share evenly, initialised as in PyTorch.
 func MultiHeadAttention(features, heads int, o MultiHeadOptions, opts ...Option) *MultiHeadAttentionLayer {
 	if heads < 1 || features < 1 || features%heads != 0 {
 		fail(locus.ErrArgument, "nn.MultiHeadAttention", fmt.Sprintf("%d features do not divide into %d heads", features, heads), "")
@@ -102,7 +102,7 @@ func (l *MultiHeadAttentionLayer) Forward(x *locus.Tensor) *locus.Tensor {
 }
 
 // Attend lets the positions of q (N, L, features) look at those of k (N, S, key
-// features), and gives a mean of v (N, S, value features) for each, (N, L,
+// features), and returns a weighted mean of v (N, S, value features) for each, (N, L,
 // features). The mask may be nil; it is (L, S), (N, L, S) or (N, heads, L, S), with
 // sizes of 1 where it is the same for all: bools, false hides, or floating-point
 // numbers, which are added to the scores. [PaddingMask] makes one from lengths.
@@ -126,7 +126,7 @@ func (l *MultiHeadAttentionLayer) Attend(q, k, v, mask *locus.Tensor) *locus.Ten
 	return l.OutProj.Forward(y.Reshape(append(y.Shape()[:y.Rank()-2], l.features)...))
 }
 
-// split takes n projections that lie side by side apart, and gives each head an axis:
+// split separates n projections that lie side by side, and puts the heads on an axis:
 // (…, L, n·features) becomes n times (…, heads, L, features/heads). Heads come before
 // the cut, so that the gradients of all projections are put together in one copy.
 func (l *MultiHeadAttentionLayer) split(x *locus.Tensor, n int) []*locus.Tensor {

@@ -2,7 +2,7 @@ package nn
 
 import "github.com/locusml/locus"
 
-// BilinearLayer gives x1ᵀ·W·x2 + b. It has two inputs and is no [Module].
+// BilinearLayer computes x1ᵀ·W·x2 + b. It has two inputs and is not a [Module].
 type BilinearLayer struct {
 	Weight *Parameter // (out, in1, in2)
 	Bias   *Parameter // (out); nil without

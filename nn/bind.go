@@ -26,11 +26,11 @@ func Bind[M any](m M, tree Tree) M {
 	return bind("nn.Bind", m, tree, true)
 }
 
-// Apply computes the network on x as it is in use (no dropout, running
-// statistics), with the tensors of a tree in place of its own: a function of its
-// arguments. Gradients flow to the tree's tensors if they were made with
-// RequireGrad. Buffers that the tree lacks are the network's. The network is not
-// changed, and its mode does not matter; any number of goroutines may call it.
+// Apply computes the network on x as in inference (no dropout, running statistics),
+// with the tensors of a tree in place of its own: a function of its arguments.
+// Gradients flow to the tree's tensors if they were made with RequireGrad. Buffers
+// that the tree lacks are the network's. The network is not changed, and its mode
+// does not matter; any number of goroutines may call it.
 func Apply(m Module, tree Tree, x *locus.Tensor) *locus.Tensor {
 	checkModule("nn.Apply", m)
 	checkTensor("nn.Apply", x)
@@ -39,11 +39,11 @@ func Apply(m Module, tree Tree, x *locus.Tensor) *locus.Tensor {
 
 // ApplyTrain computes the network on x as in training (dropout with the masks of
 // key, statistics of the batch), with the tensors of a tree in place of its own,
-// and returns the new values of its buffers, such as running statistics: a
-// function of its arguments, which gives the same again for the same. Gradients
-// flow to the tree's tensors if they were made with RequireGrad. Buffers that the
-// tree lacks begin as the network's. The network is not changed, and its mode
-// does not matter; any number of goroutines may call it.
+// and returns the new values of its buffers, such as running statistics: a function
+// of its arguments, which returns the same for the same ones. Gradients flow to the
+// tree's tensors if they were made with RequireGrad. Buffers that the tree lacks
+// begin as the network's. The network is not changed, and its mode does not matter;
+// any number of goroutines may call it.
 //
 //	leaves := state.RequireGrad()
 //	y, kept := nn.ApplyTrain(net, leaves, key.Fold(step), x)
@@ -175,13 +175,13 @@ func match(op string, m any, tree Tree, shared bool) (params map[*Parameter]*loc
 		}
 		fail(locus.ErrArgument, op, strings.Join(parts, "; "), "take trees from nn.Init, nn.TreeOf or nn.Trainable of the same network")
 	case len(lost) > 0:
-		fail(locus.ErrArgument, op, strings.Join(lost, ", ")+": a buffer in a field of type *locus.Tensor cannot be shared with a copy; what that computes for it would be lost",
+		fail(locus.ErrArgument, op, strings.Join(lost, ", ")+": a buffer in a field of type *locus.Tensor cannot be shared with a copy; what the copy computes for it would be lost",
 			"make the field a *nn.Buffer: nn.NewBuffer(t) to begin with, .Value() to read, .Update(f) for a new value; or put it into the tree")
 	}
 	return params, buffers, raw
 }
 
-// checkBound panics unless t may be used in the place of the entry's value: the
+// checkBound panics unless t may be used instead of the entry's value: the
 // shape must be the same.
 func (e Entry) checkBound(op string, t *locus.Tensor) {
 	if t == nil {

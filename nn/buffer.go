@@ -33,7 +33,7 @@ type bufferValue struct {
 // Who has seen a buffer's value.
 const (
 	unseen  = iota
-	given   // somebody has a handle of it: the collector frees it
+	given   // the program has a handle of it: the collector frees it
 	claimed // a program is writing another one over it, which will be there in a moment
 )
 
@@ -157,7 +157,7 @@ func (b *Buffer) peek() *locus.Tensor {
 }
 
 // replace puts t in place without checks, with b.mu held or before anybody has b,
-// and frees the value that an update has made. made: t is nobody else's.
+// and frees the value that an update has made. made: nothing else has a handle of t.
 func (b *Buffer) replace(t *locus.Tensor, made bool) {
 	if t = kept(t); t.RequiresGrad() {
 		t = t.Detach()
@@ -171,7 +171,7 @@ func (b *Buffer) replace(t *locus.Tensor, made bool) {
 	}
 }
 
-// make gives b, unless it has one, a first value: where it was asked to be, else
+// make sets b's first value, unless it has one: where it was asked to be, else
 // on d.
 func (b *Buffer) make(d locus.Device, dt locus.DType, init Initializer, shape ...int) {
 	b.mu.Lock()
@@ -181,7 +181,7 @@ func (b *Buffer) make(d locus.Device, dt locus.DType, init Initializer, shape ..
 	}
 }
 
-// unmade returns a buffer without a value in the place of b, which may be nil.
+// unmade returns a buffer without a value in place of b, which may be nil.
 func (b *Buffer) unmade() *Buffer {
 	if b == nil {
 		return nil

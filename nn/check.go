@@ -7,11 +7,12 @@ import (
 	"github.com/locusml/locus"
 )
 
-// Check tells what is probably forgotten in a network, or returns nil: tags that
+// Check reports what was probably forgotten in a network, or returns nil: tags that
 // cannot mean anything, tensors in exported fields without a tag, layers in fields
-// that are not exported, parameters that record no gradient, and that there is
-// nothing to train. Package train refuses a network in which it finds something:
-// an exported tensor that is none of these is marked with the tag `nn:"-"`.
+// that are not exported, parameters that record no gradient, and a network with
+// nothing to train. Package train refuses a network in which it finds something.
+// Mark an exported tensor that is neither parameter nor buffer with the tag
+// `nn:"-"`.
 func Check(m any) error {
 	c := checker{seen: map[place]bool{}}
 	var params []Entry

@@ -9,7 +9,7 @@ import (
 	"github.com/locusml/locus/internal/plain"
 )
 
-// CompiledLayer is a network that is used as a program. Make one with [Compiled].
+// CompiledLayer is a network that runs as a compiled program. Make one with [Compiled].
 type CompiledLayer struct {
 	Net Module `nn:"inline"`
 
@@ -18,20 +18,21 @@ type CompiledLayer struct {
 	program  *locus.Compiled
 }
 
-// Compiled puts a network into the mode for use, as [Eval] does, and returns it as a
+// Compiled puts a network into inference mode, as [Eval] does, and returns it as a
 // layer whose Forward runs a program in place of calling the network: see locus.Compile.
-// The results are those of the network to the bit.
+// The results are those of the network to the bit, with the exception that locus.Compile
+// names.
 //
 //	fast := nn.Compiled(net)
 //	y := fast.Forward(x)
 //
-// The parameters are the network's own, under the same names: training it on, loading
-// weights and moving it to another device count at once. Each size of batch is a program
-// of its own, up to eight; further ones are computed by the network itself, so give it
-// batches of few sizes. Results have no history. With [Train] the layer calls the
-// network as it is written, and so it does for an x through which gradients flow; a
-// network that cannot be compiled is called too, and Fallback says why.
-// Any number of goroutines may use it; they take turns.
+// The parameters are the network's own, under the same names: further training, loading
+// weights and moving it to another device take effect at once. Each size of batch is a
+// program of its own, up to eight; further ones are computed by the network itself, so
+// pass it batches of few sizes. Results have no history. With [Train] the layer calls
+// the network as it is written, and so it does for an x through which gradients flow; a
+// network that cannot be compiled is called too, and Fallback says why. Any number of
+// goroutines may use it; they take turns.
 func Compiled(net Module) *CompiledLayer {
 	present("nn.Compiled", "the network", net)
 	return &CompiledLayer{Net: Eval(net)}

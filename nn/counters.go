@@ -15,7 +15,7 @@ type counted interface {
 }
 
 // Counters returns the part of a network's state that is not tensors, by name: the
-// keys of dropout layers and how often they were used. Saved beside the tensors,
+// keys of dropout layers and how often they were used. Saved with the tensors,
 // it lets a run go on with the same masks. Replicas have counters of their own.
 func Counters(m any) map[string]uint64 {
 	out := map[string]uint64{}
@@ -29,8 +29,8 @@ func Counters(m any) map[string]uint64 {
 	return out
 }
 
-// SetCounters puts back what [Counters] gave. Where the names are not those of
-// the network, it changes nothing and returns an error that lists them all.
+// SetCounters restores what [Counters] returned. If the names are not those of the
+// network, it changes nothing and returns an error that lists them all.
 func SetCounters(m any, counters map[string]uint64) error {
 	have := Counters(m)
 	var wrong []string

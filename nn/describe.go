@@ -12,7 +12,7 @@ import (
 
 // Describe returns a table of a network's layers that have tensors, without
 // running it: the path of each, its parameters and buffers with their shapes, how
-// many numbers they are, their memory and their device. [Summarize] runs a network
+// many numbers they hold, their memory and their device. [Summarize] runs a network
 // and knows the shapes of results too.
 func Describe(m any) string {
 	var rows [][]string

@@ -9,8 +9,8 @@
 // by the path to them: "hidden.weight", "layers.0.bias". Layers of this package
 // have the names and layouts of PyTorch's, so that a checkpoint written there
 // loads with [Load]. A field with the tag `nn:"inline"` adds no name of its own to
-// the path, and `nn:"-"` marks a field that is no part of the network. [Check]
-// finds what is probably forgotten.
+// the path, and `nn:"-"` marks a field that is not part of the network. [Check]
+// finds what was probably forgotten.
 //
 //	type Net struct {
 //		Hidden, Out *nn.LinearLayer
@@ -22,8 +22,8 @@
 //	}
 //
 // Parameters live on a device like any tensor: [To] moves a network, [CopyTo]
-// replicates it, and using a network with an input on another device is the
-// error that names both.
+// replicates it, and using a network with an input on another device is an error
+// that names both.
 //
 // State is in cells: parameters, buffers, and what dropout draws from. A replica
 // ([CopyTo]) has its own. A copy that computes in the network's place with other

@@ -7,9 +7,8 @@ import (
 	"github.com/locusml/locus/internal/trace"
 )
 
-// DropoutLayer sets elements to zero at random in training and scales the
-// others up; in use it does nothing. Make one with [Dropout], [DropoutChannels]
-// or [AlphaDropout].
+// DropoutLayer sets elements to zero at random in training and scales the others up; in
+// inference it does nothing. Make one with [Dropout], [DropoutChannels] or [AlphaDropout].
 type DropoutLayer struct {
 	P float64
 
@@ -25,7 +24,22 @@ type randomState struct {
 	key    atomic.Uint64 // its bits
 	drawn  atomic.Uint64 // masks so far: with the key it fixes the next one
 	copies atomic.Uint64 // replicas so far: with the key it fixes the next one's key
-	made   *trace.Trace  // in which it was made, if in one
+	part   atomic.Pointer[part]
+	made   *trace.Trace // in which it was made, if in one
+}
+
+// part is which examples of a batch a layer sees.
+type part struct{ first, size int }
+
+// partOf is the key under which a layer's part is watched.
+type partOf struct{ l *DropoutLayer }
+
+// the returns the part; the zero value is the whole batch.
+func (r *randomState) the() part {
+	if p := r.part.Load(); p != nil {
+		return *p
+	}
+	return part{}
 }
 
 func newRandomState(key locus.Key) *randomState {
@@ -36,7 +50,11 @@ func newRandomState(key locus.Key) *randomState {
 
 // next returns the key of the next mask.
 func (r *randomState) next() locus.Key {
-	return locus.KeyFromBits(r.key.Load()).Fold(r.drawn.Add(1))
+	k := locus.KeyFromBits(r.key.Load()).Fold(r.drawn.Add(1))
+	if p := r.the(); p.size > 0 {
+		k = k.Part(p.first, p.size)
+	}
+	return k
 }
 
 // replica returns the state of a replica, which draws other masks: two replicas
@@ -53,6 +71,7 @@ func (r *randomState) apart() *randomState {
 	c.key.Store(r.key.Load())
 	c.drawn.Store(r.drawn.Load())
 	c.copies.Store(r.copies.Load())
+	c.part.Store(r.part.Load())
 	return c
 }
 
@@ -102,9 +121,20 @@ func (l *DropoutLayer) next() locus.Key {
 	r := l.random.Load()
 	k := r.next()
 	if t := trace.Current(); t != nil && r.made != t {
-		trace.Draw(k.Bits(), func() uint64 { return l.random.Load().next().Bits() }, func() { r.drawn.Add(^uint64(0)) })
+		whole := func(k locus.Key) uint64 { return k.Part(0, 0).Bits() } // a trace knows keys by these
+		trace.Draw(whole(k), func() uint64 { return whole(l.random.Load().next()) }, func() { r.drawn.Add(^uint64(0)) })
+		trace.Watch(partOf{l}, "which examples of a batch nn."+l.name+" sees", func() any { return l.random.Load().the() })
 	}
 	return k
+}
+
+// forwardSteps is Forward of sequences whose steps come first, (L, N, …): the masks belong to
+// the examples, wherever their axis is.
+func (l *DropoutLayer) forwardSteps(x *locus.Tensor) *locus.Tensor {
+	if !l.active() {
+		return x
+	}
+	return l.drop(x.Transpose(0, 1), l.P, l.next()).Transpose(0, 1).Contiguous()
 }
 
 // watch tells a trace what the layer's work depends on.
@@ -121,11 +151,24 @@ func (l *DropoutLayer) SetTraining(on bool) {
 	l.idle.Store(!on)
 }
 
-// SetKey makes the layer draw the masks of key, from the first one on. Layers
-// that it shared what it draws from with go on as before.
+// SetKey makes the layer draw the masks of key, from the first one on. Copies of the layer
+// that draw from the same source go on as before.
 func (l *DropoutLayer) SetKey(key locus.Key) {
 	made("nn.Dropout", l != nil)
-	l.random.Store(newRandomState(key))
+	r := newRandomState(key)
+	if old := l.random.Load(); old != nil {
+		r.part.Store(old.part.Load())
+	}
+	l.random.Store(r)
+}
+
+// SetPart makes the layer draw masks for a part of each batch; see [SetPart].
+func (l *DropoutLayer) SetPart(first, size int) {
+	made("nn.Dropout", l != nil)
+	locus.Key{}.Part(first, size) // panics if they are invalid
+	if r := l.random.Load(); r != nil {
+		r.part.Store(&part{first, size})
+	}
 }
 
 // String returns the kind of dropout.

@@ -6,7 +6,7 @@ import (
 	"github.com/locusml/locus"
 )
 
-// EmbeddingLayer looks rows of a table up.
+// EmbeddingLayer looks up rows of a table.
 type EmbeddingLayer struct {
 	Weight *Parameter // (n, features)
 

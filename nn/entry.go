@@ -8,7 +8,7 @@ import (
 	"github.com/locusml/locus/internal/trace"
 )
 
-// Kind tells what is trained from what is only kept.
+// Kind says whether a tensor is trained or only kept.
 type Kind uint8
 
 // The kinds of a network's tensors.
@@ -17,7 +17,7 @@ const (
 	Kept                // buffers: running statistics and the like; saved and moved, not trained
 )
 
-// Entry is one of a network's tensors, where it stands.
+// Entry is one of a network's tensors: a parameter or a buffer, by name.
 type Entry struct {
 	Name string // the path to it: "layers.0.weight"
 	Kind Kind
@@ -63,7 +63,7 @@ func (e Entry) Set(t *locus.Tensor) {
 }
 
 // replace is Set without checks, for values of another type or in another place.
-// made: the tensor is nobody else's.
+// made: nothing else has a handle of the tensor.
 func (e Entry) replace(t *locus.Tensor, made bool) {
 	switch {
 	case e.param != nil:
@@ -83,10 +83,10 @@ func (e Entry) replace(t *locus.Tensor, made bool) {
 	}
 }
 
-// Frozen reports whether training is to leave it as it is.
+// Frozen reports whether training leaves it as it is.
 func (e Entry) Frozen() bool { return e.Kind == Kept || e.param != nil && e.param.Frozen() }
 
-// Is reports whether e and other are the same place of one network.
+// Is reports whether e and other are the same tensor of one network.
 func (e Entry) Is(other Entry) bool {
 	if e.raw() && other.raw() {
 		return e.field.IsValid() && other.field.IsValid() && e.field.Addr().Pointer() == other.field.Addr().Pointer()
@@ -164,7 +164,7 @@ func Buffers(m any) []Entry {
 }
 
 // Cells lists a network's tensors, as [State] does, for locus.Compile. Only tensors
-// in plain fields must be listed there; parameters and buffers take part anyway.
+// in plain fields must be listed there; parameters and buffers are included anyway.
 func Cells(m any) []locus.Cell {
 	var l []locus.Cell
 	for _, e := range State(m) {

@@ -97,7 +97,7 @@ func TestFunctionalUseOfEveryLayer(t *testing.T) {
 				random = random || !slices.Equal(values(a[n]), values(other[n]))
 			}
 			switch name {
-			case "prelu", "prelu_channels", "layer_norm", "group_norm", "instance_norm", "rms_norm", "batch_norm", "batch_norm_images", "batch_norm_eval":
+			case "prelu", "prelu_channels", "layer_norm", "group_norm", "instance_norm", "rms_norm", "batch_norm", "batch_norm_images", "batch_norm_volumes", "batch_norm_eval":
 				if name == "batch_norm" && slices.ContainsFunc(values(a["running_mean"]), func(v float64) bool { return v != 0 }) {
 					t.Error("Init moved the running statistics")
 				}

@@ -4,7 +4,7 @@ import "github.com/locusml/locus"
 
 // Freeze freezes every parameter of a network, so that training leaves it as it
 // is: the body of a network that gets a new head, say. It returns m. A raw tensor
-// has no switch to throw and is an ErrArgument: make it a [Parameter].
+// cannot be frozen and is an ErrArgument: make it a [Parameter].
 func Freeze[M any](m M) M {
 	for _, p := range switchable(m, "nn.Freeze") {
 		p.Freeze()

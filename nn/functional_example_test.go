@@ -28,7 +28,7 @@ func ExampleApplyTrain() {
 			return p.Sub(grads[name].Mul(0.1))
 		}).With(kept)
 	}
-	last := loss(nn.Apply(net, state, x)).Item() // as in use: running statistics, no dropout
+	last := loss(nn.Apply(net, state, x)).Item() // as in inference: running statistics, no dropout
 	fmt.Println(last < first/5)
 	// Output: true
 }
@@ -78,10 +78,4 @@ func ExampleBuffer() {
 	// Output:
 	// gain false 1
 	// size true 1.2000000476837158
-}
-
-func ExampleCheck() {
-	net := &struct{ W *locus.Tensor }{locus.Ones(3)}
-	fmt.Println(nn.Check(net) != nil)
-	// Output: true
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/locusml/locus"
+	"github.com/locusml/locus/internal/elem"
 	"github.com/locusml/locus/internal/lend"
 	"github.com/locusml/locus/internal/trace"
 )
@@ -63,7 +64,7 @@ func (l *lazy) check(op, name string, old, t *locus.Tensor) {
 		fail(locus.ErrShape, op, fmt.Sprintf("the new value has shape %v; %s has %v", t.Shape(), name, want.shape), "a layer of another size is another layer: make a new one")
 	case want.dtype.Valid() && want.dtype != t.DType():
 		fail(locus.ErrDType, op, fmt.Sprintf("the new value is %s; %s is %s", t.DType(), name, want.dtype),
-			fmt.Sprintf("convert it with .Cast(locus.%s), or the whole network with nn.Cast", goName(want.dtype)))
+			fmt.Sprintf("convert it with .Cast(locus.%s), or the whole network with nn.Cast", elem.GoName(want.dtype)))
 	case placed && device != t.Device():
 		fail(locus.ErrDevice, op, fmt.Sprintf("the new value is on %s; %s is on %s", t.Device(), name, device),
 			"move it with .To(device), or the whole network with nn.To")
@@ -91,7 +92,7 @@ func checkTensor(op string, t *locus.Tensor) {
 	case !t.DType().Valid():
 		fail(locus.ErrArgument, op, "the tensor is a zero value", "make tensors with functions like locus.Zeros")
 	case t.Freed():
-		fail(locus.ErrFreed, op, "the tensor's memory was given back", "keep it with scope.Keep before its scope closes")
+		fail(locus.ErrFreed, op, "the tensor's memory was freed", "keep it with scope.Keep before its scope closes")
 	}
 }
 
@@ -112,17 +113,11 @@ func kept(t *locus.Tensor) *locus.Tensor {
 }
 
 // taken returns t as a value that a network holds for itself: a copy where the
-// memory is somebody else's, such as that of another network's parameter, whose
-// optimizer may free it.
+// memory belongs to another tensor, such as that of another network's parameter,
+// whose optimizer may free it.
 func taken(t *locus.Tensor) *locus.Tensor {
 	if t.IsView() {
 		t = t.Detach().Copy()
 	}
 	return kept(t)
-}
-
-// goName is how a program writes a type: Float32.
-func goName(d locus.DType) string {
-	return map[locus.DType]string{locus.Bool: "Bool", locus.Uint8: "Uint8", locus.Int32: "Int32", locus.Int64: "Int64",
-		locus.Float16: "Float16", locus.BFloat16: "BFloat16", locus.Float32: "Float32", locus.Float64: "Float64"}[d]
 }

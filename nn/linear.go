@@ -2,7 +2,7 @@ package nn
 
 import "github.com/locusml/locus"
 
-// LinearLayer gives x·Wᵀ + b. Make one with [Linear] or [LazyLinear].
+// LinearLayer computes x·Wᵀ + b. Make one with [Linear] or [LazyLinear].
 type LinearLayer struct {
 	Weight *Parameter // (out, in)
 	Bias   *Parameter // (out); nil without

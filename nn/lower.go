@@ -11,11 +11,11 @@ import "github.com/locusml/locus"
 //	half := nn.Lower(s, net, locus.BFloat16)
 //	y := half.Forward(x.Cast(locus.BFloat16)).Cast(locus.Float32)
 //
-// Make it anew for each step: it has the values of the moment. For Float16, whose
+// Make a new one in each step: it has m's values of the moment. For Float16, whose
 // range is small, see optim.Scaler.
 func Lower[M any](s *locus.Scope, m M, d locus.DType) M {
 	if !d.Valid() || !d.IsFloat() {
-		fail(locus.ErrDType, "nn.Lower", d.String()+" is no floating-point type", "use locus.BFloat16, Float16 or Float32")
+		fail(locus.ErrDType, "nn.Lower", d.String()+" is not a floating-point type", "use locus.BFloat16, Float16 or Float32")
 	}
 	tree := Trainable(m)
 	names := tree.Names()

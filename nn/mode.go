@@ -18,7 +18,7 @@ type KeySetter interface{ SetKey(key locus.Key) }
 // returns m.
 func Train[M any](m M) M { return setMode(m, true) }
 
-// Eval puts a network into the mode for use: no dropout, running statistics.
+// Eval puts a network into inference mode: no dropout, running statistics.
 func Eval[M any](m M) M { return setMode(m, false) }
 
 func setMode[M any](m M, on bool) M {
@@ -38,6 +38,28 @@ func Reseed[M any](m M, key locus.Key) M {
 		if s, ok := l.(KeySetter); ok {
 			s.SetKey(key.Fold(i))
 			i++
+		}
+	})
+	return m
+}
+
+// PartSetter is a layer that draws at random for each example of a batch: dropout. See
+// [SetPart].
+type PartSetter interface{ SetPart(first, size int) }
+
+// SetPart tells the layers of a network that they see a part of each batch from now on: size
+// examples, of which the first is number first of the batch. Layers that draw at random for
+// each example, along the first axis, then draw what these examples get in a network that
+// sees the whole batch: replicas with the same key and the same number of draws so far
+// ([SetCounters]), each with its part, drop what one network drops. See [locus.Key.Part].
+// A size of 0 is the whole batch. It returns m.
+//
+//	from, to := collective.Part(batch, g.Rank(), g.Size())
+//	nn.SetPart(net, from, to-from)
+func SetPart[M any](m M, first, size int) M {
+	eachLayer(m, func(_ string, l any) {
+		if s, ok := l.(PartSetter); ok {
+			s.SetPart(first, size)
 		}
 	})
 	return m

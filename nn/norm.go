@@ -7,8 +7,8 @@ import (
 	"github.com/locusml/locus/internal/trace"
 )
 
-// BatchNormLayer normalises each channel over the batch in training, and with
-// running statistics in use. It works on (N, C) and (N, C, …).
+// BatchNormLayer normalises each channel over the batch in training, and with running
+// statistics in inference. It works on (N, C) and (N, C, …).
 type BatchNormLayer struct {
 	Weight, Bias            *Parameter
 	RunningMean, RunningVar *Buffer
@@ -16,8 +16,9 @@ type BatchNormLayer struct {
 	Eps      float64 // added to the variance: 1e-5
 	Momentum float64 // how far a batch moves the running statistics: 0.1
 
-	idle atomic.Bool
-	opts options
+	idle  atomic.Bool
+	peers atomic.Pointer[Peers] // that share the batch; nil without
+	opts  options
 }
 
 // BatchNorm makes a layer for the given number of channels; 0 learns it from
@@ -55,6 +56,9 @@ func (l *BatchNormLayer) Forward(x *locus.Tensor) *locus.Tensor {
 	if l.idle.Load() {
 		return locus.BatchNormWith(x, l.RunningMean.Value(), l.RunningVar.Value(), w, b, l.Eps)
 	}
+	if p := l.with(); p != nil {
+		return l.synced(p, x, w, b)
+	}
 	// The running statistics are part of the op, and have a precision of their own where
 	// the network computes in a lower one.
 	var y *locus.Tensor
@@ -75,6 +79,7 @@ func (l *BatchNormLayer) SetTraining(on bool) {
 func (l *BatchNormLayer) watch() {
 	if trace.Current() != nil {
 		trace.Watch(l, "the mode of nn.BatchNorm", func() any { return !l.idle.Load() })
+		trace.Watch(&l.peers, "whether nn.BatchNorm is synchronised", func() any { return l.peers.Load() != nil })
 		trace.Watch(&l.Eps, "Eps of nn.BatchNorm", func() any { return l.Eps })
 		trace.Watch(&l.Momentum, "Momentum of nn.BatchNorm", func() any { return l.Momentum })
 	}
@@ -85,6 +90,9 @@ func (l *BatchNormLayer) cloneLayer(c *cloner) any {
 	n := &BatchNormLayer{Weight: cloned(c, l.Weight), Bias: cloned(c, l.Bias), RunningMean: cloned(c, l.RunningMean), RunningVar: cloned(c, l.RunningVar),
 		Eps: l.Eps, Momentum: l.Momentum, opts: l.opts}
 	n.idle.Store(l.idle.Load())
+	if c.shared { // it computes in l's place
+		n.peers.Store(l.peers.Load())
+	}
 	return n
 }
 
@@ -129,7 +137,7 @@ type GroupNormLayer struct {
 	groups int
 }
 
-// GroupNorm makes a layer that normalises so many groups of the channels.
+// GroupNorm makes a layer that normalises the channels in the given number of groups.
 func GroupNorm(groups, channels int) *GroupNormLayer {
 	d := locus.DefaultDevice()
 	return &GroupNormLayer{Weight: gain(d.Ones(channels)), Bias: NewParameter(d.Zeros(channels)).asBias(), Eps: 1e-5, groups: groups}

@@ -90,7 +90,7 @@ func (o options) lazyBias(shape ...int) *Parameter {
 	return o.lazy(shape...).asBias()
 }
 
-// make gives a layer's weight and bias (which may be nil) their first values,
+// make sets the first values of a layer's weight and bias (which may be nil),
 // with the initialisers that were asked for, else with those given.
 func (o options) make(d locus.Device, weight *Parameter, wInit Initializer, bias *Parameter, bInit Initializer, shape ...int) {
 	weight.make(d, o.dtype, o.key.Fold(0), o.weightOr(wInit), shape...)

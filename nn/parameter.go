@@ -17,8 +17,8 @@ type Module interface {
 	Forward(x *locus.Tensor) *locus.Tensor
 }
 
-// Parameter is a tensor that training changes. The tensor itself never does:
-// an update puts another one in its place. What is kept and not trained is a
+// Parameter is a tensor that training changes. The tensor itself never changes: an
+// update puts another one in its place. A tensor that is kept and not trained is a
 // [Buffer].
 type Parameter struct {
 	lazy
@@ -65,7 +65,7 @@ func (p *Parameter) read(f func(*locus.Tensor) *locus.Tensor) (out *locus.Tensor
 		if err == nil {
 			return out
 		}
-		const step = time.Second // much longer than one takes: somebody has freed the value
+		const step = time.Second // much longer than one takes: the program has freed the value
 		switch {
 		case !errors.Is(err, locus.ErrFreed):
 			panic(err)
@@ -179,7 +179,7 @@ func unmade(ps ...*Parameter) bool {
 	return false
 }
 
-// make gives p, unless it has one, a first value: where it was asked to be, else
+// make sets p's first value, unless it has one: where it was asked to be, else
 // on d. Where several goroutines do so at once, the first one's counts.
 func (p *Parameter) make(d locus.Device, dt locus.DType, key locus.Key, init Initializer, shape ...int) {
 	switch {
@@ -191,7 +191,7 @@ func (p *Parameter) make(d locus.Device, dt locus.DType, key locus.Key, init Ini
 	}
 }
 
-// unmade returns a parameter without a value in the place of p, which may be nil.
+// unmade returns a parameter without a value in place of p, which may be nil.
 func (p *Parameter) unmade() *Parameter {
 	if p == nil {
 		return nil
@@ -202,7 +202,7 @@ func (p *Parameter) unmade() *Parameter {
 	return q
 }
 
-// own makes p a parameter that [Initialize] gives the first value of its layer
+// own makes p a parameter that [Initialize] sets to the first value of its layer
 // again. It returns p.
 func (p *Parameter) own(first Initializer) *Parameter {
 	p.role, p.first = ownRole, first

@@ -16,7 +16,7 @@ func To[M any](m M, d locus.Device) M {
 }
 
 // Cast converts a network's floating-point parameters and buffers to another
-// floating-point type, in place; lazy layers make theirs so. It returns m.
+// floating-point type, in place; lazy layers will make theirs in it. It returns m.
 func Cast[M any](m M, dt locus.DType) M {
 	if !dt.IsFloat() {
 		fail(locus.ErrDType, "nn.Cast", "the parameters of a network are floating-point numbers, not "+dt.String(), "")
@@ -37,7 +37,7 @@ func Cast[M any](m M, dt locus.DType) M {
 // structure whose parameters and buffers are always new memory, also when d is
 // where m lives, and which shares no state with m. Its dropout layers draw other
 // masks than m's: which ones depends only on m and on how many replicas it had
-// before. What is not a tensor is copied as it stands, except functions, channels
+// before. Everything else is copied as it stands, except functions, channels
 // and pointers to things that hold no tensors, which are shared. Another goroutine
 // may train m meanwhile; some parameters are then of a later step than others.
 func CopyTo[M any](m M, d locus.Device) M {

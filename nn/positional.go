@@ -8,8 +8,8 @@ import (
 	"github.com/locusml/locus"
 )
 
-// angles returns position·base^(-2i/features) for so many positions and pairs i, on
-// the device and in float64: far positions have large angles.
+// angles returns position·base^(-2i/features) for the given number of positions and
+// pairs i, on the device and in float64: far positions have large angles.
 func angles(d locus.Device, positions, features int, base float64) *locus.Tensor {
 	m := d.As(locus.Float64)
 	rate := m.Arange(float64((features + 1) / 2)).Mul(-2 * math.Log(base) / float64(features)).Exp()
@@ -101,7 +101,7 @@ type LearnedPositionsLayer struct {
 
 // LearnedPositions makes a layer that adds learned positional encodings, drawn
 // from a normal distribution with deviation 0.02, to sequences (…, L, features) of
-// up to so many positions.
+// up to the given number of positions.
 func LearnedPositions(positions, features int, opts ...Option) *LearnedPositionsLayer {
 	sizes("nn.LearnedPositions", positions, features)
 	o := gather(opts)

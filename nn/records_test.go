@@ -2,6 +2,7 @@ package nn_test
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -15,14 +16,18 @@ import (
 
 // records holds what PyTorch computed: testdata/record.py wrote it.
 var records = sync.OnceValue(func() map[string]*locus.Tensor {
-	f, err := weights.Open("testdata/layers.safetensors")
-	if err != nil {
-		panic(err)
-	}
-	defer f.Close()
-	all, err := f.LoadAll(locus.CPU())
-	if err != nil {
-		panic(err)
+	all := map[string]*locus.Tensor{}
+	for _, name := range []string{"layers", "volumes"} {
+		f, err := weights.Open("testdata/" + name + ".safetensors")
+		if err != nil {
+			panic(err)
+		}
+		some, err := f.LoadAll(locus.CPU())
+		if err != nil {
+			panic(err)
+		}
+		maps.Copy(all, some)
+		f.Close()
 	}
 	return all
 })
@@ -110,6 +115,8 @@ func layerCases() map[string]layerCase {
 	type deconv = locus.ConvTransposeOptions
 	type heads = nn.MultiHeadOptions
 	type rec = nn.RecurrentOptions
+	conv3 := locus.Conv3DOptions{Stride: locus.DHW(1, 2, 1), Padding: locus.DHW(1, 0, 1), Groups: 2}
+	deconv3 := locus.ConvTranspose3DOptions{Stride: locus.DHW(2, 1, 2), Padding: locus.DHW(1, 0, 1), OutputPadding: locus.DHW(1, 0, 0), Groups: 2}
 	deep := rec{Layers: 2, Bidirectional: true}
 	cases := map[string]layerCase{
 		"linear":        {nn.Linear(5, 3, f64), module, func() any { return nn.LazyLinear(3, f64) }},
@@ -123,16 +130,23 @@ func layerCases() map[string]layerCase {
 		"conv_transpose2d": {nn.ConvTranspose2D(4, 6, locus.HW(3, 2), deconv{Stride: locus.HW(2, 1), Padding: locus.HW(1, 0), Groups: 2}, f64), module, func() any {
 			return nn.LazyConvTranspose2D(6, locus.HW(3, 2), deconv{Stride: locus.HW(2, 1), Padding: locus.HW(1, 0), Groups: 2}, f64)
 		}},
-		"embedding":         plain(nn.Embedding(7, 3, f64, nn.PaddingIndex(2))),
-		"prelu":             plain(nn.PReLU(1, f64)),
-		"prelu_channels":    plain(nn.PReLU(4, f64)),
-		"batch_norm":        {nn.BatchNorm(5, f64), module, func() any { return nn.BatchNorm(0, f64) }},
-		"batch_norm_images": {nn.BatchNorm(3, f64), module, func() any { return nn.BatchNorm(0, f64) }},
-		"batch_norm_eval":   {nn.Eval(nn.BatchNorm(3, f64)), module, func() any { return nn.Eval(nn.BatchNorm(0, f64)) }},
-		"layer_norm":        plain(nn.Cast(nn.LayerNorm(3, 5), locus.Float64)),
-		"group_norm":        plain(nn.Cast(nn.GroupNorm(3, 6), locus.Float64)),
-		"instance_norm":     plain(nn.Cast(nn.InstanceNorm(3), locus.Float64)),
-		"rms_norm":          plain(nn.Cast(nn.RMSNorm(5), locus.Float64)),
+		"embedding":           plain(nn.Embedding(7, 3, f64, nn.PaddingIndex(2))),
+		"prelu":               plain(nn.PReLU(1, f64)),
+		"prelu_channels":      plain(nn.PReLU(4, f64)),
+		"batch_norm":          {nn.BatchNorm(5, f64), module, func() any { return nn.BatchNorm(0, f64) }},
+		"batch_norm_images":   {nn.BatchNorm(3, f64), module, func() any { return nn.BatchNorm(0, f64) }},
+		"batch_norm_volumes":  {nn.BatchNorm(3, f64), module, func() any { return nn.BatchNorm(0, f64) }},
+		"conv3d":              {nn.Conv3D(4, 6, locus.DHW(2, 3, 2), conv3, f64), module, func() any { return nn.LazyConv3D(6, locus.DHW(2, 3, 2), conv3, f64) }},
+		"conv_transpose3d":    {nn.ConvTranspose3D(4, 6, locus.DHW(2, 3, 2), deconv3, f64), module, func() any { return nn.LazyConvTranspose3D(6, locus.DHW(2, 3, 2), deconv3, f64) }},
+		"max_pool3d":          plain(nn.MaxPool3D(locus.DHW(3, 2, 2), locus.Pool3DOptions{Stride: 2})),
+		"avg_pool3d":          plain(nn.AvgPool3D(locus.DHW(3, 2, 2), locus.Pool3DOptions{Stride: 2})),
+		"adaptive_avg_pool3d": plain(nn.AdaptiveAvgPool3D(locus.DHW(3, 2, 2))),
+		"adaptive_max_pool3d": plain(nn.AdaptiveMaxPool3D(locus.DHW(3, 2, 2))),
+		"batch_norm_eval":     {nn.Eval(nn.BatchNorm(3, f64)), module, func() any { return nn.Eval(nn.BatchNorm(0, f64)) }},
+		"layer_norm":          plain(nn.Cast(nn.LayerNorm(3, 5), locus.Float64)),
+		"group_norm":          plain(nn.Cast(nn.GroupNorm(3, 6), locus.Float64)),
+		"instance_norm":       plain(nn.Cast(nn.InstanceNorm(3), locus.Float64)),
+		"rms_norm":            plain(nn.Cast(nn.RMSNorm(5), locus.Float64)),
 
 		"rnn":         {nn.RNN(3, 5, rec{}, f64), recurrent, func() any { return nn.LazyRNN(5, rec{}, f64) }},
 		"rnn_relu":    {nn.RNN(3, 5, rec{Layers: 2, Bidirectional: true, ReLU: true}, f64), recurrent, func() any { return nn.LazyRNN(5, rec{Layers: 2, Bidirectional: true, ReLU: true}, f64) }},

@@ -16,7 +16,7 @@ type RecurrentOptions struct {
 	Layers        int     // one on top of the other; 0 means 1
 	Bidirectional bool    // a second pass from the end; the results of both lie side by side
 	Dropout       float64 // of what each layer but the last passes on, in training
-	ReLU          bool    // RNN only: max(x, 0) in the place of tanh
+	ReLU          bool    // RNN only: max(x, 0) instead of tanh
 }
 
 // RecurrentLayer reads sequences (N, L, in), the batch first, and keeps a state on
@@ -95,7 +95,7 @@ func LazyGRU(hidden int, o RecurrentOptions, opts ...Option) *RecurrentLayer {
 
 func newRecurrent(kind recurrence, in, hidden int, o RecurrentOptions, opts []Option) *RecurrentLayer {
 	if hidden < 1 || in < 0 || o.Layers < 0 {
-		fail(locus.ErrArgument, "nn."+kind.name(), fmt.Sprintf("%d inputs, a state of %d and %d layers: there must be some of each", in, hidden, o.Layers), "")
+		fail(locus.ErrArgument, "nn."+kind.name(), fmt.Sprintf("%d inputs, a state of %d and %d layers; want at least one of each", in, hidden, o.Layers), "")
 	}
 	gate.Check("nn."+kind.name(), gate.Count("the number of layers", o.Layers, 0, gate.MaxLayers), gate.Shape(8, hidden, hidden), gate.Shape(4, hidden, in))
 	o.Layers = max(o.Layers, 1)
@@ -123,7 +123,7 @@ func (l *RecurrentLayer) directions() int {
 	return 1
 }
 
-// make gives the cells first values as PyTorch does: everything uniform in
+// make sets the cells' first values as PyTorch does: everything uniform in
 // ±1/√hidden.
 func (l *RecurrentLayer) make(d locus.Device, first int) {
 	rows := l.kind.gates() * l.hidden
@@ -169,7 +169,7 @@ func (l *RecurrentLayer) String() string {
 	return l.kind.name()
 }
 
-// Forward reads sequences x (N, L, in) from a state of zeros and gives the last
+// Forward reads sequences x (N, L, in) from a state of zeros and returns the last
 // layer's states at all steps (N, L, directions·hidden).
 func (l *RecurrentLayer) Forward(x *locus.Tensor) *locus.Tensor {
 	y, _, _ := l.run(x, RecurrentState{})
@@ -177,7 +177,7 @@ func (l *RecurrentLayer) Forward(x *locus.Tensor) *locus.Tensor {
 }
 
 // Run reads sequences x (N, L, in), beginning with a state, whose tensors may be
-// nil for zeros, and gives the last layer's states at all steps (N, L,
+// nil for zeros, and returns the last layer's states at all steps (N, L,
 // directions·hidden) and the state at the end.
 func (l *RecurrentLayer) Run(x *locus.Tensor, s RecurrentState) (*locus.Tensor, RecurrentState) {
 	y, h, c := l.run(x, s)
@@ -228,7 +228,7 @@ func (l *RecurrentLayer) run(x *locus.Tensor, s RecurrentState) (y *locus.Tensor
 	x = x.Transpose(0, 1).Contiguous() // steps first: each is one piece of memory
 	for layer := range l.o.Layers {
 		if layer > 0 {
-			x = l.Dropout.Forward(x)
+			x = l.Dropout.forwardSteps(x)
 		}
 		var out []*locus.Tensor
 		for direction := range l.directions() {

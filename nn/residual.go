@@ -2,7 +2,7 @@ package nn
 
 import "github.com/locusml/locus"
 
-// ResidualLayer adds its input to what its body makes of it.
+// ResidualLayer adds its input to its body's result.
 type ResidualLayer struct {
 	Body     Module
 	Shortcut Module // applied to the input where the body changes its shape; may be nil
@@ -21,17 +21,24 @@ func (l *ResidualLayer) Forward(x *locus.Tensor) *locus.Tensor {
 	defer w.blame()
 	w.at("Body", -1, l.Body)
 	y := l.Body.Forward(x)
+	var own []*locus.Tensor
+	if y != x && fresh(l.Body) {
+		own = append(own, y)
+	}
 	if l.Shortcut != nil {
 		w.at("Shortcut", -1, l.Shortcut)
-		x = l.Shortcut.Forward(x)
+		from := x
+		if x = l.Shortcut.Forward(x); x != from && fresh(l.Shortcut) {
+			own = append(own, x)
+		}
 	}
 	w.own()
-	return y.Add(x)
+	return spend(y.Add(x), own...)
 }
 
 // ResNetBlockLayer is the basic block of residual networks (He et al., 2016): two
-// 3×3 convolutions with batch normalisation, beside a shortcut. Its parameters
-// have the names of torchvision's.
+// 3×3 convolutions with batch normalisation, and a shortcut around them. Its
+// parameters have the names of torchvision's.
 type ResNetBlockLayer struct {
 	Conv1      *ConvLayer
 	BN1        *BatchNormLayer
@@ -64,15 +71,21 @@ func (b *ResNetBlockLayer) Forward(x *locus.Tensor) *locus.Tensor {
 	w.at("Conv1", -1, b.Conv1)
 	y := b.Conv1.Forward(x)
 	w.at("BN1", -1, b.BN1)
-	y = b.BN1.Forward(y).Relu()
+	y = lose(b.BN1.Forward(y), y)
+	y = spend(y.Relu(), y)
 	w.at("Conv2", -1, b.Conv2)
-	y = b.Conv2.Forward(y)
+	y = lose(b.Conv2.Forward(y), y)
 	w.at("BN2", -1, b.BN2)
-	y = b.BN2.Forward(y)
+	y = lose(b.BN2.Forward(y), y)
+	own := []*locus.Tensor{y}
 	if b.Downsample != nil {
 		w.at("Downsample", -1, b.Downsample)
-		x = b.Downsample.Forward(x)
+		from := x
+		if x = b.Downsample.Forward(x); x != from && fresh(b.Downsample) {
+			own = append(own, x)
+		}
 	}
 	w.own()
-	return y.Add(x).Relu()
+	sum := spend(y.Add(x), own...)
+	return spend(sum.Relu(), sum)
 }

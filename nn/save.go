@@ -69,10 +69,10 @@ type loading struct {
 	rename              func(string) string
 }
 
-// AllowMissing leaves what the file does not have as it is.
+// AllowMissing leaves tensors that the file lacks as they are.
 func AllowMissing() LoadOption { return func(l *loading) { l.missing = true } }
 
-// AllowUnexpected leaves what only the file has where it is.
+// AllowUnexpected ignores tensors that only the file has.
 func AllowUnexpected() LoadOption { return func(l *loading) { l.unexpected = true } }
 
 // Rename maps the file's names to the network's; a tensor whose new name is ""
@@ -81,7 +81,7 @@ func AllowUnexpected() LoadOption { return func(l *loading) { l.unexpected = tru
 //	nn.Rename(func(name string) string { return strings.TrimPrefix(name, "model.") })
 func Rename(f func(name string) string) LoadOption { return func(l *loading) { l.rename = f } }
 
-// Load gives a network the tensors of a safetensors or npz file, as written by
+// Load sets a network's tensors from a safetensors or npz file, as written by
 // [Save] or, its layers having PyTorch's names, from a state_dict there. Each
 // goes to where the network has it, whatever device it was saved on; a lazy
 // layer's to where the layer was moved to, else to the network's device, and its
@@ -90,7 +90,7 @@ func Rename(f func(name string) string) LoadOption { return func(l *loading) { l
 //
 // A file that does not fit is a *weights.MatchError that lists every missing,
 // unexpected and mis-shaped name, and then nothing is changed. PyTorch's counts
-// of batches (num_batches_tracked) are passed over. A compressed npz file that
+// of batches (num_batches_tracked) are skipped. A compressed npz file that
 // unpacks to more than package weights allows can be opened with
 // [weights.MaxUnpacked] and read with [LoadFrom].
 func Load(path string, m any, opts ...LoadOption) error {
@@ -102,7 +102,7 @@ func Load(path string, m any, opts ...LoadOption) error {
 	return LoadFrom(f, m, opts...)
 }
 
-// LoadFrom is [Load] from a file that is open.
+// LoadFrom is [Load] from an open file.
 func LoadFrom(f *weights.File, m any, opts ...LoadOption) error {
 	if f == nil {
 		return &locus.Error{Kind: locus.ErrArgument, Op: "nn.LoadFrom", Msg: "the file is nil", Fix: "open it with weights.Open"}

@@ -29,6 +29,7 @@ func (s *SequentialLayer) Forward(x *locus.Tensor) *locus.Tensor {
 	made("nn.Sequential", s != nil)
 	w := where{kind: "Sequential"}
 	defer w.blame()
+	own := false // x is a result that nothing else has a handle of
 	for i := 0; i < len(s.Layers); i++ {
 		w.at("", i, s.Layers[i])
 		if s.Layers[i] == nil { // put there by hand: Add refuses it
@@ -36,12 +37,23 @@ func (s *SequentialLayer) Forward(x *locus.Tensor) *locus.Tensor {
 		}
 		if l, ok := s.Layers[i].(joiner); ok && i+1 < len(s.Layers) {
 			if f, ok := s.Layers[i+1].(funcLayer); ok && f.activation != locus.NoActivation {
-				x = l.then(x, f.activation)
+				y := l.then(x, f.activation)
+				if own {
+					lose(y, x)
+				}
+				x, own = y, true
 				i++
 				continue
 			}
 		}
-		x = s.Layers[i].Forward(x)
+		y := s.Layers[i].Forward(x)
+		if f, ok := s.Layers[i].(funcLayer); own && ok && f.activation != locus.NoActivation {
+			spend(y, x)
+		} else if own && fresh(s.Layers[i]) {
+			lose(y, x)
+		}
+		own = fresh(s.Layers[i]) && (own || y != x)
+		x = y
 	}
 	return x
 }
@@ -89,13 +101,14 @@ func (s *SequentialLayer) At(i int) Module {
 // Func makes a layer of a function without parameters.
 func Func(f func(x *locus.Tensor) *locus.Tensor) Module {
 	gate.Check("nn.Func", gate.Given("the function", f))
-	return named("Func", f)
+	return funcLayer{name: "Func", f: f, foreign: true}
 }
 
 type funcLayer struct {
 	name       string
 	f          func(x *locus.Tensor) *locus.Tensor
 	activation locus.Activation // that f is
+	foreign    bool             // f is the program's
 }
 
 func (l funcLayer) Forward(x *locus.Tensor) *locus.Tensor { return l.f(x) }

@@ -26,7 +26,7 @@ type Summary struct {
 	Bytes      int
 }
 
-// Summarize runs a network once on x, in the mode for use and without recording,
+// Summarize runs a network once on x, in inference mode and without recording,
 // and lists its layers: those of a [Sequential], and those that a struct of the
 // program's holds, in the order of its fields. The shapes of results are known
 // where a layer is held as a [Module], as Sequential does, and of the whole.
@@ -50,7 +50,7 @@ func Summarize(m Module, x *locus.Tensor) Summary {
 }
 
 // tap stands before a layer that is held as a Module and notes the shape of what
-// it gives.
+// it returns.
 type tap struct {
 	Module
 	shape []int

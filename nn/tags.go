@@ -52,7 +52,7 @@ func readFields(t reflect.Type) ([]field, *locus.Error) {
 				return nil, tagError(where+" is an embedded pointer to a type that is not exported: the layers below it cannot be copied", "embed the struct itself, or export its type")
 			}
 			if tag != "" {
-				return nil, tagError(where+" has the tag `nn:\""+tag+"\"`, but is not exported: nobody but its own package can reach it",
+				return nil, tagError(where+" has the tag `nn:\""+tag+"\"`, but is not exported: only its own package can reach it",
 					"call the field "+strings.ToUpper(f.Name[:1])+f.Name[1:])
 			}
 			continue

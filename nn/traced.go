@@ -46,7 +46,7 @@ func (h bufferHolder) Store(v any) {
 }
 
 // Spare claims the value for a program that writes the new one over it. It reports
-// false if somebody may have a handle of it; see bufferValue.
+// false if the program may have a handle of it; see bufferValue.
 func (h bufferHolder) Spare() bool {
 	v := h.b.value.Load()
 	return v != nil && v.made && v.seen.CompareAndSwap(unseen, claimed)

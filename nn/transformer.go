@@ -16,7 +16,7 @@ type TransformerOptions struct {
 	Rotary     bool             // self-attention knows positions by rotation: see [Rotary]
 	FinalNorm  bool             // stacks: normalise the last layer's result
 
-	// ActivationFunc is any other function in the place of Activation. It runs as ops
+	// ActivationFunc is any other function instead of Activation. It runs as ops
 	// of its own, where Activation is part of the first linear layer's.
 	ActivationFunc func(x *locus.Tensor) *locus.Tensor
 }
@@ -41,11 +41,16 @@ func (o TransformerOptions) feed(x *locus.Tensor, up, down *LinearLayer, dropout
 	default:
 		x = up.then(x, o.Activation)
 	}
-	return down.Forward(dropout.Forward(x))
+	d := dropout.Forward(x)
+	y := down.Forward(d)
+	if o.ActivationFunc != nil {
+		return y // which may have kept x
+	}
+	return lose(y, x, d)
 }
 
 // EncoderLayer is a transformer's encoder layer: self-attention, then two linear
-// layers at each position, each part beside a shortcut. Its parameters have
+// layers at each position, each with a residual connection. Its parameters have
 // PyTorch's names and layouts.
 type EncoderLayer struct {
 	SelfAttn         *MultiHeadAttentionLayer
@@ -75,23 +80,29 @@ func (l *EncoderLayer) Forward(x *locus.Tensor) *locus.Tensor { return l.Encode(
 func (l *EncoderLayer) Encode(x, mask *locus.Tensor) *locus.Tensor {
 	made("nn.TransformerEncoderLayer", l != nil && l.SelfAttn != nil && l.Linear1 != nil && l.Linear2 != nil && l.Norm1 != nil && l.Norm2 != nil && l.Dropout != nil)
 	x = shortcut(x, l.Norm1, l.o.PreNorm, l.Dropout, func(x *locus.Tensor) *locus.Tensor { return l.SelfAttn.Attend(x, x, x, mask) })
-	return shortcut(x, l.Norm2, l.o.PreNorm, l.Dropout, func(x *locus.Tensor) *locus.Tensor {
+	return lose(shortcut(x, l.Norm2, l.o.PreNorm, l.Dropout, func(x *locus.Tensor) *locus.Tensor {
 		return l.o.feed(x, l.Linear1, l.Linear2, l.Dropout)
-	})
+	}), x)
 }
 
 // shortcut adds what f makes of x to x, with the normalisation before f or after
 // the sum.
 func shortcut(x *locus.Tensor, norm Module, pre bool, dropout *DropoutLayer, f func(*locus.Tensor) *locus.Tensor) *locus.Tensor {
 	if pre {
-		return x.Add(dropout.Forward(f(norm.Forward(x))))
+		n := norm.Forward(x)
+		y := f(n)
+		d := dropout.Forward(y)
+		return lose(spend(x.Add(d), d), n, y)
 	}
-	return norm.Forward(x.Add(dropout.Forward(f(x))))
+	y := f(x)
+	d := dropout.Forward(y)
+	sum := lose(spend(x.Add(d), d), y)
+	return lose(norm.Forward(sum), sum)
 }
 
-// DecoderLayer is a transformer's decoder layer: causal self-attention, attention
-// to what an encoder made, then two linear layers at each position, each part
-// beside a shortcut. Its parameters have PyTorch's names and layouts.
+// DecoderLayer is a transformer's decoder layer: causal self-attention, attention to
+// an encoder's result, then two linear layers at each position, each with a residual
+// connection. Its parameters have PyTorch's names and layouts.
 type DecoderLayer struct {
 	SelfAttn            *MultiHeadAttentionLayer
 	MultiheadAttn       *MultiHeadAttentionLayer // to the encoder's result
@@ -115,9 +126,9 @@ func TransformerDecoderLayer(features, heads int, o TransformerOptions, opts ...
 		Dropout: Dropout(o.Dropout, part()...)}
 }
 
-// Decode applies the layer to x (N, L, features) beside an encoder's result
-// memory (N, S, features). The masks, of x's positions and of memory's, may be
-// nil; see [MultiHeadAttentionLayer.Attend].
+// Decode applies the layer to x (N, L, features) and an encoder's result memory (N,
+// S, features). The masks, of x's positions and of memory's, may be nil; see
+// [MultiHeadAttentionLayer.Attend].
 func (l *DecoderLayer) Decode(x, memory, mask, memoryMask *locus.Tensor) *locus.Tensor {
 	made("nn.TransformerDecoderLayer", l != nil && l.SelfAttn != nil && l.MultiheadAttn != nil && l.Linear1 != nil && l.Linear2 != nil && l.Norm1 != nil && l.Norm2 != nil && l.Norm3 != nil && l.Dropout != nil)
 	x = shortcut(x, l.Norm1, l.o.PreNorm, l.Dropout, func(x *locus.Tensor) *locus.Tensor { return l.SelfAttn.Attend(x, x, x, mask) })
@@ -158,11 +169,19 @@ func (e *Encoder) Encode(x, mask *locus.Tensor) *locus.Tensor {
 	defer w.blame()
 	for i, l := range e.Layers {
 		w.at("Layers", i, l)
-		x = l.Encode(x, mask)
+		y := l.Encode(x, mask)
+		if i > 0 {
+			lose(y, x)
+		}
+		x = y
 	}
 	if e.Norm != nil {
 		w.at("Norm", -1, e.Norm)
-		x = e.Norm.Forward(x)
+		y := e.Norm.Forward(x)
+		if len(e.Layers) > 0 {
+			lose(y, x)
+		}
+		x = y
 	}
 	return x
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/locusml/locus"
 )
 
-// Tree holds a network's tensors by name, for those who like functions better
-// than objects: the network is the recipe, the tree its state.
+// Tree holds a network's tensors by name, for a functional style: the network is the recipe,
+// the tree its state.
 //
 //	state := nn.Init(net, key, x)
 //	y := nn.Apply(net, state, x)
@@ -18,8 +18,8 @@ type Tree map[string]*locus.Tensor
 
 // TreeOf returns a network's present tensors, parameters and buffers, without
 // history: gradients do not flow to the network ([Trainable] is the tree for
-// that). They are its own: an optimizer's step frees what it replaces, so copy
-// what is to be kept.
+// that). They are its own: an optimizer's step frees what it replaces, so copy what is to be
+// kept.
 func TreeOf(m any) Tree {
 	t := Tree{}
 	for _, e := range State(m) {
@@ -32,8 +32,8 @@ func TreeOf(m any) Tree {
 
 // Trainable returns a network's present parameters as they are: gradients of what
 // is computed from them flow to the network, but not to frozen ones. It is what
-// [Bind] needs to compute the network with other values that depend on its own,
-// in a lower precision for one:
+// [Bind] needs to compute the network with other values that depend on its own, in a lower
+// precision for example:
 //
 //	half := nn.Bind(net, nn.Trainable(net).Map(func(_ string, p *locus.Tensor) *locus.Tensor {
 //		return p.Cast(locus.BFloat16)
@@ -116,7 +116,7 @@ func (t Tree) Grad(loss *locus.Tensor, opts ...locus.GradOption) Tree {
 	return out
 }
 
-// Devices tells where each tensor lives.
+// Devices returns where each tensor lives.
 func (t Tree) Devices() map[string]locus.Device {
 	out := make(map[string]locus.Device, len(t))
 	for n, x := range t {

@@ -32,8 +32,8 @@ func (w *where) blame() {
 	}
 }
 
-// blame is where.blame for a layer that is no container: in a network that is a
-// struct of its own nobody else says which layer failed.
+// blame is where.blame for a layer that is not a container: in a network that is a
+// struct of its own nothing else says which layer failed.
 func blame(layer any) {
 	if r := recover(); r != nil {
 		panic(located(r, func(below string) string {
@@ -87,6 +87,15 @@ func isContainer(l any) bool {
 	return false
 }
 
+// aboutConv returns the sizes of a convolution: "3→16, 5×5".
+func aboutConv(weight []string, groups int) string {
+	in := weight[1]
+	if n, err := strconv.Atoi(in); err == nil {
+		in = strconv.Itoa(n * max(groups, 1))
+	}
+	return in + "→" + weight[0] + ", " + strings.Join(weight[2:], "×")
+}
+
 // about returns a layer's kind and sizes: "Linear 256→10", "Conv2D 3→16, 5×5".
 func about(l any) string {
 	if v := reflect.ValueOf(l); v.Kind() == reflect.Pointer && v.IsNil() { // it has no sizes, and the error is about that
@@ -103,11 +112,11 @@ func about(l any) string {
 			rank, kind = 3, "Conv1D "
 		}
 		if s := l.Weight.sizes(rank); s != nil {
-			in := s[1]
-			if n, err := strconv.Atoi(in); err == nil {
-				in = strconv.Itoa(n * max(l.geo.Groups, 1))
-			}
-			return kind + in + "→" + s[0] + ", " + strings.Join(s[2:], "×")
+			return kind + aboutConv(s, l.geo.Groups)
+		}
+	case *Conv3DLayer:
+		if s := l.Weight.sizes(5); s != nil {
+			return "Conv3D " + aboutConv(s, l.geo.Groups)
 		}
 	case *EmbeddingLayer:
 		if s := l.Weight.sizes(2); s != nil {

@@ -29,9 +29,9 @@ type Average struct {
 	count  int64
 }
 
-// NewAverage makes averages that keep the part decay of what they were at each
-// update. The first updates count more, so that where training began is forgotten
-// soon: update n keeps at most (1+n)/(10+n).
+// NewAverage makes averages of which each update keeps the fraction decay. The first
+// updates count more, so that the values from the start of training are soon
+// forgotten: update n keeps at most (1+n)/(10+n).
 func NewAverage(params []nn.Entry, decay float64) *Average {
 	check("NewAverage", belowOne("the decay", decay))
 	a := &Average{slices.Clone(params), decay, make([]*locus.Tensor, len(params)), 0}
@@ -120,7 +120,7 @@ func (a *Average) Tree() nn.Tree {
 	return t
 }
 
-// Apply gives the network the averages, as copies.
+// Apply sets the network's parameters to copies of the averages.
 func (a *Average) Apply() {
 	for i, e := range a.ready().params {
 		if v := a.get(i); v != nil {
@@ -129,7 +129,7 @@ func (a *Average) Apply() {
 	}
 }
 
-// SetState puts back what [Average.Tree] and [Average.Updates] returned. The
+// SetState restores what [Average.Tree] and [Average.Updates] returned. The
 // tensors are copied to where the parameters are. A tree that does not fit is an
 // error, and then nothing is changed.
 func (a *Average) SetState(tree nn.Tree, updates int64) error {
@@ -149,7 +149,7 @@ func (a *Average) SetState(tree nn.Tree, updates int64) error {
 			checkTensor(op, "", e.Name, t)
 			v := e.Value()
 			if v == nil || !sameShape(v, t) || v.DType() != t.DType() {
-				fail(locus.ErrShape, op, fmt.Sprintf("%s is %s %v there", e.Name, t.DType(), t.Shape()), "")
+				fail(locus.ErrShape, op, fmt.Sprintf("%s is %s %v in the tree", e.Name, t.DType(), t.Shape()), "")
 			}
 			c := t.Detach().CopyTo(v.Device())
 			if s := c.Scope(); s != nil {
@@ -158,7 +158,7 @@ func (a *Average) SetState(tree nn.Tree, updates int64) error {
 			values[i] = c
 		}
 		if len(unknown) > 0 || updates < 0 {
-			fail(locus.ErrArgument, op, fmt.Sprintf("%d tensors are of other parameters, and there were %d updates", len(unknown), updates), "")
+			fail(locus.ErrArgument, op, fmt.Sprintf("the tree has %d tensors of other parameters, and there were %d updates; want no such tensors, and at least 0 updates", len(unknown), updates), "")
 		}
 	})
 	if err != nil {

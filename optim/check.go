@@ -24,7 +24,7 @@ func checkTensor(op, what, name string, t *locus.Tensor) {
 	case t == nil || !t.DType().Valid():
 		fail(locus.ErrArgument, op, what+name+" is nil or a zero value", "")
 	case t.Freed():
-		fail(locus.ErrFreed, op, "the memory of "+what+name+" was given back", "keep it with scope.Keep before its scope closes")
+		fail(locus.ErrFreed, op, "the memory of "+what+name+" was freed", "keep it with scope.Keep before its scope closes")
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 // Name returns the kind of the optimizer, such as "AdamW".
 func (o *Optimizer) Name() string { return o.ready().rule.name() }
 
-// Options returns the options of the optimizer by name, as they are in use, with
+// Options returns the options of the optimizer by name, as they take effect, with
 // defaults filled in: "Momentum", "Beta1". The learning rate is [Optimizer.LR].
 func (o *Optimizer) Options() map[string]any {
 	out := map[string]any{}

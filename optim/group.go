@@ -10,15 +10,15 @@ import (
 	"github.com/locusml/locus/nn"
 )
 
-// Group is a part of the parameters that is updated otherwise than the rest.
+// Group is a set of parameters that is updated differently from the rest.
 type Group struct {
 	Match       func(e nn.Entry) bool // chooses parameters; see [Named]
 	LR          float64               // as a multiple of the optimizer's rate; 0 means 1
 	WeightDecay *float64              // in place of the optimizer's; nil keeps that
 }
 
-// Named chooses the parameters of which a part of the name between points, or
-// several in a row, is one of the given: "bias", "net.0".
+// Named chooses the parameters whose name has one of the given parts: one or
+// several in a row of what stands between its points, such as "bias" or "net.0".
 func Named(parts ...string) func(e nn.Entry) bool {
 	parts = slices.Clone(parts)
 	return func(e nn.Entry) bool {
@@ -43,7 +43,7 @@ type member struct {
 func (o *Optimizer) WithGroups(groups ...Group) *Optimizer {
 	const op = "optim.WithGroups"
 	if o.ready().parts != nil {
-		fail(locus.ErrArgument, op, "the optimizer has groups", "give all of them at once")
+		fail(locus.ErrArgument, op, "the optimizer has groups already", "pass all of them in one call")
 	}
 	list := make([]member, len(o.params))
 	for i := range list {

@@ -26,6 +26,7 @@ type Optimizer struct {
 	slots  [][]*locus.Tensor // what the rule remembers, for each parameter
 	made   []*locus.Tensor   // values that a step has made, and the next one frees
 	parts  []member          // how each parameter is updated, with groups; see WithGroups
+	share  *share            // the parameters that it updates; nil is all
 }
 
 // rule is a kind of optimizer. All that changes from step to step is in what update
@@ -168,7 +169,7 @@ func (o *Optimizer) together(grads []*locus.Tensor) [][]int {
 	var groups [][]int
 	found := map[kind]int{}
 	for i, e := range o.params {
-		if grads[i] == nil || e.Frozen() {
+		if grads[i] == nil || e.Frozen() || !o.owns(i) {
 			continue
 		}
 		v := e.Value()
@@ -261,7 +262,7 @@ func (o *Optimizer) checkStep(op string, factor, ok *locus.Tensor, grads []*locu
 		case v == nil:
 			fail(locus.ErrArgument, op, e.Name+" has a gradient, but no value yet", "run Forward once first")
 		case v.Freed():
-			fail(locus.ErrFreed, op, "the memory of "+e.Name+" was given back", "do not free the values of parameters")
+			fail(locus.ErrFreed, op, "the memory of "+e.Name+" was freed", "do not free the values of parameters")
 		case !sameShape(v, g):
 			fail(locus.ErrShape, op, fmt.Sprintf("the gradient of %s has shape %v; want %v", e.Name, g.Shape(), v.Shape()), "")
 		case v.DType() != g.DType():

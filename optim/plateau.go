@@ -8,16 +8,15 @@ import (
 // PlateauOptions are the options of [NewPlateau].
 type PlateauOptions struct {
 	Factor    float64 // what the rate is multiplied by; 0 means 0.1
-	Patience  int     // values in a row that are no better before that; 0 means 10
-	Cooldown  int     // values after it that do not count
+	Patience  int     // values in a row without improvement before that; 0 means 10
+	Cooldown  int     // values after a reduction that do not count
 	Threshold float64 // how much better, relative to the best, counts as better; 0 means 1e-4
 	Min       float64 // the smallest multiple of the first rate
 	Highest   bool    // higher values are better
 }
 
-// Plateau lowers the learning rate when a value, such as the validation loss, does
-// not become better any more. A [Schedule] cannot do that: it knows the number of
-// steps only.
+// Plateau lowers the learning rate when a value, such as the validation loss, stops
+// improving. A [Schedule] cannot do that: it knows only the number of steps.
 //
 //	plateau := optim.NewPlateau(optim.PlateauOptions{Patience: 3})
 //	for … {
@@ -38,7 +37,7 @@ type PlateauState struct {
 	Cooldown int     `json:"cooldown"` // values that do not count yet
 }
 
-// NewPlateau makes a plateau that has seen nothing.
+// NewPlateau makes a plateau that has seen no value yet.
 func NewPlateau(o PlateauOptions) *Plateau {
 	o = o.withDefaults()
 	check("NewPlateau", o.Check())
@@ -53,16 +52,16 @@ func (o PlateauOptions) withDefaults() PlateauOptions {
 	return o
 }
 
-// Check refuses options that cannot be.
+// Check returns an error for invalid options.
 func (o PlateauOptions) Check() error {
 	o = o.withDefaults()
 	switch {
 	case !(o.Factor > 0 && o.Factor < 1):
 		return fmt.Errorf("Factor is %v; want more than 0 and less than 1", o.Factor)
 	case o.Patience < 1 || o.Cooldown < 0:
-		return fmt.Errorf("the Patience is %d and Cooldown %d; want at least 1 and 0", o.Patience, o.Cooldown)
+		return fmt.Errorf("the Patience is %d and Cooldown is %d; want at least 1 and 0", o.Patience, o.Cooldown)
 	case !(o.Min >= 0 && o.Min <= 1):
-		return fmt.Errorf("the Min is %v; want a part of the first rate, 0 to 1", o.Min)
+		return fmt.Errorf("the Min is %v; want a fraction of the first rate, 0 to 1", o.Min)
 	}
 	return atLeastZero("Threshold", o.Threshold)
 }
@@ -78,8 +77,8 @@ func (p *Plateau) ready() *Plateau {
 // Factor is what to multiply the first learning rate by.
 func (p *Plateau) Factor() float64 { return p.ready().state.Factor }
 
-// Observe takes the next value and reports whether the rate went down. NaN is no
-// better than anything.
+// Observe takes the next value and reports whether the rate went down. NaN is never
+// better.
 func (p *Plateau) Observe(value float64) (lowered bool) {
 	s := &p.ready().state
 	switch {
@@ -121,10 +120,10 @@ func (p *Plateau) better(v float64) bool {
 // State returns what the plateau remembers.
 func (p *Plateau) State() PlateauState { return p.ready().state }
 
-// SetState puts back what State returned.
+// SetState restores what State returned.
 func (p *Plateau) SetState(s PlateauState) error {
 	if !(s.Factor > 0 && s.Factor <= 1) || s.Since < 0 || s.Cooldown < 0 || math.IsNaN(s.Best) {
-		return fmt.Errorf("optim: %+v is no state of a plateau", s)
+		return fmt.Errorf("optim: %+v is not the state of a plateau", s)
 	}
 	p.ready().state = s
 	return nil

@@ -9,7 +9,7 @@ import (
 
 // Scaler keeps small float16 gradients from vanishing: the loss is multiplied by
 // a scale before the gradient is taken, and the gradients are divided by it
-// afterwards. Where that overflows, the step is left out and the scale halved;
+// afterwards. Where gradients overflow, the step is skipped and the scale halved;
 // after many good steps it is doubled. All of it stays on the device: whether a
 // step counts is a tensor that chooses between old and new values. It may be part of
 // a compiled function.
@@ -53,8 +53,8 @@ func (s *Scaler) Scale(loss *locus.Tensor) *locus.Tensor {
 	return loss.Mul(scale.To(loss.Device()).Cast(loss.DType()))
 }
 
-// Unscale divides gradients by the scale, and tells whether all of them are finite:
-// one bool, for [Optimizer.StepIf]. Entries may be nil.
+// Unscale divides gradients by the scale, and returns whether all of them are finite: one
+// bool, for [Optimizer.StepIf]. Entries may be nil.
 func (s *Scaler) Unscale(grads []*locus.Tensor) (out []*locus.Tensor, ok *locus.Tensor) {
 	scale := s.get(scaleCell)
 	for i, g := range grads {
@@ -66,7 +66,7 @@ func (s *Scaler) Unscale(grads []*locus.Tensor) (out []*locus.Tensor, ok *locus.
 	return locus.Unscale(grads, scale)
 }
 
-// Update moves the scale after a step that did or did not count.
+// Update adjusts the scale after a step, by whether it counted.
 func (s *Scaler) Update(ok *locus.Tensor) {
 	checkTensor("optim.Scaler.Update", "", "ok", ok)
 	oldScale, oldGood := s.get(scaleCell), s.get(goodCell)
@@ -86,8 +86,8 @@ func (s *Scaler) Update(ok *locus.Tensor) {
 	s.set(goodCell, good)
 }
 
-// Step takes a step of o with the gradients of a loss that was scaled, unless they
-// overflow, and moves the scale. Nothing waits. To clip, do it in between:
+// Step takes a step of o with the gradients of a scaled loss, unless they overflow, and
+// adjusts the scale. Nothing waits. To clip, do it in between:
 //
 //	grads, ok := scaler.Unscale(grads)
 //	grads, _ = locus.ClipGlobalNorm(grads, 1)
@@ -125,7 +125,7 @@ func (s *Scaler) State() map[string]*locus.Tensor {
 	return map[string]*locus.Tensor{"scale": s.get(scaleCell), "good": s.get(goodCell)}
 }
 
-// SetState puts back what State returned. The tensors are copied.
+// SetState restores what State returned. The tensors are copied.
 func (s *Scaler) SetState(state map[string]*locus.Tensor) error {
 	const op = "optim.Scaler.SetState"
 	var scale, good *locus.Tensor
@@ -144,7 +144,7 @@ func (s *Scaler) SetState(state map[string]*locus.Tensor) error {
 			*into = c
 		}
 		if v := scale.Item(); !(v >= 1) || math.IsInf(v, 0) {
-			fail(locus.ErrArgument, op, fmt.Sprintf("a scale of %v", v), "")
+			fail(locus.ErrArgument, op, fmt.Sprintf("the scale is %v; want a finite number, at least 1", v), "")
 		}
 	})
 	if err == nil {

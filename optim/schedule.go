@@ -7,12 +7,12 @@ import (
 	"github.com/locusml/locus"
 )
 
-// Schedule gives the learning rate of each step as a multiple of the first one:
+// Schedule returns the learning rate of each step as a multiple of the first one:
 // a function of the number of steps taken, so that a run that goes on from a
 // checkpoint needs nothing but that number.
 type Schedule func(step int64) float64
 
-// StepDecay multiplies by gamma every so many steps.
+// StepDecay multiplies by gamma every given number of steps.
 func StepDecay(every int64, gamma float64) Schedule {
 	check("StepDecay", atLeastZero("gamma", gamma))
 	return func(step int64) float64 { return math.Pow(gamma, float64(step/max(every, 1))) }
@@ -32,8 +32,8 @@ func Milestones(gamma float64, at ...int64) Schedule {
 	}
 }
 
-// Cosine goes down along half a cosine from 1 to last over so many steps, and
-// stays there.
+// Cosine goes down along half a cosine from 1 to last over the given number of
+// steps, and stays there.
 func Cosine(steps int64, last float64) Schedule {
 	check("Cosine", atLeastZero("the last rate", last))
 	return func(step int64) float64 {
@@ -42,8 +42,8 @@ func Cosine(steps int64, last float64) Schedule {
 	}
 }
 
-// Warmup rises in a straight line over so many steps, then goes on with next,
-// whose steps count from there.
+// Warmup rises in a straight line over the given number of steps, then goes on with
+// next, whose steps count from there.
 func Warmup(steps int64, next Schedule) Schedule {
 	if next == nil {
 		fail(locus.ErrArgument, "optim.Warmup", "what follows is nil", "pass optim.Fixed() to keep the rate")
@@ -56,12 +56,12 @@ func Warmup(steps int64, next Schedule) Schedule {
 	}
 }
 
-// OneCycle rises from 1/start of the rate to the whole of it over a part of the
-// steps and falls to 1/end of the start after that, both along half a cosine
+// OneCycle rises from 1/start of the rate to the whole of it over the fraction rise
+// of the steps and falls to 1/end of the start after that, both along half a cosine
 // (Smith and Topin, 2019).
 func OneCycle(steps int64, rise, start, end float64) Schedule {
 	if !(rise >= 0 && rise <= 1) {
-		fail(locus.ErrArgument, "optim.OneCycle", fmt.Sprintf("the rise takes %v of the steps; want a part of 1", rise), "")
+		fail(locus.ErrArgument, "optim.OneCycle", fmt.Sprintf("the rise takes %v of the steps; want a fraction from 0 to 1", rise), "")
 	}
 	check("OneCycle", atLeastZero("1/start", 1/start), atLeastZero("1/end", 1/end))
 	blend := func(a, b, t float64) float64 { return b + (a-b)*(1+math.Cos(math.Pi*t))/2 }

@@ -25,7 +25,7 @@ func (o *Optimizer) State() map[string]*locus.Tensor {
 	return m
 }
 
-// SetState puts back what [Optimizer.State] returned, and the number of steps
+// SetState restores what [Optimizer.State] returned, and the number of steps
 // taken. The tensors are copied to where their parameters are. State that does not
 // fit, in names, shapes or types, is an error, and then nothing is changed.
 func (o *Optimizer) SetState(state map[string]*locus.Tensor, steps int64) error {
@@ -35,7 +35,7 @@ func (o *Optimizer) SetState(state map[string]*locus.Tensor, steps int64) error 
 		for i, name := range o.names {
 			l := make([]*locus.Tensor, len(o.slots[i]))
 			for k, slot := range o.rule.slots() {
-				if t := state[slot+"."+name]; t != nil {
+				if t := state[slot+"."+name]; t != nil && o.owns(i) {
 					l[k] = o.own(i, t)
 				}
 			}
@@ -65,7 +65,7 @@ func (o *Optimizer) own(i int, t *locus.Tensor) *locus.Tensor {
 func (o *Optimizer) checkState(state map[string]*locus.Tensor, steps int64) {
 	const op = "optim.SetState"
 	if steps < 0 {
-		fail(locus.ErrArgument, op, fmt.Sprintf("%d steps; there cannot be fewer than none", steps), "")
+		fail(locus.ErrArgument, op, fmt.Sprintf("the number of steps is %d; want at least 0", steps), "")
 	}
 	unknown := maps.Clone(state)
 	for i, name := range o.names {
@@ -91,11 +91,11 @@ func (o *Optimizer) checkState(state map[string]*locus.Tensor, steps int64) {
 			}
 		}
 		if have != 0 && have != len(o.rule.slots()) {
-			fail(locus.ErrArgument, op, fmt.Sprintf("of %s there is a part of the state: %s remembers %s", name, o.rule.name(), strings.Join(o.rule.slots(), ", ")), "")
+			fail(locus.ErrArgument, op, fmt.Sprintf("the state of %s is incomplete: %s remembers %s", name, o.rule.name(), strings.Join(o.rule.slots(), ", ")), "")
 		}
 	}
 	if len(unknown) > 0 {
-		fail(locus.ErrArgument, op, fmt.Sprintf("%s with these parameters remembers no %s", o.rule.name(), strings.Join(slices.Sorted(maps.Keys(unknown)), ", ")),
+		fail(locus.ErrArgument, op, fmt.Sprintf("%s with these parameters does not remember %s", o.rule.name(), strings.Join(slices.Sorted(maps.Keys(unknown)), ", ")),
 			"make the optimizer of the same kind, with the same options and for the same network")
 	}
 }

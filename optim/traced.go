@@ -14,6 +14,7 @@ import (
 // by the caller; leave ends it.
 func (o *Optimizer) enter() (leave func()) {
 	t := trace.Current()
+	o.watchShare()
 	for i := range o.params {
 		t.Place(madeHolder{o, i}, func(v any) { o.made[i], _ = v.(*locus.Tensor) })
 		for k := range o.slots[i] {

@@ -93,7 +93,7 @@ func beforeData(t *testing.T) train.Data {
 		}
 		return d
 	}
-	return train.Data{Train: set(0, 36), Validation: set(1000, 12), BatchSize: 8} // five steps an epoch, the last of four examples
+	return train.Data{Train: set(0, 36), Validation: set(1000, 12), BatchSize: 8} // five steps per epoch, the last of four examples
 }
 
 // Checkpoints of earlier versions load, and a run that goes on from one ends

@@ -12,12 +12,12 @@ import (
 )
 
 // curves draws a run on a board: a panel per metric, with its values in training
-// and on the validation data, and beside them what the run costs (examples per
+// and on the validation data, and what the run costs (examples per
 // second, memory of the devices) and its learning rate where that changes. All of
 // them are by epoch, to the last one that is planned.
 type curves struct {
 	board   *board.Board
-	run     string                // "" or what its curves are called beside those of other runs
+	run     string                // "" or what its curves are called among those of other runs
 	epochs  int                   // planned
 	axes    map[string]board.Axes // of the panels that this run has set up
 	since   time.Time             // when the examples below were counted

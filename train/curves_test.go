@@ -53,7 +53,7 @@ func TestCurves(t *testing.T) {
 		}
 		return fmt.Sprint(l)
 	}
-	// Eight steps an epoch, read after the third and the sixth, and at the end.
+	// Eight steps per epoch, read after the third and the sixth, and at the end.
 	inTraining := "[0.375 0.75 1 1.375 1.75 2 2.375 2.75 3 3.375 3.75 4]"
 	for name, want := range map[string]string{"loss/training": inTraining, "f1/training": inTraining, "throughput/training": inTraining, "memory/" + gpus[0].String(): inTraining,
 		"memory/" + gpus[1].String(): inTraining, "learning rate/learning rate": inTraining, "loss/validation": "[1 2 3 4]", "accuracy/validation": "[1 2 3 4]"} {

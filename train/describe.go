@@ -19,7 +19,7 @@ func (t *Trainer) String() string {
 	}
 	devices, err := s.checkOptions()
 	add(err == nil, "on %v", devices)
-	add(err != nil, "with options that cannot be: %v", err)
+	add(err != nil, "with invalid options: %v", err)
 	add(err == nil && s.ranked, "%s", s.group)
 	add(s.seed != 0, "seed %d", s.seed)
 	add(s.accumulate > 1, "a step every %d batches", s.accumulate)
@@ -30,7 +30,7 @@ func (t *Trainer) String() string {
 	add(s.plateau != nil, "a plateau")
 	add(s.averaged, "averages of weights, decay %g", s.average)
 	add(s.watches(), "monitors %s (%s)", s.monitor, s.better)
-	add(s.stopEarly, "stops after %d epochs that are no better", s.patience)
+	add(s.stopEarly, "stops after %d epochs without improvement", s.patience)
 	add(s.keepBest, "keeps the best epoch")
 	add(s.save, "checkpoints in %s, the last %d", s.checkpoints, s.keep)
 	add(s.resume, "goes on from there")

@@ -30,7 +30,7 @@ func TestDescriptions(t *testing.T) {
 	if s := train.New(train.Ranks(groups[1])).String(); !strings.Contains(s, "rank 1 of 2") {
 		t.Error(s)
 	}
-	if s := train.New(train.MaxEpochs(0), train.Measure(nil)).String(); !strings.Contains(s, "cannot be") {
+	if s := train.New(train.MaxEpochs(0), train.Measure(nil)).String(); !strings.Contains(s, "invalid options") {
 		t.Error(s)
 	}
 	if s := train.Classifier(nn.Sequential(nn.Linear(2, 3))).String(); !strings.Contains(s, "net.0") || !strings.Contains(s, "9 parameters") {

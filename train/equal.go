@@ -9,7 +9,7 @@ import (
 	"github.com/locusml/locus/weights"
 )
 
-// ErrReplicas is the kind of error of ranks whose tensors are not equal to the bit any more.
+// ErrReplicas is the kind of error of ranks whose tensors are no longer equal to the bit.
 var ErrReplicas = fmt.Errorf("replicas differ: %w", locus.ErrArgument)
 
 // checkEqual compares the ranks' tensors by checksums.

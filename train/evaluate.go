@@ -2,14 +2,15 @@ package train
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"maps"
-	"slices"
 	"strings"
 
 	"github.com/locusml/locus"
 	"github.com/locusml/locus/data"
+	"github.com/locusml/locus/internal/agree"
 	"github.com/locusml/locus/internal/gate"
 	"github.com/locusml/locus/internal/guard"
 	"github.com/locusml/locus/internal/trace"
@@ -23,10 +24,10 @@ type PredictionStepper interface {
 	PredictionStep(fields []*locus.Tensor) *locus.Tensor
 }
 
-// Validate measures a model on Data.Validation, as Fit does after an epoch: in the
-// mode for use, in the model's own precision, on all of the trainer's devices. The
-// model is left as it is, where it is and in its mode: a copy of it is used, which
-// shares its tensors where it can. Several goroutines may use one model this way.
+// Validate measures a model on Data.Validation, as Fit does after an epoch: in inference
+// mode, in the model's own precision, on all of the trainer's devices. The model is left as
+// it is, where it is and in its mode: a copy of it is used, which shares its tensors where
+// it can. Several goroutines may use one model this way.
 func (t *Trainer) Validate(model Model, d Data) (metric.Result, error) {
 	return t.ValidateContext(context.Background(), model, d)
 }
@@ -46,8 +47,8 @@ func (t *Trainer) TestContext(ctx context.Context, model Model, d Data) (metric.
 	return t.evaluate(ctx, model, d, d.Test, Testing)
 }
 
-// Predict applies a network to Data.Predict and returns what it gives, batch by
-// batch, in the order of the data:
+// Predict applies a network to Data.Predict and returns its results, batch by batch, in the
+// order of the data:
 //
 //	for y, err := range trainer.Predict(model, train.Data{Predict: set, BatchSize: 256}) {
 //		if err != nil {
@@ -58,9 +59,12 @@ func (t *Trainer) TestContext(ctx context.Context, model Model, d Data) (metric.
 //	}
 //
 // The predictions are on the trainer's first device and the caller's own. Each
-// batch is computed on all of the trainer's devices, and no batch before it is
-// asked for. An error is the last that comes. The network is left as it is; see
-// [Trainer.Validate].
+// batch is computed on all of the trainer's devices, and none before the loop asks for it.
+// After an error the sequence ends. The network is left as it is; see [Trainer.Validate].
+//
+// With [Ranks] each batch is divided among them, and every rank gets the predictions for
+// all of it. All ranks must call Predict with the same network and data; one that leaves the
+// loop early ends it for all, with an error for those that have not left it.
 func (t *Trainer) Predict(net nn.Module, d Data) iter.Seq2[*locus.Tensor, error] {
 	return t.PredictContext(context.Background(), net, d)
 }
@@ -71,25 +75,35 @@ func (t *Trainer) PredictContext(ctx context.Context, net nn.Module, d Data) ite
 		var p *prediction
 		var loader *data.Loader
 		devices, err := t.settings().checkOptions()
-		if err == nil {
-			err = guard.Call(func() (err error) {
-				if loader, err = d.loader(d.Predict, Predicting, t.settings().seed, devices, nil); err != nil {
-					return err
-				}
-				models, err := copies(net, devices)
-				if err == nil {
-					p = newPrediction(t.settings(), devices, models)
-				}
-				return err
-			})
+		if err == nil && gate.IsNil(ctx) {
+			err = ended(ctx)
 		}
 		if err != nil {
+			t.settings().abort(err)
+			yield(nil, err)
+			return
+		}
+		k := newRanks(ctx, t.settings())
+		err = guard.Call(func() (err error) {
+			if loader, err = d.loader(d.Predict, Predicting, t.settings().seed, devices, k); err != nil {
+				return err
+			}
+			models, err := copies(net, devices)
+			if err == nil {
+				p = newPrediction(t.settings(), devices, models, k)
+			}
+			return err
+		})
+		if err != nil {
+			k.abort(err)
 			yield(nil, withStack(err))
 			return
 		}
+		left := errors.New("the loop over its predictions has ended by a panic")
+		defer func() { k.abort(left) }() // unless the loop ends well
 		for batch, err := range loader.Epoch(0) {
 			if err == nil {
-				err = ended(ctx)
+				err = k.ended(ctx)
 			}
 			var y *locus.Tensor
 			if err == nil {
@@ -97,10 +111,19 @@ func (t *Trainer) PredictContext(ctx context.Context, net nn.Module, d Data) ite
 			} else if batch != nil {
 				batch.Free()
 			}
-			if !yield(y, withStack(err)) || err != nil {
+			k.abort(err)
+			if more := yield(y, withStack(err)); err != nil {
+				left = nil
+				return
+			} else if !more {
+				left = nil
+				if batch.Index+1 < loader.Len() {
+					_, _ = k.agree(stopped) // in place of the question before the next batch
+				}
 				return
 			}
 		}
+		left = nil
 	}
 }
 
@@ -146,20 +169,19 @@ func (d Data) loader(set data.Dataset, stage Stage, seed uint64, devices []locus
 }
 
 // inOrder makes the loader of a dataset that is not trained on: all examples, in
-// order. With one device batches are put there ahead of the computation; with
-// several, they are split first.
+// order, on the devices ahead of the computation.
 func (d Data) inOrder(set data.Dataset, seed uint64, devices []locus.Device, k *ranks) (*data.Loader, error) {
 	o := data.Options{BatchSize: min(d.BatchSize, max(1, set.Len())), Workers: d.Workers, Key: locus.NewKey(seed)}
 	o.Rank, o.Ranks = k.of()
 	if len(devices) == 1 {
 		o.Device = devices[0]
 	} else {
-		o.Pin = slices.ContainsFunc(devices, locus.Device.IsGPU)
+		o.Devices = devices
 	}
 	return data.NewLoader(set, o)
 }
 
-// copies makes a network for every device that computes as m does in use. They
+// copies makes a network for every device that computes as m does in inference. They
 // share m's tensors where these are on the device.
 func copies[M nn.Module](m M, devices []locus.Device) ([]M, error) {
 	if gate.IsNil(m) {
@@ -182,13 +204,13 @@ func copies[M nn.Module](m M, devices []locus.Device) ([]M, error) {
 	return models, nil
 }
 
-// bound returns a copy of a network that computes as m does in use, with the
+// bound returns a copy of a network that computes as m does in inference, with the
 // tensors of a tree, on a device.
 func bound[M nn.Module](m M, tree nn.Tree, d locus.Device) M {
 	return nn.Eval(nn.Bind(m, tree.Map(func(_ string, t *locus.Tensor) *locus.Tensor { return t.To(d) })))
 }
 
-// evaluation measures models, one a device, which are equal. It may be used again and
+// evaluation measures models, one per device, which are equal. It may be used again and
 // again: what is compiled, is once.
 type evaluation struct {
 	set     *settings
@@ -248,7 +270,7 @@ func (e *evaluation) measure(ctx context.Context, loader *data.Loader) (metric.R
 		}
 		err := e.ranks.ended(ctx)
 		if err == nil {
-			err = eachPart(e.set, e.ranks, e.stage, batch, e.devices, func(i int, fields []*locus.Tensor, size int) {
+			err = eachPart(e.set, e.stage, batch, e.devices, func(i int, fields []*locus.Tensor, size int) {
 				e.sizes[i] = size
 				e.counts[i].after(e.steps[i].call(fields...))
 			})
@@ -276,7 +298,7 @@ func (e *evaluation) measure(ctx context.Context, loader *data.Loader) (metric.R
 	return scores, err
 }
 
-// close lets go of what the evaluation held.
+// close releases what the evaluation held.
 func (e *evaluation) close() {
 	for i, m := range e.meters {
 		m.reset()
@@ -297,6 +319,10 @@ func ended(ctx context.Context) error {
 	return nil
 }
 
+// errLeft is the error of a loop that another rank has left.
+var errLeft = &locus.Error{Kind: locus.ErrArgument, Op: "train.Predict", Msg: "another rank has left its loop over the predictions before the last batch",
+	Fix: "let all ranks loop over the same batches"}
+
 // ended is the error of a context that has, on any rank.
 func (k *ranks) ended(ctx context.Context) error {
 	if k == nil {
@@ -307,16 +333,20 @@ func (k *ranks) ended(ctx context.Context) error {
 		own = interrupted
 	}
 	how, err := k.agree(own)
-	if err == nil && how != goesOn {
+	switch {
+	case err != nil || how == goesOn:
+		return err
+	case how == stopped:
 		k.settle()
-		err = fmt.Errorf("train: interrupted: %w", why(ctx))
+		return errLeft
 	}
-	return err
+	k.settle()
+	return fmt.Errorf("train: interrupted: %w", why(ctx))
 }
 
 // eachPart calls f, on every device at the same time, with its part of a batch, in
 // a scope that is closed afterwards and without gradients.
-func eachPart(set *settings, k *ranks, stage Stage, batch *data.Batch, devices []locus.Device, f func(i int, fields []*locus.Tensor, size int)) error {
+func eachPart(set *settings, stage Stage, batch *data.Batch, devices []locus.Device, f func(i int, fields []*locus.Tensor, size int)) error {
 	parts := split(batch, len(devices))
 	return each(len(parts), func(i int) (err error) {
 		if parts[i].size == 0 {
@@ -326,7 +356,7 @@ func eachPart(set *settings, k *ranks, stage Stage, batch *data.Batch, devices [
 		defer s.Close()
 		locus.NoGrad(func() {
 			var fields []*locus.Tensor
-			if fields, err = set.prepare(s, devices[i], k.place(i, len(devices)), Batch{Stage: stage, Index: batch.Index, Fields: parts[i].fields}); err == nil {
+			if fields, err = set.prepare(s, devices[i], Batch{Stage: stage, Index: batch.Index, First: batch.First + parts[i].first, Size: parts[i].size, Whole: batch.Whole, Fields: parts[i].fields}); err == nil {
 				f(i, fields, parts[i].size)
 			}
 		})
@@ -334,16 +364,17 @@ func eachPart(set *settings, k *ranks, stage Stage, batch *data.Batch, devices [
 	})
 }
 
-// prediction applies networks, one a device, which are equal.
+// prediction applies networks, one per device, which are equal.
 type prediction struct {
 	set     *settings
 	devices []locus.Device
 	sizes   []int // of the parts of the batch that is computed
 	steps   []*compiled
+	ranks   *ranks // that share the data; nil without
 }
 
-func newPrediction(set *settings, devices []locus.Device, models []nn.Module) *prediction {
-	p := &prediction{set: set, devices: devices, sizes: make([]int, len(models))}
+func newPrediction(set *settings, devices []locus.Device, models []nn.Module, k *ranks) *prediction {
+	p := &prediction{ranks: k, set: set, devices: devices, sizes: make([]int, len(models))}
 	for i, m := range models {
 		p.steps = append(p.steps, set.compile(new(reason), m, func(args ...*locus.Tensor) (out []*locus.Tensor) {
 			trace.Watch(&p.sizes[i], "the number of examples of a batch", func() any { return p.sizes[i] })
@@ -369,15 +400,20 @@ func (p *prediction) predict(batch *data.Batch) (y *locus.Tensor, err error) {
 	defer batch.Free()
 	parts := make([]*locus.Tensor, len(p.steps))
 	defer freeAll(parts)
-	err = eachPart(p.set, nil, Predicting, batch, p.devices, func(i int, fields []*locus.Tensor, size int) {
+	err = eachPart(p.set, Predicting, batch, p.devices, func(i int, fields []*locus.Tensor, size int) {
 		p.sizes[i] = size
 		parts[i] = p.steps[i].call(fields...)[0]
 	})
 	if err != nil {
 		return nil, err
 	}
-	err = guard.Call(func() error {
-		if len(parts) == 1 {
+	err = guard.Call(func() (err error) {
+		defer func() {
+			if err == nil {
+				y, err = p.ranks.joined(y, batch.Whole, p.devices[0])
+			}
+		}()
+		if len(parts) == 1 || batch.Size == 0 {
 			y, parts[0] = parts[0], nil
 			return nil
 		}
@@ -395,6 +431,33 @@ func (p *prediction) predict(batch *data.Batch) (y *locus.Tensor, err error) {
 		return nil
 	})
 	return y, err
+}
+
+// joined puts the ranks' predictions for a batch of so many examples together, in order, and
+// frees its own; a rank whose part is empty has none.
+func (k *ranks) joined(y *locus.Tensor, whole int, d locus.Device) (*locus.Tensor, error) {
+	if k == nil {
+		return y, nil
+	}
+	if whole < k.size { // known to all: some do not know what a prediction looks like
+		type look struct {
+			Shape []int
+			DType locus.DType
+		}
+		own := look{}
+		if y != nil {
+			own = look{y.Shape(), y.DType()}
+		}
+		all, err := agree.All(k.ctx, k.g, own)
+		if err != nil {
+			return nil, err
+		}
+		if y == nil {
+			y = d.As(all[0].DType).Zeros(append([]int{0}, all[0].Shape[1:]...)...)
+		}
+	}
+	defer y.Free()
+	return k.g.AllGatherParts(k.ctx, y, whole).Wait()
 }
 
 // predictionStep computes a batch's prediction.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/locusml/locus"
 	"github.com/locusml/locus/board"
+	"github.com/locusml/locus/collective"
 	"github.com/locusml/locus/data"
 	"github.com/locusml/locus/internal/guard"
 	"github.com/locusml/locus/nn"
@@ -94,14 +95,20 @@ type run struct {
 	curves            *curves // nil without a board
 	saver             *saver
 	monitor           monitor
-	evaluation        *evaluation     // of the validation data; nil before the first
-	epoch             Epoch           // the one that is under way
-	startBatch        int             // where a resumed run goes on in it
-	own               []string        // names of hyperparameters that are not the trainer's
-	ranks             *ranks          // nil without
-	reduced           []*locus.Tensor // the memory of the gradients that wait, where they are sums over ranks
-	stopping          bool            // a callback of this rank asked to stop
-	over              bool            // fit has ended
+	evaluation        *evaluation         // of the validation data; nil before the first
+	epoch             Epoch               // the one that is under way
+	startBatch        int                 // where a resumed run goes on in it
+	own               []string            // names of hyperparameters that are not the trainer's
+	ranks             *ranks              // nil without
+	order             []int               // positions of parameters in which their gradients last became final; nil before
+	layouts           map[string]layout   // of buckets, by the positions of what is trained
+	received          []*locus.Tensor     // values of parameters that other ranks update; nil without ShardOptimizer
+	reduced           []*locus.Tensor     // the memory of the gradients that wait, where they are sums over ranks
+	stopping          bool                // a callback of this rank asked to stop
+	locals            []*collective.Group // of the devices, where they meet in the middle of a step
+	mirrors           []*collective.Group // of the devices, for sums of gradients and what the first one gives the others
+	apart             bool                // devices draw each for itself, as in the checkpoint of an earlier version
+	over              bool                // fit has ended
 	profiler          profiler
 }
 
@@ -131,8 +138,7 @@ func (r *run) fit() error {
 	return r.endProfile(true)
 }
 
-// prepareData makes the loaders. With one device, batches are put there ahead of
-// the step; with several, they are split first.
+// prepareData makes the loaders, which put batches on the devices ahead of the steps.
 func (r *run) prepareData() error {
 	o := data.Options{BatchSize: r.data.BatchSize, Shuffle: !r.data.InOrder, DropLast: r.data.DropLast, Workers: r.data.Workers,
 		Key: locus.NewKey(r.set.seed)}
@@ -140,7 +146,7 @@ func (r *run) prepareData() error {
 	if len(r.devices) == 1 {
 		o.Device = r.devices[0]
 	} else {
-		o.Pin = slices.ContainsFunc(r.devices, locus.Device.IsGPU)
+		o.Devices = r.devices
 	}
 	var err error
 	if r.train, err = data.NewLoader(r.data.Train, o); err != nil {
@@ -205,13 +211,22 @@ func (r *run) prepareModel() error {
 		r.average = optim.NewAverage(r.replicas[0].params, r.set.average)
 		r.average.Update() // where training begins
 	}
+	r.shard()
+	if err := r.meet(); err != nil {
+		return err
+	}
+	if err := r.syncNorms(); err != nil {
+		return err
+	}
 	r.compile()
 	r.report.Hyperparameters = r.describe()
 	if err := r.checkMonitor(); err != nil {
 		return err
 	}
-	if err := r.drawApart(); err != nil {
-		return err
+	for _, p := range r.replicas[1:] {
+		if err := p.drawAs(r.replicas[0]); err != nil {
+			return err
+		}
 	}
 	if err := r.openCheckpoints(); err != nil {
 		return err
@@ -243,7 +258,7 @@ func (r *run) tryOne(set data.Dataset, stage Stage, f func(fields []*locus.Tenso
 	defer s.Close()
 	locus.NoGrad(func() {
 		var prepared []*locus.Tensor
-		if prepared, err = r.set.prepare(s, r.devices[0], 0, Batch{Stage: stage, Fields: fields}); err == nil {
+		if prepared, err = r.set.prepare(s, r.devices[0], Batch{Stage: stage, Size: 1, Whole: 1, Fields: fields}); err == nil {
 			f(prepared)
 		}
 	})
@@ -397,7 +412,7 @@ func (r *run) afterBatch(index int) error {
 	return nil
 }
 
-// rate is the learning rate of the step after so many.
+// rate is the learning rate of the step after the given number of steps.
 func (r *run) rate(steps int64) float64 {
 	lr := r.baseLR * r.schedule(steps)
 	if r.plateau != nil {
@@ -506,7 +521,7 @@ func (r *run) show(prefix string, values map[string]float64) {
 	}
 }
 
-// close ends what shows the run and lets go of what it held.
+// close ends what shows the run and releases what it held.
 func (r *run) close() {
 	r.dropProfile()
 	if !r.over {
@@ -517,8 +532,10 @@ func (r *run) close() {
 	}
 	r.curves.end(len(r.report.Epochs))
 	r.dropGrads()
+	r.unsync()
 	for _, p := range r.replicas {
 		p.reset()
+		p.see(0, 0)
 	}
 	if r.evaluation != nil {
 		r.evaluation.close()

@@ -35,11 +35,11 @@ func NewFlags(set *flag.FlagSet, epochs int) *Flags {
 	set.StringVar(&f.Folder, "folder", "", "the `folder` of the data's files, if not where the system keeps them")
 	set.IntVar(&f.Epochs, "epochs", epochs, "passes over the data")
 	set.TextVar(&f.Device, "device", locus.TryGPU(), "where to train: cpu, gpu:0, …")
-	set.IntVar(&f.GPUs, "gpus", 0, "train on so many GPUs at once, instead of on -device")
+	set.IntVar(&f.GPUs, "gpus", 0, "train on the first `N` GPUs, instead of on -device")
 	return f
 }
 
-// Open returns the data to learn from and to test with.
+// Open returns the training and the test data.
 func (f *Flags) Open() (train, test *data.Classified, err error) {
 	if f == nil {
 		f = &Flags{}

@@ -30,8 +30,10 @@ func (s Stage) String() string {
 // device.
 type Batch struct {
 	Stage        Stage
-	Epoch, Index int             // of the batch; the epoch is 0 but in training
-	Key          locus.Key       // for what is random: another for each batch and device, the same in a run that goes on
+	Epoch, Index int             // of the batch; the epoch is 0 except in training
+	First, Size  int             // the examples of the part: how many are in parts before it, and in it
+	Whole        int             // examples of the batch over all devices and ranks
+	Key          locus.Key       // for anything random: another for each batch, and for this part of it; see PrepareBatch
 	Fields       []*locus.Tensor // inputs first, targets last; to be replaced, not changed in place
 }
 
@@ -40,6 +42,10 @@ type Batch struct {
 // called in order. With several devices f is called for the part of each, at the
 // same time. Tensors that f computes from the fields are freed with the step. An
 // error ends the run like that of [AfterStep].
+//
+// Draw random numbers with the batch's key, which is one for the part ([locus.Key.Part]):
+// a tensor with an element or a row for each example, first axis first, has for each example
+// the numbers that it would have on one device, and a run that goes on draws the same.
 //
 //	train.PrepareBatch(func(b *train.Batch) error {
 //		b.Fields[0] = b.Fields[0].Cast(locus.Float32).Div(255)
@@ -92,15 +98,15 @@ func (set *settings) prepared(fields []*locus.Tensor, d locus.Device) bool {
 	return len(set.prepareBatch) == 0 && !slices.ContainsFunc(fields, func(f *locus.Tensor) bool { return f.Device() != d })
 }
 
-// prepare puts a part of a batch on its device, the i-th, in scope s, and lets
-// [PrepareBatch] have it.
-func (set *settings) prepare(s *locus.Scope, d locus.Device, i int, b Batch) ([]*locus.Tensor, error) {
+// prepare puts a part of a batch on its device in scope s, and lets [PrepareBatch]
+// have it.
+func (set *settings) prepare(s *locus.Scope, d locus.Device, b Batch) ([]*locus.Tensor, error) {
 	b.Fields = place(s, b.Fields, d)
 	if len(set.prepareBatch) == 0 {
 		return b.Fields, nil
 	}
 	const prepared = 7 // keeps its keys apart from the loader's
-	b.Key = locus.NewKey(set.seed).Fold(prepared).Fold(uint64(b.Stage)).Fold(uint64(b.Epoch)).Fold(uint64(b.Index)).Fold(uint64(i))
+	b.Key = locus.NewKey(set.seed).Fold(prepared).Fold(uint64(b.Stage)).Fold(uint64(b.Epoch)).Fold(uint64(b.Index)).Fold(0).Part(b.First, b.Size)
 	for _, f := range set.prepareBatch {
 		if err := f(&b); err != nil {
 			return nil, err

@@ -14,19 +14,19 @@ import (
 	"github.com/locusml/locus/weights/checkpoint"
 )
 
-// Hyperparameters are what a run was made with, by name: of the trainer
+// Hyperparameters are the settings of a run, by name: of the trainer
 // ("trainer.accumulate"), the data ("data.batch_size"), the optimizer
 // ("optimizer.lr"), the model ("model.…", see [Described]) and what [Record] adds.
 // Values are what JSON has: numbers, texts, bools, lists of them.
 type Hyperparameters map[string]any
 
-// Described is a model, a network or a dataset that says what it was made with.
-// Names get "model." or "data." in front.
+// Described is a model, a network or a dataset that reports its own
+// hyperparameters. Names get "model." or "data." in front.
 type Described interface {
 	Hyperparameters() Hyperparameters
 }
 
-// String lists them by name, one a line.
+// String lists them by name, one per line.
 func (h Hyperparameters) String() string {
 	width := 0
 	for name := range h {
@@ -51,9 +51,9 @@ func Record(h Hyperparameters) Option {
 	}}
 }
 
-// AcceptChanges lets a run go on from a checkpoint whose hyperparameters of these
-// names are others. In the middle of an epoch that has other batches now, it goes
-// on at the epoch's beginning.
+// AcceptChanges lets a run go on from a checkpoint although hyperparameters of
+// these names have changed. In the middle of an epoch that has other batches now,
+// it goes on at the epoch's beginning.
 func AcceptChanges(names ...string) Option {
 	return Option{func(s *settings) { s.accept = append(s.accept, names...) }}
 }
@@ -141,6 +141,9 @@ func (r *run) describe() Hyperparameters {
 	}
 	if r.ranks != nil {
 		h["trainer.ranks"] = r.ranks.size
+	}
+	if s.syncNorm {
+		h["trainer.sync_batch_norm"] = true
 	}
 	if s.lowered {
 		h["trainer.precision"] = s.precision.String()

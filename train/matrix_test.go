@@ -128,8 +128,9 @@ type byHand struct {
 		Gain, Shift *nn.Parameter
 		W2, B2      *nn.Parameter
 	}
-	mean, variance *locus.Tensor      // of BatchNorm
-	drop           []*nn.DropoutLayer // one for each device
+	mean, variance *locus.Tensor    // of BatchNorm
+	drop           *nn.DropoutLayer // nil without
+	kept           *locus.Tensor    // what it keeps of a part: rows of what it keeps of the batch
 
 	scale          float64 // of float16
 	taken, skipped int
@@ -180,13 +181,8 @@ func newByHand(t testing.TB, c cell) *byHand {
 		h.P.Gain, h.P.Shift = value(1, true), value(1, false)
 		h.mean, h.variance = locus.Zeros(6), locus.Ones(6)
 	case "Dropout":
-		// Replicas have masks of their own, which nn.CopyTo derives from the original.
-		// Computing in a lower precision changes nothing about whose masks they are.
-		own := net.At(2).(*nn.DropoutLayer)
-		h.drop = append(h.drop, own)
-		for range c.devices - 1 {
-			h.drop = append(h.drop, nn.CopyTo(own, locus.CPU()))
-		}
+		// Masks belong to the examples, whatever the device and the precision.
+		h.drop = net.At(2).(*nn.DropoutLayer)
 	}
 	return h
 }
@@ -203,7 +199,8 @@ func (h *byHand) forward(device int, x *locus.Tensor, p []*locus.Tensor) *locus.
 		}
 		return locus.Linear(y.Relu(), w2, b2)
 	case "Dropout":
-		return locus.Linear(h.drop[device].Forward(locus.Linear(x, p[0], p[1], locus.ReluActivation)), w2, b2)
+		y := locus.Linear(x, p[0], p[1], locus.ReluActivation)
+		return locus.Linear(h.kept.Where(y.Mul(1/(1-h.drop.P)), 0), w2, b2)
 	}
 	return locus.Linear(locus.Linear(x, p[0], p[1], locus.ReluActivation), w2, b2)
 }
@@ -222,7 +219,7 @@ func (h *byHand) gradients(device int, x, target *locus.Tensor) (grads []*locus.
 	return locus.Grad([]*locus.Tensor{loss.Mul(h.scale)}, leaves), loss, y
 }
 
-// parts cuts n rows into one part a device, whose sizes differ by at most one.
+// parts cuts n rows into one part per device, whose sizes differ by at most one.
 func parts(n, devices int) (sizes []int) {
 	for i := range devices {
 		size := n / devices
@@ -275,7 +272,10 @@ func (h *byHand) run(t testing.TB, set data.Dataset) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var whole []*locus.Tensor
+			var whole, kept []*locus.Tensor
+			if h.drop != nil {
+				kept = h.drop.Forward(locus.Ones(batch.Size, 6)).Gt(0).SplitSizes(parts(batch.Size, h.c.devices), 0)
+			}
 			at := 0
 			for device, size := range parts(batch.Size, h.c.devices) {
 				if size == 0 {
@@ -283,6 +283,9 @@ func (h *byHand) run(t testing.TB, set data.Dataset) {
 				}
 				x, target := batch.X().Narrow(0, at, at+size).Copy(), batch.Y().Narrow(0, at, at+size).Copy()
 				at += size
+				if h.drop != nil {
+					h.kept = kept[device]
+				}
 				grads, loss, y := h.gradients(device, x, target)
 				total["loss"] += loss.Item() * float64(size)
 				for name, v := range severalMetrics(y, target) {

@@ -188,7 +188,7 @@ func TestMeasureMemoryAndWaits(t *testing.T) {
 		m := normedModel(nil)
 		locus.ResetLedger()
 		must(t)(train.New(train.MaxEpochs(3), train.Devices(fuzzGPUs[0]), classMetrics(), train.LogEvery(0)).Fit(m, train.Data{Train: set, BatchSize: 4}))
-		// The means and the sums, once an epoch.
+		// The means and the sums, once per epoch.
 		if n := locus.Ledger().Count(locus.DeviceToHost, locus.Wait); n > 6 {
 			t.Errorf("%d readings in 3 epochs\n%s", n, locus.Ledger())
 		}

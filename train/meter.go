@@ -93,7 +93,7 @@ func (m *meter) measured() map[string]*locus.Tensor {
 	return out
 }
 
-// restart begins anew. The sums are zeros rather than missing, so that the first
+// restart begins again. The sums are zeros rather than missing, so that the first
 // batch of an epoch is computed by the same program as the others.
 func (m *meter) restart() {
 	for name, old := range m.sums {

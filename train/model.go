@@ -25,13 +25,13 @@ type TrainingStepper interface {
 }
 
 // ValidationStepper is a model that computes the validation metrics of a batch
-// itself, each a mean over the batch on the batch's device. The default is "loss",
-// and what [Metrics] gives.
+// itself, each a mean over the batch on the batch's device. The default is "loss", and
+// what [Metrics] returns.
 type ValidationStepper interface {
 	ValidationStep(fields []*locus.Tensor) map[string]*locus.Tensor
 }
 
-// Metrics is a model with more to measure than its loss: means over the batch, on
+// Metrics is a model that measures more than its loss: means over the batch, on
 // the batch's device.
 type Metrics interface {
 	Metrics(output, target *locus.Tensor) map[string]*locus.Tensor
@@ -52,7 +52,7 @@ type Supervised struct {
 	Optimizer   func(params []nn.Entry) *optim.Optimizer                    // nil: SGD
 }
 
-// Classifier makes a model of a network that gives one score a class: its loss is
+// Classifier makes a model of a network that returns one score per class: its loss is
 // cross-entropy, and it measures accuracy.
 func Classifier(net nn.Module) *Supervised {
 	return &Supervised{Net: net,
@@ -64,7 +64,7 @@ func Classifier(net nn.Module) *Supervised {
 		}}
 }
 
-// Regressor makes a model of a network that gives numbers: its loss is half the
+// Regressor makes a model of a network that returns numbers: its loss is half the
 // mean squared error.
 func Regressor(net nn.Module) *Supervised {
 	return &Supervised{Net: net, LossFunc: func(output, target *locus.Tensor) *locus.Tensor {
@@ -72,7 +72,7 @@ func Regressor(net nn.Module) *Supervised {
 	}}
 }
 
-// Accuracy returns the part of rows whose largest score is at the target's position.
+// Accuracy returns the fraction of rows whose largest score is at the target's position.
 func Accuracy(output, target *locus.Tensor) *locus.Tensor {
 	return output.Detach().ArgMax(1).Eq(target.Cast(locus.Int64)).Cast(locus.Float32).Mean()
 }
@@ -96,7 +96,7 @@ func (m *Supervised) Loss(output, target *locus.Tensor) *locus.Tensor {
 	return m.LossFunc(output, target)
 }
 
-// Metrics measures.
+// Metrics returns the metrics of a batch.
 func (m *Supervised) Metrics(output, target *locus.Tensor) map[string]*locus.Tensor {
 	if m == nil || m.MetricsFunc == nil {
 		return nil
@@ -171,7 +171,7 @@ func validationStep(m Model, fields []*locus.Tensor, count *metric.Meter) (metri
 // full returns an output or a target in at least float32, in which losses are
 // computed.
 func full(y *locus.Tensor) *locus.Tensor {
-	if d := y.DType(); d == locus.BFloat16 || d == locus.Float16 {
+	if y.DType().IsHalf() {
 		return y.Cast(locus.Float32)
 	}
 	return y

@@ -139,7 +139,8 @@ func (r *run) measured() nn.Tree {
 	return t
 }
 
-// finish gives the model the parameters of its best epoch, or the averages.
+// finish sets the model's parameters to those of its best epoch, or to the
+// averages.
 func (r *run) finish() {
 	if !r.set.keepBest || r.monitor.best == nil {
 		if r.average != nil {

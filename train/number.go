@@ -55,7 +55,7 @@ type epochJSON struct {
 	Train, Validation *numbers
 }
 
-// MarshalJSON writes the record; metrics that are not finite numbers are strings.
+// MarshalJSON returns the record; metrics that are not finite numbers are strings.
 func (e Epoch) MarshalJSON() ([]byte, error) {
 	return json.Marshal(epochJSON{(*epochFields)(&e), (*numbers)(&e.Train), (*numbers)(&e.Validation)})
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/locusml/locus/board"
 )
 
-// Profiled is what a run saw of some of its steps: see [Profile].
+// Profiled is the profile of some steps of a run: see [Profile].
 type Profiled struct {
 	Timeline *locus.Timeline
 	First    int    // the number of the first batch, from 0
@@ -17,10 +17,10 @@ type Profiled struct {
 	Times    string // tables of what the steps of compiled programs took; see locus.Compiled.Times
 }
 
-// Profile takes a profile of some steps of Fit, and hands it to f; an error of f ends the
-// run. It begins after so many batches, in a shorter run in its middle: the first ones
-// trace, compile and load. With [Board] the page shows the profile as a timeline. What is
-// profiled takes longer, and its results are the same.
+// Profile takes a profile of some steps of Fit, and passes it to f; an error of f ends
+// the run. It begins after the given number of batches, or in the middle of a shorter
+// run: the first ones trace, compile and load. With [Board] the page shows the profile as
+// a timeline. Profiled steps take longer; their results are the same.
 func Profile(after, steps int, f func(Profiled) error) Option {
 	return Option{func(s *settings) { s.profile = &profileSettings{after, steps, f} }}
 }

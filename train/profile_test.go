@@ -82,7 +82,7 @@ func TestSummary(t *testing.T) {
 	}
 	out.Reset()
 	must(t)(train.New(train.Compile(false), train.Summary(&out)).Fit(mlp(3), train.Data{Train: spirals(t, 64), BatchSize: 8}))
-	if s := out.String(); s != "a step: not compiled, as the trainer was told\n" {
+	if s := out.String(); s != "a step: not compiled, as the options ask\n" {
 		t.Error(s)
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/locusml/locus"
 	"github.com/locusml/locus/collective"
@@ -34,7 +33,7 @@ import (
 // [ErrStop], ends training on all of them. A rank that fails ends the group: the others'
 // Fit returns an error that names it, of kind collective.ErrRank.
 //
-// Validate and Test share their work out too, and all ranks must call them. Predict does not.
+// Validate, Test and Predict divide their work too, and all ranks must call them.
 func Ranks(g *collective.Group) Option {
 	return Option{func(s *settings) { s.group, s.ranked = g, true }}
 }
@@ -52,6 +51,14 @@ func newRanks(ctx context.Context, s *settings) *ranks {
 		return nil
 	}
 	return &ranks{g: s.group, ctx: context.WithoutCancel(ctx), rank: s.group.Rank(), size: s.group.Size()}
+}
+
+// context returns that of collectives, also where there are no other ranks.
+func (k *ranks) context() context.Context {
+	if k == nil {
+		return context.Background()
+	}
+	return k.ctx
 }
 
 // settle notes that all ranks have found the same reason to end.
@@ -78,7 +85,7 @@ func (k *ranks) place(i, n int) int {
 	return rank*n + i
 }
 
-// abort tells the other ranks of settings that cannot be.
+// abort tells the other ranks of invalid settings.
 func (s *settings) abort(err error) {
 	if s.group != nil {
 		_ = locus.Try(func() { s.group.Abort(err) }) // a zero value has no others
@@ -214,28 +221,32 @@ func first(err error) error {
 }
 
 // reduce makes the gradients that wait for the step the sums over all ranks. Each rank's are
-// weighted by its part of the batch, so the sums are those of the whole batch.
-func (r *run) reduce() error {
+// weighted by its part of the batch, so the sums are those of the whole batch. meanwhile is
+// called when the sums are on their way; it may be nil.
+func (r *run) reduce(meanwhile func() error) error {
 	if r.ranks == nil {
 		return nil
 	}
 	var at []int
-	var grads []*locus.Tensor
 	for i, g := range r.grads {
 		if g != nil {
-			at, grads = append(at, i), append(grads, g)
+			at = append(at, i)
 		}
 	}
-	views, results, err := together(grads, func(flat *locus.Tensor) *collective.Pending {
-		return r.ranks.g.AllReduce(r.ranks.ctx, flat, collective.Sum)
-	})
+	sums := r.sumOverRanks(at, 1)
+	for k, i := range at {
+		sums.put(k, r.grads[i])
+	}
+	if meanwhile != nil {
+		if err := meanwhile(); err != nil {
+			return err
+		}
+	}
+	views, results, err := sums.wait(1)
 	if err != nil {
 		return err
 	}
 	for k, i := range at {
-		if r.grads[i] != views[k] {
-			r.grads[i].Free()
-		}
 		r.grads[i] = views[k]
 	}
 	r.reduced = results
@@ -253,8 +264,8 @@ func (r *run) none(trained []int) []*locus.Tensor {
 	return zeros
 }
 
-// shareBuffers gives all ranks the buffers of rank 0, such as running statistics, which come
-// from its part of each batch.
+// shareBuffers copies the buffers of rank 0 to all ranks, such as running statistics, which
+// come from its part of each batch.
 func (r *run) shareBuffers() error {
 	if r.ranks == nil {
 		return nil
@@ -275,7 +286,7 @@ type named struct {
 	set  func(*locus.Tensor) // takes a copy of the first rank's
 }
 
-// share gives all ranks the first one's values.
+// share copies the first rank's values to all ranks.
 func (k *ranks) share(l []named) error {
 	ts := make([]*locus.Tensor, len(l))
 	for i, n := range l {
@@ -309,7 +320,9 @@ func (r *run) common() (l []named, done func() error) {
 			l = append(l, named{prefix + name, tensors[name], func(t *locus.Tensor) { given[prefix][name] = t }})
 		}
 	}
-	add(optimPrefix, r.opt.State())
+	if !r.sharded() {
+		add(optimPrefix, r.opt.State())
+	}
 	if r.scaler != nil {
 		add(scalerPrefix, r.scaler.State())
 	}
@@ -331,7 +344,7 @@ func (r *run) common() (l []named, done func() error) {
 	}
 }
 
-// begin compares what the ranks are about to train, and gives all of them the first one's
+// begin compares what the ranks are about to train, and sends all of them the first one's
 // tensors.
 func (r *run) begin() error {
 	if r.ranks == nil {
@@ -339,7 +352,7 @@ func (r *run) begin() error {
 	}
 	l, done := r.common()
 	lines := []string{fmt.Sprintf("a run that begins with batch %d of epoch %d, after %d steps", r.startBatch+1, r.epoch.Number+1, r.opt.Steps()),
-		fmt.Sprintf("checkpoints: %v", r.set.save)}
+		fmt.Sprintf("checkpoints: %v", r.set.save), fmt.Sprintf("a sharded optimizer: %v", r.set.shard)}
 	for _, name := range slices.Sorted(maps.Keys(r.report.Hyperparameters)) {
 		if !slices.Contains(r.own, name) {
 			lines = append(lines, name+" "+show(r.report.Hyperparameters[name]))
@@ -347,6 +360,9 @@ func (r *run) begin() error {
 	}
 	for _, n := range l {
 		lines = append(lines, fmt.Sprintf("%s: %s %v", n.name, n.t.DType(), n.t.Shape()))
+	}
+	for _, name := range slices.Sorted(maps.Keys(nn.Counters(r.replicas[0].model))) {
+		lines = append(lines, "the counter "+name)
 	}
 	for _, e := range r.replicas[0].params {
 		if e.Frozen() {
@@ -356,8 +372,9 @@ func (r *run) begin() error {
 	type beginning struct {
 		Lines    []string
 		LogEvery int
+		Counters map[string]uint64
 	}
-	all, err := agree.All(r.ranks.ctx, r.ranks.g, beginning{lines, r.set.logEvery})
+	all, err := agree.All(r.ranks.ctx, r.ranks.g, beginning{lines, r.set.logEvery, nn.Counters(r.replicas[0].model)})
 	if err != nil {
 		return err
 	}
@@ -384,34 +401,19 @@ func (r *run) begin() error {
 		return err
 	}
 	if r.ranks.rank > 0 {
-		return done()
+		if err := done(); err != nil {
+			return err
+		}
 	}
-	return nil
-}
-
-// drawApart makes the layers of each rank draw other dropout masks than those of the others.
-func (r *run) drawApart() error {
-	rank, _ := r.ranks.of()
-	if rank == 0 {
+	if r.apart {
 		return nil
 	}
-	for _, p := range r.replicas {
-		if err := nn.SetCounters(p.model, apart(nn.Counters(p.model), rank)); err != nil {
+	for _, p := range r.replicas { // all draw the first rank's masks, each for its examples
+		if err := nn.SetCounters(p.model, all[0].Counters); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// apart returns the counters of a rank that has those of rank 0.
-func apart(c map[string]uint64, rank int) map[string]uint64 {
-	c = maps.Clone(c)
-	for name := range c {
-		if name == "drawn" || strings.HasSuffix(name, ".drawn") {
-			c[name] += uint64(rank) << 40 // more than any run draws
-		}
-	}
-	return c
 }
 
 // seen is what a rank has measured so far, for each of its devices.

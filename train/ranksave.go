@@ -162,19 +162,10 @@ func (r *run) ownGrad(g *locus.Tensor, ranks int) (own *locus.Tensor) {
 	return own
 }
 
-// ownCounters returns what the i-th of the rank's devices draws from, of a checkpoint.
-func (r *run) ownCounters(s *saved, i int) map[string]uint64 {
-	rank, size := r.ranks.of()
-	if max(s.Ranks, 1) != size {
-		return apart(s.Counters[i], rank)
-	}
-	return s.Counters[r.ranks.place(i, len(r.replicas))]
-}
-
 // dropOthers forgets the sums of an epoch's metrics where they belong to another number of
-// ranks: the metrics are then those of the rest of the epoch.
+// ranks or devices: the metrics are then those of the rest of the epoch.
 func (r *run) dropOthers(s *saved) {
-	if _, size := r.ranks.of(); max(s.Ranks, 1) != size {
+	if _, size := r.ranks.of(); max(s.Ranks, 1) != size || len(s.Counters) != size*len(r.replicas) {
 		s.Weights = slices.Clip(s.Weights[:0])
 	}
 }

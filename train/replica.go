@@ -16,12 +16,15 @@ type replica struct {
 	meter  *meter
 	count  *counter // of Measure; nil without
 
-	size, batch int // of the part of a batch that is computed, and of the whole
+	size, batch int    // of the part of a batch that is computed, and of the whole
+	mates       *mates // the replicas that its layers share statistics with; nil if not synced
+	seen        [2]int // first example and size of the part that layers were told of
 
 	first *compiled // the gradients of a batch
 	more  *compiled // the same, added to those that wait; of the first replica only
-	whole *compiled // a step by one batch; of the first replica only
+	whole *compiled // its part of a step
 
+	synced    bool        // its layers share statistics with other replicas
 	precision locus.DType // what the network is computed in
 	lowered   bool        // precision is not the network's own
 
@@ -36,7 +39,7 @@ func newReplica(s *settings, m Model, d locus.Device) *replica {
 	return r
 }
 
-// restart begins to measure anew.
+// restart begins to measure again.
 func (r *replica) restart() {
 	r.meter.restart()
 	if r.count != nil {
@@ -80,10 +83,10 @@ func configure(s *settings, m Model) *optim.Optimizer {
 	return optim.SGD(params, s.lr, optim.SGDOptions{})
 }
 
-// copyFrom gives a replica the first device's parameters and buffers, as far as
-// they were changed since the last time. So all replicas are equal to the bit,
-// whatever the kinds of device: the first one's running statistics count, which
-// come from its part of each batch.
+// copyFrom sets a replica's tensors to the first device's parameters and buffers, as
+// far as they were changed since the last time. So all replicas are equal to the bit,
+// whatever the kinds of device: the first one's running statistics count, which come
+// from its part of each batch.
 func (r *replica) copyFrom(first *replica) {
 	for i, e := range r.state {
 		source := first.state[i]
@@ -104,8 +107,9 @@ func (r *replica) copyFrom(first *replica) {
 // backward computes the gradients of a part of a batch, which is on its device, in
 // scope sc, of the parameters that are trained, weighted by its share of the batch and
 // times the scale: the given one, or the scaler's unless that is nil. It counts the
-// part's metrics, but for what is seen, which is to be counted behind the step.
-func (r *replica) backward(sc *locus.Scope, fields []*locus.Tensor, trained []int, scaler *optim.Scaler, scale *locus.Tensor) (grads, seen []*locus.Tensor) {
+// part's metrics, but for what is seen, which is to be counted behind the step. With each, that gets
+// the gradients one by one as they become final, and not weighted: see share.
+func (r *replica) backward(sc *locus.Scope, fields []*locus.Tensor, trained []int, scaler *optim.Scaler, scale *locus.Tensor, each func(k int, g *locus.Tensor)) (grads, seen []*locus.Tensor) {
 	trace.Watch(sizeKey{r}, "the number of examples of a batch", func() any { return [2]int{r.size, r.batch} })
 	used := make([]*locus.Tensor, len(fields))
 	for i, f := range fields {
@@ -128,19 +132,35 @@ func (r *replica) backward(sc *locus.Scope, fields []*locus.Tensor, trained []in
 	if len(trained) == 0 {
 		return nil, seen
 	}
+	if r.synced { // the weight of a loss of which others get gradients
+		loss = loss.Mul(float64(r.size) / float64(r.batch))
+	}
 	switch {
 	case scale != nil:
 		loss = loss.Mul(scale.Cast(loss.DType()))
 	case scaler != nil:
 		loss = scaler.Scale(loss)
 	}
+	if each != nil {
+		locus.GradEach([]*locus.Tensor{loss}, leaves, each, locus.FreeGraph)
+		return nil, seen
+	}
 	grads = locus.Grad([]*locus.Tensor{loss}, leaves, locus.FreeGraph)
-	if r.size != r.batch {
+	if share := r.share(); share != 1 {
 		for k, g := range grads {
-			grads[k] = g.Mul(float64(r.size) / float64(r.batch))
+			grads[k] = g.Mul(share)
 		}
 	}
 	return grads, seen
+}
+
+// share returns the weight that the gradients of a replica's part of a batch get: 1 where the
+// loss has it already.
+func (r *replica) share() float64 {
+	if r.synced {
+		return 1
+	}
+	return float64(r.size) / float64(r.batch)
 }
 
 // sizeKey is the key under which the size of a replica's part is watched.

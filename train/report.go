@@ -10,13 +10,13 @@ import (
 	"github.com/locusml/locus"
 )
 
-// Step is what a callback learns after a step. Reading a tensor here waits for the
-// device.
+// Step is what a callback is passed before or after a step. Reading a tensor here
+// waits for the device.
 type Step struct {
 	Epoch, Index int
 	Steps        int64   // taken so far
 	LR           float64 // of this step
-	Models       []Model // the replicas, one a device; the first is the model itself
+	Models       []Model // the replicas, one per device; the first is the model itself
 }
 
 // Epoch is the record of one pass over the data.
@@ -54,7 +54,7 @@ func (r *Report) Last() Epoch {
 	return r.Epochs[len(r.Epochs)-1]
 }
 
-// Throughput is the number of examples trained on in a second.
+// Throughput is the number of examples trained on per second.
 func (r *Report) Throughput() float64 {
 	var n int
 	var d time.Duration

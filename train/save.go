@@ -3,6 +3,7 @@ package train
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -16,13 +17,13 @@ import (
 // saver writes checkpoints.
 type saver struct{ dir *checkpoint.Dir }
 
-// saved is what a checkpoint holds beside the tensors.
+// saved is what a checkpoint holds besides the tensors.
 type saved struct {
 	Epoch     int                  `json:"epoch"` // where to go on
 	Batch     int                  `json:"batch"`
 	Steps     int64                `json:"steps"`
 	Seed      uint64               `json:"seed"`
-	Counters  []map[string]uint64  `json:"counters"`        // of every replica of every rank
+	Counters  []map[string]uint64  `json:"counters"`        // of every replica of every rank; all draw alike
 	Ranks     int                  `json:"ranks,omitempty"` // 0 without
 	Epochs    []Epoch              `json:"history"`
 	BestEpoch int                  `json:"best_epoch"`
@@ -79,14 +80,19 @@ const (
 // it, and the first writes.
 func (s *saver) save(r *run, epoch, batch int) error {
 	own, err := r.ownStates(batch > 0)
+	if err != nil {
+		return err
+	}
+	optimizer, drop, err := r.optimizerState()
 	if err != nil || !r.ranks.first() {
 		return err
 	}
+	defer drop()
 	tensors := map[string]*locus.Tensor{}
 	for _, e := range nn.State(r.model) {
 		tensors[modelPrefix+e.Name] = e.Value()
 	}
-	for name, t := range r.opt.State() {
+	for name, t := range optimizer {
 		tensors[optimPrefix+name] = t
 	}
 	for name, t := range r.monitor.best {
@@ -130,8 +136,8 @@ func (r *run) restore(c *checkpoint.Checkpoint) error {
 	switch {
 	case s.Seed != r.set.seed:
 		return fmt.Errorf("train: the checkpoint is of a run with Seed(%d), not %d: its batches would come in another order: %w", s.Seed, r.set.seed, locus.ErrArgument)
-	case s.Ranks < 0 || len(s.Counters) != max(s.Ranks, 1)*len(r.replicas):
-		return fmt.Errorf("train: the checkpoint is of a run on %d devices, not %d: its parts of batches would be others: %w", len(s.Counters)/max(s.Ranks, 1), len(r.replicas), locus.ErrArgument)
+	case s.Ranks < 0 || len(s.Counters) == 0 || len(s.Counters)%max(s.Ranks, 1) != 0:
+		return fmt.Errorf("train: the checkpoint says that it is of %d ranks with %d devices in all: %w", s.Ranks, len(s.Counters), locus.ErrArgument)
 	}
 	if err := r.sameModel(c); err != nil {
 		return err
@@ -144,6 +150,8 @@ func (r *run) restore(c *checkpoint.Checkpoint) error {
 		s.Batch, s.Examples, s.Pending, s.Weights = 0, 0, 0, nil
 	}
 	r.dropOthers(&s)
+	_, ranks := r.ranks.of()
+	r.apart = len(s.Counters) == ranks*len(r.replicas) && drewApart(s.Counters)
 	switch {
 	case s.Pending >= r.set.accumulate && s.Pending > 0:
 		return fmt.Errorf("train: in the checkpoint the gradients of %d batches wait for a step, which Accumulate(%d) would have taken: %w", s.Pending, r.set.accumulate, locus.ErrArgument)
@@ -183,10 +191,14 @@ func (r *run) restore(c *checkpoint.Checkpoint) error {
 			}
 			e.Set(t)
 		}
-		if err := nn.SetCounters(p.model, r.ownCounters(&s, i)); err != nil {
+		i := r.ranks.place(i, len(r.replicas))
+		counters := s.Counters[0]
+		if r.apart {
+			counters = s.Counters[i]
+		}
+		if err := nn.SetCounters(p.model, counters); err != nil {
 			return err
 		}
-		i := r.ranks.place(i, len(r.replicas))
 		if i >= len(s.Weights) {
 			continue
 		}
@@ -201,7 +213,9 @@ func (r *run) restore(c *checkpoint.Checkpoint) error {
 			return fmt.Errorf("train: the checkpoint in %s is of a run that measures something else: %w", r.set.checkpoints, err)
 		}
 	}
-	if err := r.opt.SetState(state, s.Steps); err != nil {
+	err = r.opt.SetState(state, s.Steps)
+	freeAll(slices.Collect(maps.Values(state)))
+	if err != nil {
 		return err
 	}
 	if s.Pending > 0 {

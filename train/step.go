@@ -17,9 +17,12 @@ import (
 // updates its parameters; the others copy its state. One device, one batch per step and full precision are the cases in which
 // parts of this have nothing to do.
 //
-// What is compiled: with one device of one rank and one batch per step, all of it; else the
-// gradients of a part on its device, added to those that wait if there is one device,
-// and the update. Metrics that keep all examples are counted behind it. Copies between devices are made in between.
+// What is compiled: with one device of one rank and one batch per step, all of it. With
+// several devices or ranks, each device's part of a step that ends an update: see
+// together.go. What is left, which are the batches before that, the first step, and batches of
+// which a device or rank has no part, is the gradients of a part on its device, added to
+// those that wait if there is one device, and the update; copies between devices are then
+// made in between. Metrics that keep all examples are counted behind it.
 
 // step trains on one batch, which it frees.
 func (r *run) step(b *data.Batch, lr float64) error {
@@ -30,17 +33,27 @@ func (r *run) step(b *data.Batch, lr float64) error {
 	parts := split(b, len(r.replicas))
 	r.copyState() // what a callback has changed
 	trained := r.replicas[0].trained()
+	if waiting, ok := r.asOne(b, parts, trained); ok {
+		return r.together(b, parts, lr, waiting)
+	}
 	waiting := r.waiting(trained)
 	grads := make([][]*locus.Tensor, len(parts)) // of the parameters that are trained
-	err := each(len(parts), func(i int) error {
+	compute, cause := r.meeting(func(i int) error {
 		p := r.replicas[i]
-		if p.size = parts[i].size; p.size == 0 {
+		p.size = parts[i].size
+		if p.size == 0 && p.synced {
+			return r.shadow(p, trained, Batch{Stage: Training, Epoch: b.Epoch, Index: b.Index, Whole: b.Whole})
+		}
+		if p.size == 0 {
 			return nil
 		}
 		p.batch = b.Whole
+		if !r.apart {
+			p.see(b.First+parts[i].first, p.size)
+		}
 		s := locus.NewScope()
 		defer s.Close()
-		args, err := r.set.prepare(s, p.device, r.ranks.place(i, len(parts)), Batch{Stage: Training, Epoch: b.Epoch, Index: b.Index, Fields: parts[i].fields})
+		args, err := r.set.prepare(s, p.device, Batch{Stage: Training, Epoch: b.Epoch, Index: b.Index, First: b.First + parts[i].first, Size: p.size, Whole: b.Whole, Fields: parts[i].fields})
 		if err != nil {
 			return err
 		}
@@ -57,6 +70,13 @@ func (r *run) step(b *data.Batch, lr float64) error {
 		p.count.after(out[len(trained):])
 		return nil
 	})
+	err := each(len(parts), compute)
+	if first := cause(); first != nil {
+		err = first
+	}
+	if err == nil {
+		err = r.catchUp(b.Whole)
+	}
 	if err != nil {
 		return err
 	}
@@ -70,13 +90,10 @@ func (r *run) step(b *data.Batch, lr float64) error {
 		default:
 			r.collect(trained, sum(grads, len(trained), r.devices[0]))
 		}
-		if err := r.shareBuffers(); err != nil {
-			return err
-		}
 		if r.pending == r.set.accumulate {
-			return r.update(lr)
+			return r.update(lr, r.shareBuffers)
 		}
-		return nil
+		return r.shareBuffers()
 	})
 }
 
@@ -89,7 +106,7 @@ func (r *run) atOnce(b *data.Batch, lr float64) error {
 		s := locus.NewScope()
 		defer s.Close()
 		var err error
-		if args, err = r.set.prepare(s, p.device, 0, Batch{Stage: Training, Epoch: b.Epoch, Index: b.Index, Fields: args}); err != nil {
+		if args, err = r.set.prepare(s, p.device, Batch{Stage: Training, Epoch: b.Epoch, Index: b.Index, Size: b.Size, Whole: b.Size, Fields: args}); err != nil {
 			return err
 		}
 	}
@@ -102,22 +119,26 @@ func (r *run) atOnce(b *data.Batch, lr float64) error {
 // compile makes the parts of a step.
 func (r *run) compile() {
 	for i, p := range r.replicas {
-		if i == 0 {
-			p.whole = r.set.compile(&r.why, p.model, func(args ...*locus.Tensor) (seen []*locus.Tensor) {
-				locus.Scoped(func(sc *locus.Scope) {
-					trained := p.trained()
-					var grads []*locus.Tensor
-					grads, seen = p.backward(sc, args, trained, r.scaler, nil)
-					r.advance(trained, grads)
-				})
-				return seen
+		p.whole = r.set.compile(&r.why, p.model, func(args ...*locus.Tensor) (seen []*locus.Tensor) {
+			locus.Scoped(func(sc *locus.Scope) {
+				if r.ranks != nil || len(r.replicas) > 1 {
+					seen = r.oneOf(i, sc, args)
+					return
+				}
+				trained := p.trained()
+				var grads []*locus.Tensor
+				grads, seen = p.backward(sc, args, trained, r.scaler, nil, nil)
+				r.advance(trained, grads)
 			})
+			return seen
+		})
+		if i == 0 {
 			// The gradients that wait are the last arguments.
 			p.more = r.set.compile(&r.why, p.model, func(args ...*locus.Tensor) (out []*locus.Tensor) {
 				locus.Scoped(func(sc *locus.Scope) {
 					trained := p.trained()
 					old := args[len(args)-len(trained):]
-					sums, seen := p.backward(sc, args[:len(args)-len(trained)], trained, r.scaler, nil)
+					sums, seen := r.gradients(p, sc, args[:len(args)-len(trained)], trained, nil)
 					for k, g := range sums {
 						sums[k] = sc.Use(old[k]).Add(g)
 						old[k].Free()
@@ -150,7 +171,7 @@ func (r *run) compile() {
 				if r.scaler != nil && len(r.replicas) > 1 {
 					args, scale = args[:len(args)-1], args[len(args)-1]
 				}
-				grads, seen := p.backward(sc, args, trained, r.scaler, scale)
+				grads, seen := r.gradients(p, sc, args, trained, scale)
 				own(sc, grads)
 				out = append(grads, seen...)
 			})
@@ -177,7 +198,7 @@ func (w waits) at() []int {
 	return at
 }
 
-// own takes gradients out of their scope, as tensors whose memory is nobody else's.
+// own takes gradients out of their scope, as tensors whose memory nothing else uses.
 func own(sc *locus.Scope, grads []*locus.Tensor) {
 	for k, g := range grads {
 		if g.IsView() {
@@ -224,7 +245,16 @@ func (r *replica) trained() []int {
 // waiting returns the gradients that wait for the step, if the gradients of one more
 // batch can be added to them where they are computed; else nil.
 func (r *run) waiting(trained []int) []*locus.Tensor {
-	if len(r.replicas) > 1 || r.grads == nil || len(trained) == 0 {
+	if len(r.replicas) > 1 {
+		return nil
+	}
+	return r.sumsOf(trained)
+}
+
+// sumsOf returns the gradients that wait for the step if they are of the parameters at these
+// positions; else nil.
+func (r *run) sumsOf(trained []int) []*locus.Tensor {
+	if r.grads == nil || len(trained) == 0 {
 		return nil
 	}
 	var l []*locus.Tensor
@@ -270,25 +300,33 @@ func (r *run) collect(trained []int, grads []*locus.Tensor) {
 }
 
 // update takes a step on the first device with the mean of the gradients that
-// wait, summed over the ranks, and gives the other devices its result.
-func (r *run) update(lr float64) error {
-	if err := r.reduce(); err != nil {
+// wait, summed over the ranks, and copies its result to the other devices. meanwhile is called
+// while the sums are on their way, if there are ranks; it may be nil.
+func (r *run) update(lr float64, meanwhile func() error) error {
+	if err := r.reduce(meanwhile); err != nil {
 		return err
 	}
 	var args []*locus.Tensor
-	at := make([]byte, 0, 4*len(r.grads))
+	var at []int
 	for i, g := range r.grads {
 		if g != nil {
-			args = append(args, g)
-			at = binary.LittleEndian.AppendUint32(at, uint32(i))
+			args, at = append(args, g), append(at, i)
 		}
 	}
-	if r.waits.batches != r.pending || r.waits.positions != string(at) {
-		r.waits = waits{r.pending, string(at)}
+	if len(r.replicas) > 1 {
+		if _, err := r.layout(at); err != nil { // for the next step
+			return err
+		}
+	}
+	if key := positionsOf(at); r.waits.batches != r.pending || r.waits.positions != key {
+		r.waits = waits{r.pending, key}
 	}
 	r.opt.SetLR(lr)
 	r.apply.call(args...)
 	r.dropGrads()
+	if err := r.spread(r.waits.at()); err != nil {
+		return err
+	}
 	r.report.Steps = r.opt.Steps()
 	r.copyState()
 	return nil
@@ -311,7 +349,7 @@ func (r *run) advance(at []int, some []*locus.Tensor) {
 	if ok != nil {
 		r.scaler.Update(ok)
 	}
-	if r.average != nil {
+	if r.average != nil && !r.sharded() { // else when all values are there
 		r.average.Update()
 	}
 }
@@ -322,7 +360,7 @@ func (r *run) flush(lr float64) (stepped bool, err error) {
 	if r.pending == 0 {
 		return false, nil
 	}
-	return true, guard.Call(func() error { return r.update(lr) })
+	return true, guard.Call(func() error { return r.update(lr, nil) })
 }
 
 // dropGrads forgets the gradients that wait.
@@ -332,7 +370,7 @@ func (r *run) dropGrads() {
 	r.grads, r.reduced, r.pending = nil, nil, 0
 }
 
-// copyState gives the other devices the first one's parameters and buffers.
+// copyState copies the first device's parameters and buffers to the others.
 func (r *run) copyState() {
 	for _, p := range r.replicas[1:] {
 		p.copyFrom(r.replicas[0])
@@ -340,7 +378,7 @@ func (r *run) copyState() {
 }
 
 // sum adds the gradients of all devices, n of each, up on device d, always in the same
-// order, and frees them. The sums are nobody else's.
+// order, and frees them. Nothing else has a handle of the sums.
 func sum(grads [][]*locus.Tensor, n int, d locus.Device) []*locus.Tensor {
 	total := make([]*locus.Tensor, n)
 	locus.Scoped(func(sc *locus.Scope) {
@@ -355,11 +393,16 @@ func sum(grads [][]*locus.Tensor, n int, d locus.Device) []*locus.Tensor {
 				total[k] = used[0]
 				continue
 			}
-			t := sc.Use(used[0]).To(d)
-			for _, g := range used[1:] {
-				t = t.Add(sc.Use(g).To(d))
+			was := used[0].DType()
+			wide := was
+			if was.Size() == 2 { // as collectives do it
+				wide = locus.Float32
 			}
-			total[k] = sc.Keep(t)
+			t := sc.Use(used[0]).To(d).Cast(wide)
+			for _, g := range used[1:] {
+				t = t.Add(sc.Use(g).To(d).Cast(wide))
+			}
+			total[k] = sc.Keep(t.Cast(was))
 			freeAll(used)
 		}
 	})
@@ -369,21 +412,19 @@ func sum(grads [][]*locus.Tensor, n int, d locus.Device) []*locus.Tensor {
 // part is one device's share of a batch.
 type part struct {
 	fields []*locus.Tensor // views of the batch
+	first  int             // the number of its first example
 	size   int
 }
 
-// split cuts a batch into parts whose sizes differ by at most one; of a batch that
-// is smaller than the number of devices the last ones get nothing.
+// split returns the devices' parts of a batch, whose sizes differ by at most one; of a batch
+// that is smaller than the number of devices the last ones get nothing.
 func split(b *data.Batch, n int) []part {
-	if n == 1 {
-		return []part{{b.Fields, b.Size}}
+	if b.Parts == nil { // one device, or an empty part of a rank
+		return append([]part{{fields: b.Fields, size: b.Size}}, make([]part, n-1)...)
 	}
 	parts := make([]part, n)
-	for _, f := range b.Fields {
-		for i, c := range f.Chunk(n, 0) {
-			parts[i].size = c.Dim(0)
-			parts[i].fields = append(parts[i].fields, c)
-		}
+	for i, p := range b.Parts {
+		parts[i] = part{p.Fields, p.First, p.Size}
 	}
 	return parts
 }

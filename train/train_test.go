@@ -159,7 +159,7 @@ func TestMirroredTraining(t *testing.T) {
 // The ledger proves that no step waits for the device, and that metrics are read
 // in batches.
 func TestMetricsStayOnTheDevice(t *testing.T) {
-	set := train.Data{Train: spirals(t, 640), BatchSize: 32} // 20 steps an epoch
+	set := train.Data{Train: spirals(t, 640), BatchSize: 32} // 20 steps per epoch
 	locus.ResetLedger()
 	r := must(t)(train.New(train.MaxEpochs(3), train.Devices(gpus[1]), train.LogEvery(10)).Fit(mlp(1), set))
 	l := locus.Ledger()
@@ -361,7 +361,7 @@ func TestResuming(t *testing.T) {
 		m.Optimizer = func(p []nn.Entry) *optim.Optimizer { return optim.SGD(p, 0.1, optim.SGDOptions{Momentum: 0.9}) }
 		return m
 	}
-	set := train.Data{Train: spirals(t, 100), Validation: spirals(t, 20), BatchSize: 16} // 7 steps an epoch
+	set := train.Data{Train: spirals(t, 100), Validation: spirals(t, 20), BatchSize: 16} // 7 steps per epoch
 	options := func(more ...train.Option) []train.Option {
 		return append([]train.Option{train.MaxEpochs(4), train.Seed(9), train.Schedule(optim.Cosine(28, 0)), train.KeepBest()}, more...)
 	}

@@ -77,11 +77,14 @@ type settings struct {
 	average      float64
 	averaged     bool // average was asked for
 	eager        bool // nothing is compiled
+	recompute    bool // compiled steps compute cheap values again
 	explain      io.Writer
 	summary      io.Writer
 	profile      *profileSettings
 	group        *collective.Group
 	ranked       bool // group was asked for
+	syncNorm     bool
+	shard        bool
 	missing      bool // an option was a zero value
 }
 
@@ -92,7 +95,7 @@ func defaults() *settings {
 // Option changes a trainer.
 type Option struct{ apply func(*settings) }
 
-// New makes a trainer. What options cannot be is the error of Fit.
+// New makes a trainer. Invalid options are an error of Fit.
 func New(opts ...Option) *Trainer {
 	t := &Trainer{set: defaults()}
 	for _, o := range opts {
@@ -113,7 +116,7 @@ func (t *Trainer) settings() *settings {
 	return t.set
 }
 
-// MaxEpochs is the number of passes over the data.
+// MaxEpochs sets the number of passes over the data.
 func MaxEpochs(n int) Option { return Option{func(s *settings) { s.maxEpochs = n }} }
 
 // NumGPUs trains on the first n GPUs, mirrored if n is more than one. That they
@@ -128,15 +131,16 @@ func Devices(d ...locus.Device) Option {
 // ClipGradients scales gradients down to at most this norm.
 func ClipGradients(norm float64) Option { return Option{func(s *settings) { s.clip = norm }} }
 
-// LearningRate is that of the default optimizer, plain SGD; 0.1 otherwise.
+// LearningRate sets the rate of the default optimizer, plain SGD. Without it the
+// rate is 0.1.
 func LearningRate(lr float64) Option { return Option{func(s *settings) { s.lr = lr }} }
 
 // Schedule changes the optimizer's learning rate from step to step.
 func Schedule(f optim.Schedule) Option { return Option{func(s *settings) { s.schedule = f }} }
 
-// Plateau lowers the learning rate when the monitored metric (see [Monitor]) does
-// not become better any more, beside what a [Schedule] does. Which of its values
-// are better is Monitor's to say. What it remembers is part of checkpoints.
+// Plateau lowers the learning rate when the monitored metric (see [Monitor]) stops
+// improving, in addition to what a [Schedule] does. Monitor says which of its
+// values are better. What it remembers is part of checkpoints.
 func Plateau(o optim.PlateauOptions) Option {
 	return Option{func(s *settings) { s.plateau = &o }}
 }
@@ -149,23 +153,24 @@ func AverageWeights(decay float64) Option {
 	return Option{func(s *settings) { s.average, s.averaged = decay, true }}
 }
 
-// Accumulate adds the gradients of so many batches up before a step.
+// Accumulate adds up the gradients of the given number of batches before a step.
 func Accumulate(batches int) Option { return Option{func(s *settings) { s.accumulate = batches }} }
 
 // Precision computes the network in another floating-point type than its
 // parameters have: with BFloat16, parameters and inputs are rounded to it for each
 // step, while the parameters themselves, their updates and the loss stay float32.
 // With Float16, whose range is small, the loss is scaled so that gradients do not
-// vanish, and steps that overflow are left out.
+// vanish, and steps that overflow are skipped.
 func Precision(d locus.DType) Option {
 	return Option{func(s *settings) { s.precision, s.lowered = d, true }}
 }
 
-// Seed is where all that the trainer draws (the order of the examples) comes from.
+// Seed sets the seed of everything that the trainer draws (the order of the
+// examples).
 func Seed(seed uint64) Option { return Option{func(s *settings) { s.seed = seed }} }
 
-// LogEvery is the number of steps between two readings of the metrics for board,
-// progress and the check for NaN; the end of an epoch always reads.
+// LogEvery sets the number of steps between two readings of the metrics for board,
+// progress and the check for NaN. They are always read at the end of an epoch.
 func LogEvery(steps int) Option { return Option{func(s *settings) { s.logEvery = steps }} }
 
 // Board draws the run: a panel per metric with its curves "training" and
@@ -203,13 +208,13 @@ func Measure(metrics ...metric.Metric) Option {
 	return Option{func(s *settings) { s.measures = append(s.measures, metrics...) }}
 }
 
-// EarlyStopping ends training when the monitored metric has not become better for
-// so many epochs.
+// EarlyStopping ends training when the monitored metric has not improved for the
+// given number of epochs.
 func EarlyStopping(patience int) Option {
 	return Option{func(s *settings) { s.patience, s.stopEarly = patience, true }}
 }
 
-// KeepBest returns the model, at the end, the parameters of its best epoch.
+// KeepBest restores, at the end, the parameters of the model's best epoch.
 func KeepBest() Option { return Option{func(s *settings) { s.keepBest = true }} }
 
 // Checkpoints saves the run's state in a folder after every epoch, and when it is
@@ -218,10 +223,11 @@ func Checkpoints(folder string, keep int) Option {
 	return Option{func(s *settings) { s.checkpoints, s.keep, s.save = folder, keep, true }}
 }
 
-// Resume goes on from the last checkpoint, if there is one. A run that is made
-// otherwise than that of the checkpoint, with another batch size for one, is an
+// Resume goes on from the last checkpoint, if there is one. A run with other
+// hyperparameters than the checkpoint's, such as another batch size, is an
 // [ErrChanged] that lists the differences; [AcceptChanges] accepts them by name.
-// Only when a run ends may differ: MaxEpochs, EarlyStopping, KeepBest.
+// Only the options that say when a run ends may differ: MaxEpochs, EarlyStopping,
+// KeepBest.
 func Resume() Option { return Option{func(s *settings) { s.resume = true }} }
 
 // ErrStop is what a callback returns to end training.
@@ -231,7 +237,7 @@ var ErrStop = errors.New("train: stop")
 // infinite.
 var ErrNotFinite = errors.New("train: not a finite number")
 
-// bad is the error of an argument that cannot be.
+// bad returns the error of an invalid argument.
 func bad(format string, args ...any) error {
 	return fmt.Errorf("train: "+format+": %w", append(args, locus.ErrArgument)...)
 }
@@ -264,7 +270,7 @@ func (s *settings) checkMeasures(model Model) error {
 	return nil
 }
 
-// checkOptions finds the devices and refuses options that cannot be.
+// checkOptions finds the devices and returns an error for invalid options.
 func (s *settings) checkOptions() ([]locus.Device, error) {
 	switch {
 	case s.missing:

@@ -8,6 +8,7 @@ import (
 
 	"github.com/locusml/locus"
 	"github.com/locusml/locus/dtype"
+	"github.com/locusml/locus/internal/elem"
 )
 
 // bigEndian reports whether this machine stores the high byte first.
@@ -15,6 +16,16 @@ var bigEndian = func() bool {
 	one := uint16(1)
 	return *(*byte)(unsafe.Pointer(&one)) == 0
 }()
+
+// fileTypes are the names of the element types in files: in safetensors, and NumPy's without the
+// byte order. NumPy has no bfloat16; packages that add one store it as two opaque bytes.
+var fileTypes = []struct {
+	dtype            locus.DType
+	safetensors, npy string
+}{
+	{dtype.Bool, "BOOL", "b1"}, {dtype.Uint8, "U8", "u1"}, {dtype.Int32, "I32", "i4"}, {dtype.Int64, "I64", "i8"},
+	{dtype.Float16, "F16", "f2"}, {dtype.BFloat16, "BF16", "V2"}, {dtype.Float32, "F32", "f4"}, {dtype.Float64, "F64", "f8"},
+}
 
 // tensor makes e on device d from its bytes, which it does not change or keep.
 func (e *entry) tensor(b []byte, d locus.Device) (*locus.Tensor, error) {
@@ -40,7 +51,7 @@ func (e *entry) tensor(b []byte, d locus.Device) (*locus.Tensor, error) {
 	}
 	var t *locus.Tensor
 	err := locus.Try(func() {
-		t = d.From(typed(e.DType, b), len(b)/size).Reshape(shape...)
+		t = d.From(elem.Slice(e.DType, b), len(b)/size).Reshape(shape...)
 		if e.fortran && len(shape) > 1 {
 			back := make([]int, len(shape))
 			for i := range back {
@@ -55,27 +66,6 @@ func (e *entry) tensor(b []byte, d locus.Device) (*locus.Tensor, error) {
 		}
 	})
 	return t, err
-}
-
-// typed returns b as a slice of the Go type of dt.
-func typed(dt locus.DType, b []byte) any {
-	switch dt {
-	case dtype.Bool:
-		return as[bool](b)
-	case dtype.Uint8:
-		return b
-	case dtype.Int32:
-		return as[int32](b)
-	case dtype.Int64:
-		return as[int64](b)
-	case dtype.Float16:
-		return as[dtype.F16](b)
-	case dtype.BFloat16:
-		return as[dtype.BF16](b)
-	case dtype.Float32:
-		return as[float32](b)
-	}
-	return as[float64](b)
 }
 
 func as[T locus.Element](b []byte) []T {

@@ -64,7 +64,7 @@ type Spec struct {
 	Shape []int
 }
 
-// SpecOf returns t's.
+// SpecOf returns t's element type and shape.
 func SpecOf(t *locus.Tensor) Spec { return Spec{t.DType(), t.Shape()} }
 
 // String returns "float32 (2, 3)".
@@ -107,8 +107,8 @@ func MaxUnpacked(bytes int64) OpenOption {
 }
 
 // Open opens a safetensors, npy or npz file, told apart by its content, and
-// checks its structure. The tensors themselves are read by [File.Load]. What is
-// not a file, such as a folder or a pipe, is an error at once.
+// checks its structure. The tensors themselves are read by [File.Load]. Anything
+// but a regular file, such as a folder or a pipe, is an error at once.
 func Open(path string, opts ...OpenOption) (*File, error) {
 	s, err := openSource(path)
 	if err != nil {
@@ -122,13 +122,13 @@ func Open(path string, opts ...OpenOption) (*File, error) {
 	return f, nil
 }
 
-// Read is like [Open] for content that is somewhere else than in a file.
+// Read is like [Open] for content that is not in a file.
 func Read(r io.ReaderAt, size int64, opts ...OpenOption) (*File, error) {
 	if err := gate.Given("the reader", r); err != nil {
 		return nil, fmt.Errorf("weights: %w", err)
 	}
 	if size < 0 {
-		return nil, fmt.Errorf("weights: a size of %d bytes: %w", size, locus.ErrArgument)
+		return nil, fmt.Errorf("weights: the size is %d bytes: %w", size, locus.ErrArgument)
 	}
 	f, err := newFile(&plain{r, size, nil}, "", opts)
 	if err != nil {
@@ -205,7 +205,7 @@ func (f *File) Path() string {
 	return f.path
 }
 
-// Format tells what kind of file it is.
+// Format returns what kind of file it is.
 func (f *File) Format() Format {
 	gate.Receiver("weights.File.Format", f != nil && f.source != nil, "open it with weights.Open")
 	return f.format
@@ -250,7 +250,7 @@ func (f *File) Metadata() map[string]string {
 	return m
 }
 
-// Load makes a tensor on device d from the one called name.
+// Load reads the tensor called name to device d.
 func (f *File) Load(name string, d locus.Device) (*locus.Tensor, error) {
 	gate.Receiver("weights.File.Load", f != nil && f.source != nil, "open it with weights.Open")
 	t, err := f.load(name, d)
@@ -283,7 +283,7 @@ func (f *File) load(name string, d locus.Device) (*locus.Tensor, error) {
 	return e.tensor(b, d)
 }
 
-// LoadAll makes every tensor of the file on device d.
+// LoadAll reads every tensor of the file to device d.
 func (f *File) LoadAll(d locus.Device) (map[string]*locus.Tensor, error) {
 	gate.Receiver("weights.File.LoadAll", f != nil && f.source != nil, "open it with weights.Open")
 	all := make(map[string]*locus.Tensor, len(f.entries))
@@ -297,7 +297,7 @@ func (f *File) LoadAll(d locus.Device) (map[string]*locus.Tensor, error) {
 	return all, nil
 }
 
-// Close lets go of the file. Tensors that were loaded stay.
+// Close closes the file. Tensors that were loaded stay valid.
 func (f *File) Close() error {
 	gate.Receiver("weights.File.Close", f != nil && f.source != nil, "open it with weights.Open")
 	f.mu.Lock()

@@ -112,7 +112,7 @@ func TestElementsAreAligned(t *testing.T) {
 	for _, name := range f.Names() {
 		info, _ := f.Info(name)
 		if size := info.DType.Size(); size > last || at%int64(size) != 0 {
-			t.Errorf("%s of %d bytes an element is at %d", name, size, at)
+			t.Errorf("%s of %d bytes per element is at %d", name, size, at)
 		} else {
 			last = size
 		}

@@ -55,7 +55,7 @@ func (f *File) Match(want map[string]Spec) error {
 	return e
 }
 
-// Error returns everything, one kind a line; of long lists the beginning.
+// Error lists all differences, one kind per line; long lists are cut short.
 func (e *MatchError) Error() string {
 	if e == nil {
 		return "<nil error>"

@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/locusml/locus"
-	"github.com/locusml/locus/dtype"
 	"github.com/locusml/locus/internal/disk"
 	"github.com/locusml/locus/internal/gate"
 )
@@ -25,11 +24,13 @@ const npyMagic = "\x93NUMPY"
 const maxNPYHeader = 1 << 20
 
 // npyTypes are the element types by NumPy's name without the byte order.
-// NumPy has no bfloat16; packages that add one store it as two opaque bytes.
-var npyTypes = map[string]locus.DType{
-	"b1": dtype.Bool, "u1": dtype.Uint8, "i4": dtype.Int32, "i8": dtype.Int64,
-	"f2": dtype.Float16, "V2": dtype.BFloat16, "f4": dtype.Float32, "f8": dtype.Float64,
-}
+var npyTypes = func() map[string]locus.DType {
+	m := map[string]locus.DType{}
+	for _, t := range fileTypes {
+		m[t.npy] = t.dtype
+	}
+	return m
+}()
 
 // npyHeader is what stands before an array's elements.
 type npyHeader struct {
@@ -125,9 +126,9 @@ func (h *npyHeader) parse(text string) error {
 	return nil
 }
 
-// parseDescr reads an element type such as "<f4" and gives its size.
+// parseDescr reads an element type such as "<f4" and returns its size.
 func (h *npyHeader) parseDescr(descr string) (size uint64, err error) {
-	bad := malformed("the element type %.40q is none that NumPy has", descr)
+	bad := malformed("NumPy has no element type %.40q", descr)
 	if len(descr) < 2 || !strings.ContainsRune("<>|=", rune(descr[0])) {
 		return 0, bad
 	}
@@ -259,7 +260,7 @@ func (p *literal) value() (any, bool) {
 }
 
 // SaveNPY writes one tensor as an npy file, replacing path as a whole or not
-// at all. NumPy has no bfloat16: it sees two opaque bytes an element, as it
+// at all. NumPy has no bfloat16: it sees two opaque bytes per element, as it
 // does of other packages that store them.
 func SaveNPY(path string, t *locus.Tensor) error {
 	return saveFile(disk.OS, path, func(w io.Writer) error { return writeNPY(w, t) })

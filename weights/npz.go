@@ -123,7 +123,7 @@ func zipError(err error) error {
 }
 
 // SaveNPZ writes tensors as an npz archive, replacing path as a whole or not at
-// all. The same tensors give the same bytes. See [SaveNPY] about bfloat16.
+// all. The same tensors yield the same bytes. See [SaveNPY] about bfloat16.
 func SaveNPZ(path string, tensors map[string]*locus.Tensor) error {
 	return saveFile(disk.OS, path, func(w io.Writer) error { return writeNPZ(w, tensors) })
 }

@@ -14,7 +14,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/locusml/locus"
-	"github.com/locusml/locus/dtype"
 	"github.com/locusml/locus/internal/disk"
 	"github.com/locusml/locus/internal/gate"
 )
@@ -27,18 +26,13 @@ const maxHeader = 100_000_000
 
 const metadataKey = "__metadata__"
 
-// safeTypes are the element types of the format that Locus has.
-var safeTypes = map[string]locus.DType{
-	"BOOL": dtype.Bool, "U8": dtype.Uint8, "I32": dtype.Int32, "I64": dtype.Int64,
-	"F16": dtype.Float16, "BF16": dtype.BFloat16, "F32": dtype.Float32, "F64": dtype.Float64,
-}
-
-var safeNames = func() map[locus.DType]string {
-	m := map[locus.DType]string{}
-	for name, dt := range safeTypes {
-		m[dt] = name
+// safeTypes and safeNames are the element types of the format that Locus has.
+var safeTypes, safeNames = func() (map[string]locus.DType, map[locus.DType]string) {
+	types, names := map[string]locus.DType{}, map[locus.DType]string{}
+	for _, t := range fileTypes {
+		types[t.safetensors], names[t.dtype] = t.dtype, t.safetensors
 	}
-	return m
+	return types, names
 }()
 
 // foreignBits are the sizes in bits of the types that it does not have.
@@ -59,7 +53,7 @@ func (f *File) parseSafetensors() error {
 	n := binary.LittleEndian.Uint64(length[:])
 	switch {
 	case n > maxHeader:
-		return malformed("a safetensors header of %d bytes; the limit is %d (or this is no safetensors, npy or npz file)", n, maxHeader)
+		return malformed("a safetensors header of %d bytes; the limit is %d (or this is not a safetensors, npy or npz file)", n, maxHeader)
 	case n > uint64(size-8):
 		return malformed("the header claims %d bytes, the file has %d in all: it is truncated", n, size)
 	case n < 2:
@@ -174,7 +168,7 @@ func parseHeaderEntry(d *json.Decoder, name string) (headerEntry, error) {
 		return h, err
 	}
 	if !seen["dtype"] || h.shape == nil || len(offsets) != 2 {
-		return h, malformed("tensor %q: wants dtype, shape and two data_offsets", name)
+		return h, malformed("tensor %q: want dtype, shape and two data_offsets", name)
 	}
 	h.begin, h.end = offsets[0], offsets[1]
 	dims, n, err := sizeOf(h.shape)
@@ -249,8 +243,8 @@ func checkLayout(list []headerEntry, size uint64) error {
 	return nil
 }
 
-// Save writes a safetensors file, replacing path as a whole or not at all. The
-// same tensors and metadata give the same bytes.
+// Save writes a safetensors file, replacing path as a whole or not at all. The same
+// tensors and metadata yield the same bytes.
 func Save(path string, tensors map[string]*locus.Tensor, metadata map[string]string) error {
 	return saveFile(disk.OS, path, func(w io.Writer) error { return writeSafetensors(w, tensors, metadata) })
 }

@@ -5,6 +5,7 @@
 //	locus launch -n 2 ./allreduce                    the ring over TCP
 //	mpirun -np 2 ./allreduce                         the MPI library
 //	mpirun -np 2 ./allreduce-c                       the same from C: mpicc -O2 -o allreduce-c bench/allreduce.c
+//	locus launch -n 2 ./allreduce -device gpu:0      NCCL, beside bench/allreduce_nccl.c
 //
 // bench/allreduce.sh does all of these in turns.
 package main
@@ -23,7 +24,7 @@ import (
 
 func main() {
 	n := flag.Int("n", 25_000_000, "float32 numbers")
-	reps := flag.Int("reps", 10, "times")
+	reps := flag.Int("reps", 20, "times")
 	device := flag.String("device", "cpu", "where the tensors are")
 	flag.Parse()
 	d, err := locus.ParseDevice(*device)
@@ -58,7 +59,7 @@ func main() {
 	}
 	slices.Sort(times)
 	if g.Rank() == 0 {
-		fmt.Printf("%s, %d ranks, %.0f MB: best %.1f ms, median %.1f ms\n", g.Engine(d), g.Size(), float64(*n)*4/1e6,
+		fmt.Printf("%s, %d ranks, %.0f MB: best %.3f ms, median %.3f ms\n", g.Engine(d), g.Size(), float64(*n)*4/1e6,
 			times[0].Seconds()*1e3, times[len(times)/2].Seconds()*1e3)
 	}
 }

@@ -126,8 +126,12 @@ var cases = map[string]func() func(){
 	"max_pool_3":                pooling(locus.MaxPool2D, resnetPool, false),
 	"max_pool_3_grad":           pooling(locus.MaxPool2D, resnetPool, true),
 
-	"mlp_step":   step(256, []int{784}, func() nn.Module { return nn.Sequential(nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 10)) }),
-	"lenet_step": step(128, []int{1, 28, 28}, leNet),
+	"mlp_step":            step(256, []int{784}, mlp, false),
+	"mlp_step_compiled":   step(256, []int{784}, mlp, true),
+	"lenet_step":          step(128, []int{1, 28, 28}, leNet, false),
+	"lenet_step_compiled": step(128, []int{1, 28, 28}, leNet, true),
+	"expression_16m":      expression(false),
+	"expression_compiled": expression(true),
 
 	"matmul_100_nt":       product(locus.Float32, "nt", 100, 100, 100, 100, 0),
 	"matmul_100_tn":       product(locus.Float32, "tn", 100, 100, 100, 100, 0),
@@ -324,17 +328,40 @@ func leNet() nn.Module {
 		nn.Flatten(), nn.Linear(400, 120), nn.Sigmoid(), nn.Linear(120, 84), nn.Sigmoid(), nn.Linear(84, 10))
 }
 
-// step is one eager training step: forward, cross-entropy, backward, SGD.
-func step(batch int, shape []int, build func() nn.Module) func() func() {
+func mlp() nn.Module { return nn.Sequential(nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 10)) }
+
+// step is one training step: forward, cross-entropy, backward, SGD.
+func step(batch int, shape []int, build func() nn.Module, compiled bool) func() func() {
 	return func() func() {
 		net := build()
 		o := optim.SGD(nn.Parameters(net), 0.01, optim.SGDOptions{})
 		x, y := locus.Rand(append([]int{batch}, shape...)...), locus.Randint(0, 10, batch)
-		return func() {
+		f := func(args ...*locus.Tensor) []*locus.Tensor {
 			locus.Scoped(func(s *locus.Scope) {
-				loss := locus.CrossEntropy(net.Forward(s.Use(x)), y, locus.CrossEntropyOptions{})
+				loss := locus.CrossEntropy(net.Forward(s.Use(args[0])), args[1], locus.CrossEntropyOptions{})
 				o.StepWith(locus.Grad([]*locus.Tensor{loss}, nn.Values(o.Params())))
 			})
+			return nil
+		}
+		if !compiled {
+			return func() { f(x, y) }
+		}
+		c := locus.Compile(f, nn.Cells(net)...)
+		return func() { c.Call(x, y) }
+	}
+}
+
+// expression is (z+2).exp()*y of 16M elements.
+func expression(compiled bool) func() func() {
+	return func() func() {
+		z, y := locus.Rand(16<<20), locus.Rand(16<<20)
+		f := func(args ...*locus.Tensor) []*locus.Tensor { return []*locus.Tensor{args[0].Add(2).Exp().Mul(args[1])} }
+		if compiled {
+			c := locus.Compile(f)
+			return func() { c.Call(z, y)[0].Free() }
+		}
+		return func() {
+			locus.Scoped(func(s *locus.Scope) { f(s.Use(z), y) })
 		}
 	}
 }

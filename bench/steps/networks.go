@@ -66,8 +66,10 @@ func jobs(small bool) map[string]job {
 			loss: classes, opt: sgd(1), times: 10, items: rn * rl, digits: true},
 		"mobilenetv2": {net: func() nn.Module { return mobileNetV2(kinds) }, x: randn(mn, 3, ms, ms), y: randint(kinds, mn), loss: classes, opt: sgd(0.05), times: 10, items: mn},
 		"unet": {net: func() nn.Module { return newUNet(3, pick(64, 8), 3) }, x: randn(un, 3, us, us), y: func(d locus.Device) *locus.Tensor { return d.Rand(un, 1, us, us).Gt(0.5).Cast(locus.Float32) },
-			loss: func(out, y *locus.Tensor) *locus.Tensor { return locus.BCEWithLogits(out, y, locus.BCEOptions{}) },
-			opt:  func(p []nn.Entry) *optim.Optimizer { return optim.Adam(p, 1e-3, optim.AdamOptions{}) }, times: 10, items: un},
+			loss: func(out, y *locus.Tensor) *locus.Tensor {
+				return locus.BCEWithLogits(out.Cast(locus.Float32), y, locus.BCEOptions{})
+			},
+			opt: func(p []nn.Entry) *optim.Optimizer { return optim.Adam(p, 1e-3, optim.AdamOptions{}) }, times: 10, items: un},
 	}
 }
 

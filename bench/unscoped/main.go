@@ -38,24 +38,35 @@ func main() {
 		plain := func() { c.run(func(t *locus.Tensor) *locus.Tensor { return t }) }
 		scoped := func() { locus.Scoped(func(s *locus.Scope) { c.run(s.Use) }) }
 		best, peak := [2]float64{1e9, 1e9}, [2]int64{}
+		var collections, waited float64 // of plain code, per turn
 		for range *turns {
 			for i, f := range []func(){scoped, plain} {
-				t, p := measure(device, f, *seconds)
-				best[i], peak[i] = min(best[i], t), max(peak[i], p)
+				m := measure(device, f, *seconds)
+				best[i], peak[i] = min(best[i], m.seconds), max(peak[i], m.peak)
+				collections, waited = m.collections, m.waited
 			}
 		}
-		fmt.Printf("%-24s scoped %9.1f µs %8.1f MiB, plain %9.1f µs %8.1f MiB: %.2f × the time, %.2f × the peak\n", c.name,
-			best[0]*1e6, float64(peak[0])/(1<<20), best[1]*1e6, float64(peak[1])/(1<<20), best[1]/best[0], float64(peak[1])/float64(peak[0]))
+		fmt.Printf("%-24s scoped %9.1f µs %8.1f MiB, plain %9.1f µs %8.1f MiB: %.2f × the time, %.2f × the peak; %.3f collections, %.1f µs waited per turn\n", c.name,
+			best[0]*1e6, float64(peak[0])/(1<<20), best[1]*1e6, float64(peak[1])/(1<<20), best[1]/best[0], float64(peak[1])/float64(peak[0]), collections, waited*1e6)
 	}
 }
 
-func measure(d locus.Device, f func(), seconds float64) (perTurn float64, peak int64) {
+// figures are those of a turn, and the peak of all.
+type figures struct {
+	seconds     float64
+	peak        int64
+	collections float64
+	waited      float64 // seconds, for collections
+}
+
+func measure(d locus.Device, f func(), seconds float64) figures {
 	d.Collect()
-	for range 3 {
+	for range 30 { // the pool learns how much garbage it has to allow
 		f()
 	}
 	check(d.Synchronize())
 	d.ResetPeak()
+	before := d.MemoryStats()
 	start, n := time.Now(), 0
 	for time.Since(start).Seconds() < seconds {
 		for range 10 {
@@ -64,7 +75,10 @@ func measure(d locus.Device, f func(), seconds float64) (perTurn float64, peak i
 		check(d.Synchronize())
 		n += 10
 	}
-	return time.Since(start).Seconds() / float64(n), d.MemoryStats().Peak
+	turns := float64(n)
+	took := time.Since(start).Seconds()
+	s := d.MemoryStats()
+	return figures{took / turns, s.Peak, float64(s.Collections-before.Collections) / turns, (s.Waited - before.Waited).Seconds() / turns}
 }
 
 func check(err error) {

@@ -46,7 +46,7 @@ func main() {
 }
 
 const (
-	size       = 32 // pixels a side
+	size       = 32 // pixels per side
 	batchSize  = 16
 	accumulate = 2 // batches before a step
 )

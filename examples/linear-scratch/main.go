@@ -51,7 +51,7 @@ func run(w io.Writer, device locus.Device) error {
 			bias = bias.Sub(grads[1].Mul(learningRate))
 			total = total.Add(loss)
 		}
-		// The one number that is read from the device, once an epoch.
+		// The one number that is read from the device, once per epoch.
 		fmt.Fprintf(w, "epoch %d  loss %.6f\n", epoch+1, total.Item()/float64(loader.Len()))
 	}
 	fmt.Fprintln(w, "weight", weight.Flatten())

@@ -64,7 +64,7 @@ func fit(epochs int, devices ...locus.Device) (*train.Report, error) {
 		train.MaxEpochs(epochs),
 		train.Devices(devices...),
 		train.AfterStep(func(s *train.Step) error {
-			if s.Index > 0 { // looking waits for the GPUs: once an epoch is enough
+			if s.Index > 0 { // looking waits for the GPUs: once per epoch is enough
 				return nil
 			}
 			return checkReplicas(s.Models)

@@ -83,12 +83,12 @@ func TestTrainThenPredictElsewhere(t *testing.T) {
 	}
 
 	for want, args := range map[string][]string{
-		"no such file":        {"-model", "none", "predict", "new.csv"},
-		"say train":           {},
-		`no column "year"`:    {"-model", model, "predict", "lacks.csv"},
-		"not a model of this": {"-model", "other.safetensors", "predict", "new.csv"},
-		"there is no column":  {"-data", "new.csv", "-model", "x", "train"},
-		`"many" is no number`: {"-model", model, "predict", "words.csv"},
+		"no such file":           {"-model", "none", "predict", "new.csv"},
+		"say train":              {},
+		`no column "year"`:       {"-model", model, "predict", "lacks.csv"},
+		"not a model of this":    {"-model", "other.safetensors", "predict", "new.csv"},
+		"there is no column":     {"-data", "new.csv", "-model", "x", "train"},
+		`"many" is not a number`: {"-model", model, "predict", "words.csv"},
 	} {
 		write := func(name, s string) {
 			if err := os.WriteFile(filepath.Join(use, name), []byte(s), 0o666); err != nil {

@@ -24,7 +24,7 @@ func Max(ctx context.Context, g *collective.Group, v int64) (int64, error) {
 	return locus.ToSlice[int64](most)[0], nil
 }
 
-// Bytes returns what the ranks give, in their order.
+// Bytes returns what the ranks pass, in the ranks' order.
 func Bytes(ctx context.Context, g *collective.Group, b []byte) ([][]byte, error) {
 	own := locus.CPU().From([]int64{int64(len(b))})
 	defer own.Free()
@@ -58,7 +58,8 @@ func Bytes(ctx context.Context, g *collective.Group, b []byte) ([][]byte, error)
 	return out, nil
 }
 
-// All returns the values of all ranks, in their order, which package gob can write.
+// All returns the values of all ranks in rank order. Package gob must be able to
+// encode them.
 func All[T any](ctx context.Context, g *collective.Group, v T) ([]T, error) {
 	var b bytes.Buffer
 	if err := gob.NewEncoder(&b).Encode(v); err != nil {

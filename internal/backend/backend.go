@@ -9,6 +9,7 @@
 package backend
 
 import (
+	"errors"
 	"time"
 
 	"github.com/locusml/locus/dtype"
@@ -85,8 +86,8 @@ type Device interface {
 // Pinner is a device that copies from and to some main memory without a detour,
 // at the full speed of the bus: pages that the system may not move.
 type Pinner interface {
-	// Pinned is where such memory comes from. Its regions have a Ptr. CopyIn from it may return before anything is read, and calls
-	// release later.
+	// Pinned returns the source of such memory. Its regions have a Ptr. CopyIn from it may
+	// return before anything is read, and calls release later.
 	Pinned() memory.Source
 }
 
@@ -95,6 +96,28 @@ type Fuser interface {
 	// Fuses reports whether an expression may have the op whose KernelType (see op.Def)
 	// is t, with a result of type out.
 	Fuses(id op.ID, t, out dtype.DType) bool
+}
+
+// Preparer is a device that gains from knowing calls before they are queued.
+type Preparer interface {
+	// Prepare begins to make what the device needs for calls that will be queued soon,
+	// such as code that it compiles while others run. It queues nothing, waits for
+	// nothing and has no errors: what it cannot make is made when it is needed.
+	Prepare(calls []*Call)
+}
+
+// ErrLater is in the chain of what RecordCalls returns if the calls are better recorded
+// later, because faster code for them is being made. Trying again costs little.
+var ErrLater = errors.New("not yet")
+
+// Arranger is a device that has kernels for images, tensors (N, C, H, W), that lie channels
+// last: the channels of a pixel beside each other.
+type Arranger interface {
+	// Arranges reports whether the call, whose views have no blocks, can have all its
+	// images channels last, operands and results alike, and how many bytes the device
+	// need not move then. Either every image whose two layouts differ lies channels
+	// last, or none does.
+	Arranges(c *Call) (can bool, saves int)
 }
 
 // Recorder is a device that can queue many calls as one: a CUDA graph, for instance.
@@ -116,10 +139,10 @@ type Recorder interface {
 
 // Recording is what RecordCalls returns. One goroutine at a time may use it.
 type Recording interface {
-	// Set changes the attributes of late call i for the replays to come; those that
-	// are queued keep theirs. c is the call with the views that it was recorded with. An
+	// Set changes the attributes of late call i for the replays to come; those that are
+	// queued keep theirs. c is the call with the views that it was recorded with. An
 	// error means that the recording does not fit the new attributes, or is lost: it
-	// must be closed, and may be made anew.
+	// must be closed, and may be made again.
 	Set(i int, c *Call) error
 
 	// Replay queues the calls, as Run would one after the other.
@@ -144,7 +167,8 @@ type Event interface {
 // View is a tensor as a kernel sees it: memory, and how elements lie in it.
 //
 // An operand may have any strides, zero (broadcast) and negative ones included.
-// A result is contiguous from offset 0 of its own block.
+// A result is contiguous from offset 0 of its own block, or, where an [Arranger] said
+// that it can be, channels last.
 //
 // A scalar written as a Go number arrives as a constant: Block is nil, Bits
 // holds the value in the element type's own representation in its low bytes, and
@@ -189,6 +213,22 @@ func (v *View) RowStep() (step int, ok bool) {
 // Contiguous reports whether v's elements lie in order without holes.
 func (v *View) Contiguous() bool { return op.IsContiguous(v.Shape, v.Strides) }
 
+// ChannelsLast reports whether v is an image (N, C, H, W) that lies as (N, H, W, C)
+// does, without holes, and not as (N, C, H, W).
+func (v *View) ChannelsLast() bool {
+	if len(v.Shape) != 4 || v.Contiguous() {
+		return false
+	}
+	n := 1
+	for _, i := range [...]int{1, 3, 2, 0} {
+		if v.Shape[i] != 1 && v.Strides[i] != n {
+			return false
+		}
+		n *= v.Shape[i]
+	}
+	return true
+}
+
 // Call is one op to run.
 type Call struct {
 	Op    op.ID
@@ -197,8 +237,8 @@ type Call struct {
 	Out   View
 
 	// More are the results behind the first, for ops that have several: see More of
-	// op.Def. They are contiguous, as the first is. Of an op that saves something for
-	// its gradient they are missing where nobody wants that.
+	// op.Def. They are contiguous. Results that an op saves only for its gradient are
+	// missing where no gradient is wanted.
 	More []View
 
 	// Step is what the call is part of: a step of a program, for those who watch. Devices
@@ -225,5 +265,5 @@ func (e *AsyncError) Error() string {
 	return "queued op " + e.Op.String() + " failed: " + e.Err.Error()
 }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *AsyncError) Unwrap() error { return e.Err }

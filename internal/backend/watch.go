@@ -1,6 +1,10 @@
 package backend
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+
+	"github.com/locusml/locus/internal/op"
+)
 
 // Watcher sees calls on their way to a device: a profiler, for instance.
 type Watcher interface {
@@ -46,8 +50,19 @@ func Pieces() PieceWatcher {
 	return nil
 }
 
-// Queue runs c on d. Everything above devices does so by this function.
+// Queue runs c on d. Everything above devices runs calls through this function.
 func Queue(d Device, c *Call) error {
+	if f := op.Get(c.Op).Family; f == op.LinalgFamily || f == op.FourierFamily { // no others have detours
+		if t, ok := d.(Detourer); ok && t.Detours(c) {
+			if note := detours.Load(); note != nil {
+				return (*note)(d, c, func() error { return queue(d, c) })
+			}
+		}
+	}
+	return queue(d, c)
+}
+
+func queue(d Device, c *Call) error {
 	if w := watcher.Load(); w != nil {
 		return (*w).Run(d, c)
 	}
@@ -59,3 +74,16 @@ func Queue(d Device, c *Call) error {
 type Marker interface {
 	Mark() Event
 }
+
+// Detourer is a device that computes some ops in main memory: it copies operands there
+// and results back, and Run waits meanwhile.
+type Detourer interface {
+	// Detours reports whether the call is computed in main memory.
+	Detours(c *Call) bool
+}
+
+var detours atomic.Pointer[func(d Device, c *Call, run func() error) error]
+
+// NoteDetours makes every detour go through note, which calls run, once, or returns an
+// error.
+func NoteDetours(note func(d Device, c *Call, run func() error) error) { detours.Store(&note) }

@@ -7,15 +7,15 @@ import (
 	"unicode/utf8"
 )
 
-// Called returns the exported function of package locus that the program called,
-// and by whose call the caller runs: "Sort" where Sort has called ArgSort and that
-// has failed. Methods of other types than tensors, devices and makers are named with
-// their type: "Scope.Close". It returns "" where another package of the framework made
-// the call, or none.
+// Called returns the exported function of package locus through which the program
+// reached the caller: "Sort" where Sort has called ArgSort and that has failed.
+// Methods of other types than tensors, devices and makers are named with their type:
+// "Scope.Close". It returns "" where another package of the framework made the call,
+// or none.
 //
-// It walks the stack from the inside until it leaves the package, so that a function
-// of the program's, called by the package, begins anew. It is for errors: it costs
-// microseconds.
+// It walks the stack from the inside until it leaves the package: what a program's
+// function that the package calls does is a call of its own. It is for errors: it
+// costs microseconds.
 func Called() string {
 	var pcs [128]uintptr
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs[:])])

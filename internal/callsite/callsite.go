@@ -18,8 +18,8 @@ var root = func() string {
 	return strings.TrimSuffix(file, "internal/callsite/callsite.go")
 }()
 
-// Site is a captured call stack, cheap to take and resolved only when printed.
-// Sites are comparable: the same path through the program gives the same Site.
+// Site is a captured call stack, cheap to take and resolved only when printed. Sites
+// are comparable: the same path through the program has the same Site.
 type Site [20]uintptr
 
 // Here captures the stack of the caller, leaving out skip more frames.

@@ -56,7 +56,7 @@ func TestFalseServer(t *testing.T) {
 	}
 }
 
-// A length alone takes no memory, and what is no frame is an error at once.
+// A length alone takes no memory, and what is not a frame is an error at once.
 func TestFrames(t *testing.T) {
 	for _, b := range [][]byte{{0, 0, 0, 0, 0, 0, 0, 0}, {99, 0, 0, 0, 0, 0, 0, 0}, {1, 1, 0, 0, 0, 0, 0, 0}, {1, 0, 0, 0, 0, 0, 0, 255}} {
 		if _, _, err := readFrame(bytes.NewReader(b)); !errors.Is(err, errFrame) {

@@ -29,7 +29,7 @@ const (
 	lastFrame   = frameNote
 )
 
-// errFrame is the error of bytes that are no frame.
+// errFrame is the error of bytes that are not a frame.
 var errFrame = errors.New("the other side does not speak this protocol")
 
 // writeFrame writes a frame in one call.

@@ -38,8 +38,8 @@ func siluGrad32(dst, a, x, s, t, u []float32) {
 	vec.MulF32(dst, a, s)
 }
 
-// tail computes s anew where x is below limit: there factors are subnormal and
-// have lost digits that the result still has.
+// tail computes s again where x is below limit: there factors are subnormal and have
+// lost digits that the result still has.
 func tail(s, x []float32, limit float32, f func(float64) float64) {
 	for i, v := range x[:len(s)] {
 		if v < limit {

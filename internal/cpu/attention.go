@@ -19,8 +19,8 @@ func init() {
 const (
 	queryBlock = 64
 	keyBlock   = 256
-	// scorePitch is from one query's scores to the next's. It is no power of two,
-	// so that rows do not fight for the same places in the cache.
+	// scorePitch is from one query's scores to the next's. It is not a power of two,
+	// so that rows do not compete for the same places in the cache.
 	scorePitch = keyBlock + 16
 )
 
@@ -78,8 +78,8 @@ func newAttention[T float](attrs op.Attention, in []backend.View, read func(*bac
 	return a, s
 }
 
-// attentionTasks is how many tasks are enough to keep every thread busy. More
-// queries to a task save preparing keys and values for each.
+// attentionTasks is how many tasks are enough to keep every thread busy. More queries
+// per task save preparing keys and values for each.
 const attentionTasks = 64
 
 // fewQueries is the number of queries below which keys and values are read
@@ -174,7 +174,7 @@ func (a *attention[T]) task(b, i0, i1 int, w *attentionWork[T]) {
 	}
 }
 
-// block adds what n keys from j on have to say to queries from i on.
+// block adds the contribution of n keys from j on to queries from i on.
 func (a *attention[T]) block(b, i, j, rows, n int, dst, m, l []T, w *attentionWork[T], prepared bool) {
 	q := from(a.q.mat(b), i)
 	if prepared {

@@ -11,10 +11,10 @@ import (
 	"github.com/locusml/locus/internal/op"
 )
 
-// Attention of bfloat16 where the CPU has tensor cores. Keys and values of some matrices are packed as the
-// units want them, then blocks of queries pass over them as in attention.go. Scores, sums and results are of
-// float32; the weights, between 0 and 1, are rounded to bfloat16 for the product with the values, but not
-// for their sum.
+// Attention of bfloat16 where the CPU has tensor cores. Keys and values of some matrices are
+// packed as the tensor cores need them, then blocks of queries pass over them as in
+// attention.go. Scores, sums and results are of float32; the weights, between 0 and 1, are
+// rounded to bfloat16 for the product with the values, but not for their sum.
 
 // Queries of a block, and keys that are scored at a time: a block of scores is in the first cache.
 const (
@@ -206,7 +206,8 @@ func (a *blockAttention) block(b, i0 int, w *blockAttentionWork) {
 	}
 }
 
-// top hides keys in row r of the scores of n keys from j0 on, and those up to `wide`, and finds the largest.
+// top hides keys in row r of the scores of n keys from j0 on, hides the padding up to `wide`,
+// and finds the largest score.
 func (a *blockAttention) top(w *blockAttentionWork, b, i0, r, j0, n, wide int) {
 	s := w.scores[r*blockKeys:][:wide]
 	w.scale = scaleScores(a.Attention, a.mask, s[:n])

@@ -12,9 +12,9 @@ import (
 	"github.com/locusml/locus/internal/op"
 )
 
-// The gradient of attention with blocks. The weights and the scores' gradients are rounded to bfloat16 for the
-// products with g, q and k; those of keys and values come out transposed, since then what has to be packed are
-// weights, whose rows need only be joined.
+// The gradient of attention with blocks. The weights and the scores' gradients are rounded to
+// bfloat16 for the products with g, q and k. The gradients of keys and values come out
+// transposed: then it is the weights that have to be packed, whose rows need only be joined.
 
 // gradSide is how many queries, and how many keys, a block has: the sums of a block are read and written
 // for so many terms.
@@ -200,8 +200,8 @@ func newGradWork(a *blockAttentionGrad, all bool) *gradWork {
 	return w
 }
 
-// block adds what gradSide queries from i0 on and gradSide keys from j0 on have to say to dq, if there is one, and
-// with dkv to w's dk and dv.
+// block adds the contribution of gradSide queries from i0 on and gradSide keys from j0 on to dq,
+// if there is one, and with dkv to w's dk and dv.
 func (a *blockAttentionGrad) block(w *gradWork, b, i0, j0 int, dq []float32, dkv bool) {
 	const side = gemm.BlockSide
 	rows, n := min(gradSide, a.queries-i0), min(gradSide, a.keys-j0)

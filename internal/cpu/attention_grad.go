@@ -95,8 +95,8 @@ func (a *attentionGrad[T]) run() {
 func blocksOf(n, size int) int { return (n + size - 1) / size }
 
 // attentionGradWork is what a thread needs: keys and values prepared for the scores
-// and for the gradients of the weights, and keys for those of queries; blocks of
-// weights and of their gradients.
+// and for the gradients of the weights, and keys for the gradients of queries; blocks
+// of weights and of their gradients.
 type attentionGradWork[T float] struct {
 	k, v, kq   gemm.Prepared[T]
 	room       *scratch
@@ -123,7 +123,7 @@ func from[T any](m gemm.Mat[T], rows int) gemm.Mat[T] {
 	return m
 }
 
-// sums computes less of queries i0 to i1.
+// sums computes a.less for queries i0 to i1.
 func (a *attentionGrad[T]) sums(b, i0, i1 int) {
 	g, y := from(a.g.mat(b), i0), from(a.y.mat(b), i0)
 	for r := range i1 - i0 {
@@ -139,7 +139,7 @@ func (a *attentionGrad[T]) sums(b, i0, i1 int) {
 	}
 }
 
-// blocks adds what queries i0 to i1 and keyBlock keys from j on have to say to dq,
+// blocks adds the contribution of queries i0 to i1 and keyBlock keys from j on to dq,
 // and to dk and dv.
 func (a *attentionGrad[T]) blocks(b, i0, i1, j int, dq, dkv bool, w *attentionGradWork[T]) {
 	n := min(keyBlock, a.keys-j)

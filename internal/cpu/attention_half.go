@@ -3,26 +3,15 @@ package cpu
 import (
 	"slices"
 
-	"github.com/locusml/locus/dtype"
 	"github.com/locusml/locus/internal/backend"
 	"github.com/locusml/locus/internal/op"
 )
 
 func init() {
-	register(op.Attend, dtype.Float16, attendHalf[dtype.F16])
-	register(op.Attend, dtype.BFloat16, func(c *backend.Call) error {
-		if c.Out.Elements() > 0 && blockProducts() && attendBlocks(c) {
-			return nil
-		}
-		return attendHalf[dtype.BF16](c)
-	})
-	register(op.AttendGrad, dtype.Float16, attendGradHalf[dtype.F16])
-	register(op.AttendGrad, dtype.BFloat16, func(c *backend.Call) error {
-		if c.Out.Elements() > 0 && blockProducts() && attendGradBlocks(c) {
-			return nil
-		}
-		return attendGradHalf[dtype.BF16](c)
-	})
+	for _, h := range halfTypes {
+		register(op.Attend, h.dtype, h.inBlocks(attendBlocks, h.attend))
+		register(op.AttendGrad, h.dtype, h.inBlocks(attendGradBlocks, h.attendGrad))
+	}
 }
 
 // attendHalf computes in float32, some matrices at a time.

@@ -20,18 +20,18 @@ func init() {
 	registerBinaryInts(op.Maximum, maximum, maximum, maximum)
 	registerBinaryStream(op.Minimum, grainCheap, vec.MinF32, vec.MinStreamF32, vec.MinF64)
 	registerBinaryInts(op.Minimum, minimum, minimum, minimum)
-	registerBinary(op.Pow, grainDear, vec.PowF32, pow64)
+	registerBinary(op.Pow, grainExpensive, vec.PowF32, pow64)
 	registerBinaryInts(op.Pow, powInt, powInt, powInt)
 	registerBinary(op.FloorDiv, grainCheap, floorDivFloat[float32](1<<20), floorDivFloat[float64](1<<49))
 	registerBinaryInts(op.FloorDiv, floorDivInt, floorDivInt, floorDivInt)
-	registerBinary(op.Mod, grainDear, modFloat, modFloat)
+	registerBinary(op.Mod, grainExpensive, modFloat, modFloat)
 	registerBinaryInts(op.Mod, modInt, modInt, modInt)
-	registerBinary(op.Atan2, grainDear, atan2, atan2)
+	registerBinary(op.Atan2, grainExpensive, atan2, atan2)
 
-	registerBinary(op.Fmod, grainDear, fmod32, mapFloats2[float64](math.Mod))
+	registerBinary(op.Fmod, grainExpensive, fmod32, mapFloats2[float64](math.Mod))
 	for _, def := range op.All() { // by their description
 		if f := def.Float2; f != nil && table[def.ID][dtype.Float32] == nil {
-			registerBinary(def.ID, grainDear, mapFloats2[float32](f), mapFloats2[float64](f))
+			registerBinary(def.ID, grainExpensive, mapFloats2[float32](f), mapFloats2[float64](f))
 		}
 		if f := def.Int2; f != nil {
 			registerBinaryInts(def.ID, mapInts2[uint8](f), mapInts2[int32](f), mapInts2[int64](f))
@@ -49,14 +49,14 @@ func init() {
 	registerBinaryInts(op.ReluGrad, reluGrad, reluGrad, reluGrad)
 	registerBinaryStream(op.SigmoidGrad, grainCheap, vec.SigmoidGradF32, vec.SigmoidGradStreamF32, vec.SigmoidGradF64)
 	registerBinaryStream(op.TanhGrad, grainCheap, vec.TanhGradF32, vec.TanhGradStreamF32, vec.TanhGradF64)
-	registerBinary(op.GeluGrad, grainDear, composed(geluGrad32), timesFunc[float64](geluGrad))
-	registerBinary(op.GeluTanhGrad, grainDear, composed(geluTanhGrad32), timesFunc[float64](geluTanhGrad))
-	registerBinary(op.SiluGrad, grainDear, composed(siluGrad32), timesFunc[float64](siluGrad))
+	registerBinary(op.GeluGrad, grainExpensive, composed(geluGrad32), timesFunc[float64](geluGrad))
+	registerBinary(op.GeluTanhGrad, grainExpensive, composed(geluTanhGrad32), timesFunc[float64](geluTanhGrad))
+	registerBinary(op.SiluGrad, grainExpensive, composed(siluGrad32), timesFunc[float64](siluGrad))
 
 	registerBinary(op.Relu6Grad, grainCheap, composed(relu6Grad32), choose64(relu6Slope))
 	registerBinary(op.HardSigmoidGrad, grainCheap, composed(hardSigmoidGrad32), choose64(hardSigmoidSlope))
 	registerBinary(op.HardSwishGrad, grainCheap, composed(hardSwishGrad32), choose64(hardSwishSlope))
-	registerBinary(op.MishGrad, grainDear, composed(mishGrad32), timesFunc[float64](mishGrad))
+	registerBinary(op.MishGrad, grainExpensive, composed(mishGrad32), timesFunc[float64](mishGrad))
 	registerBinary(op.LeakyRelu, grainCheap, composed(leakyRelu32), leakyRelu64)
 	registerBinary(op.LeakySlope, grainCheap, composed(leakySlope32), leakySlope64)
 
@@ -79,8 +79,9 @@ func registerCompare(id op.ID, f32 loop2[uint8, float32], f64 loop2[uint8, float
 	register(id, dtype.Uint8, binary(grainCheap, u8))
 	register(id, dtype.Int32, binary(grainCheap, i32))
 	register(id, dtype.Int64, binary(grainCheap, i64))
-	register(id, dtype.Float16, compareHalf[dtype.F16](grainCheap, f32))
-	register(id, dtype.BFloat16, compareHalf[dtype.BF16](grainCheap, f32))
+	for _, h := range halfTypes {
+		register(id, h.dtype, h.compare(grainCheap, f32))
+	}
 }
 
 func swapped[R, A any](loop loop2[R, A]) loop2[R, A] {
@@ -123,7 +124,7 @@ func minimum[T number](dst, a, b []T) {
 }
 
 // smallest64 is the smallest normal float64. Go's math.Log takes smaller numbers for larger
-// than they are, and Pow and Log10 follow it: those are scaled first.
+// than they are, and Pow and Log10 follow it: such numbers are scaled first.
 const (
 	smallest64 = 0x1p-1022
 	lift       = 54 // powers of two

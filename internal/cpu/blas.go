@@ -15,12 +15,13 @@ import (
 // library is the BLAS in use, or nil.
 var library atomic.Pointer[blas.Library]
 
-// BLAS is the library that multiplies matrices, nil where Locus does it itself.
+// BLAS returns the library that multiplies matrices, or nil where Locus does it
+// itself.
 func BLAS() *blas.Library { return library.Load() }
 
-// UseBLAS lets a library multiply large float32 and float64 matrices; see
-// [blas.Open] for what name may be. "off" gives the products back to Locus'
-// own kernels. An error changes nothing.
+// UseBLAS lets a library multiply large float32 and float64 matrices; see [blas.Open]
+// for what name may be. "off" returns to Locus' own kernels. An error changes
+// nothing.
 func UseBLAS(name string) error {
 	if dynlib.IsOff(name) {
 		gemm.Use(nil)

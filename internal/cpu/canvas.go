@@ -17,7 +17,7 @@ type frame struct {
 	phases        [2][]int
 }
 
-// canvas is a frame filled with elements. From start r on lie the patches' row r.
+// canvas is a frame filled with elements. Row r of the patches begins at start r.
 type canvas[T float] struct {
 	frame
 	size   int // of all planes, and room for whole vectors
@@ -60,7 +60,7 @@ func newFrame(v *convolution) frame {
 	}
 	l.width = v.ow + reach[1]
 	if tail := l.width - v.w - v.Pad[1]; v.Stride[1] == 1 && tail >= 0 && tail <= v.Pad[1] && l.width-tail >= v.ow {
-		// The padding left of the next row is also that right of this one.
+		// The padding left of the next row is also the padding right of this one.
 		l.tail = tail
 		l.width -= l.tail
 	}
@@ -89,8 +89,8 @@ func (l *frame) divide(pixels, tasks int) {
 	l.height = l.rows + reach[0]
 }
 
-// stacked is how far an image is from the one above it where several share planes: what one has for its padding
-// below is also that of the next above.
+// stacked is how far an image is from the one above it where several share planes: the padding
+// below one is also the padding above the next.
 func (l *frame) stacked() int {
 	shared := 0
 	if below := l.height - l.v.Pad[0] - l.v.h; l.v.Stride[0] == 1 && below >= 0 {
@@ -99,7 +99,7 @@ func (l *frame) stacked() int {
 	return (l.height - shared) * l.width
 }
 
-// planes is their number for each channel.
+// planes is the number of planes per channel.
 func (l *frame) planes() int { return len(l.phases[0]) * len(l.phases[1]) }
 
 // place says in which of a channel's planes, and where, a tap of the kernel begins.
@@ -124,7 +124,7 @@ func (l *frame) span(block int) (y0, y1 int) {
 	return block * l.rows, min((block+1)*l.rows, l.v.oh)
 }
 
-// columns is how many columns of a block's patches are of use.
+// columns is how many columns of a block's patches are used.
 func (l *frame) columns(block int) int {
 	y0, y1 := l.span(block)
 	return (y1-y0-1)*l.width + l.v.ow
@@ -213,7 +213,8 @@ func (l *canvas[T]) fill(to, x []T, block int) {
 			row[j] = 0
 		}
 	})
-	// The last block may have fewer rows than there is room for: what its last one shares.
+	// The last block may have fewer rows than there is room for: clear the padding that
+	// its last row shares.
 	if y0, y1 := l.span(block); y1-y0 < l.rows {
 		area := l.height * l.width
 		for at := (y1 - y0 + l.height - l.rows) * l.width; at < l.size-l.tail; at += area {
@@ -295,7 +296,7 @@ func (l *canvas[T]) gather(x, from []T) {
 	})
 }
 
-// narrow copies a block of the result, lines pitch apart, without the columns too many.
+// narrow copies a block of the result, lines pitch apart, without the surplus columns.
 func (l *canvas[T]) narrow(dst, from []T, pitch, block int) {
 	v := l.v
 	y0, y1 := l.span(block)
@@ -307,7 +308,7 @@ func (l *canvas[T]) narrow(dst, from []T, pitch, block int) {
 	}
 }
 
-// widen copies a block of a gradient, with zeros for the columns too many.
+// widen copies a block of a gradient, with zeros in the surplus columns.
 func (l *canvas[T]) widen(to, grad []T, pitch, block int) {
 	v := l.v
 	y0, y1 := l.span(block)

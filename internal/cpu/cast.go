@@ -20,8 +20,12 @@ func init() {
 	castInt(dtype.Int64, vec.I64ToF32)
 	castFloat[float32](dtype.Float32, round32)
 	castFloat[float64](dtype.Float64, roundOdd)
-	castHalf[dtype.F16](dtype.Float16)
-	castHalf[dtype.BF16](dtype.BFloat16)
+	for _, h := range halfTypes {
+		h.casts()
+		for _, to := range halfTypes {
+			casts[h.dtype][to.dtype] = h.castTo(to)
+		}
+	}
 	for _, d := range dtype.All {
 		casts[d][d] = map[int]kernel{1: copyKernel[uint8], 2: copyKernel[uint16], 4: copyKernel[uint32], 8: copyKernel[uint64]}[d.Size()]
 		register(op.CastTo, d, func(c *backend.Call) error { return casts[c.In[0].DType][c.Out.DType](c) })
@@ -35,7 +39,9 @@ func castInt[A integer](d dtype.DType, toF32 loop1[float32, A]) {
 	casts[d][dtype.Int64] = unary(grainCheap, converted[int64, A])
 	casts[d][dtype.Float32] = unary(grainCheap, toF32)
 	casts[d][dtype.Float64] = unary(grainCheap, converted[float64, A])
-	toHalves(d, toF32)
+	for _, h := range halfTypes {
+		casts[d][h.dtype] = castDown(h, toF32)
+	}
 }
 
 func castFloat[A float](d dtype.DType, narrow loop1[float32, A]) {
@@ -45,24 +51,20 @@ func castFloat[A float](d dtype.DType, narrow loop1[float32, A]) {
 	casts[d][dtype.Int64] = unary(grainCheap, saturated[int64, A](math.MinInt64, math.MaxInt64))
 	casts[d][dtype.Float32] = unary(grainCheap, converted[float32, A])
 	casts[d][dtype.Float64] = unary(grainCheap, converted[float64, A])
-	toHalves(d, narrow)
+	for _, h := range halfTypes {
+		casts[d][h.dtype] = castDown(h, narrow)
+	}
 }
 
-// toHalves registers casts that go through float32.
-func toHalves[A any](d dtype.DType, narrow loop1[float32, A]) {
-	casts[d][dtype.Float16] = castDown[dtype.F16](narrow)
-	casts[d][dtype.BFloat16] = castDown[dtype.BF16](narrow)
-}
-
-func castDown[H half, A any](narrow loop1[float32, A]) kernel {
-	_, down := conversions[H]()
+// castDown is a cast to half precision, through float32.
+func castDown[A any](h halfType, narrow loop1[float32, A]) kernel {
 	return func(c *backend.Call) error {
 		if n := c.Out.Elements(); n > 0 {
-			dst := elements[H](&c.Out, n)
+			dst := elements[uint16](&c.Out, n)
 			forPieces(c, n, grainCheap, chunk, func(at, n int, p pieces) {
 				s, f := scratchOf[float32](n)
 				narrow(f, unsafe.Slice((*A)(p[0]), n))
-				down(dst[at:at+n], f)
+				h.narrow(dst[at:at+n], f)
 				s.free()
 			})
 		}
@@ -77,8 +79,6 @@ func castHalf[H half](d dtype.DType) {
 	casts[d][dtype.Int64] = castUp[H](saturated[int64, float32](math.MinInt64, math.MaxInt64))
 	casts[d][dtype.Float32] = castUp[H](round32)
 	casts[d][dtype.Float64] = castUp[H](converted[float64, float32])
-	up, _ := conversions[H]()
-	toHalves(d, loop1[float32, H](up))
 }
 
 func castUp[H half, R any](loop loop1[R, float32]) kernel {
@@ -136,7 +136,7 @@ func saturated[R integer, A float](low, high R) loop1[R, A] {
 func round32(dst, a []float32) { copy(dst, a) }
 
 // roundOdd rounds towards zero and sets the last bit where that was not exact: a
-// second rounding to half precision then gives what one rounding would have.
+// second rounding to half precision then has the result of one rounding.
 func roundOdd(dst []float32, a []float64) {
 	a = a[:len(dst)]
 	for i, x := range a {

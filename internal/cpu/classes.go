@@ -12,8 +12,9 @@ import (
 func init() {
 	registerClasses(dtype.Float32, nativeLines[float32]())
 	registerClasses(dtype.Float64, nativeLines[float64]())
-	registerClasses(dtype.Float16, halfLines[dtype.F16]())
-	registerClasses(dtype.BFloat16, halfLines[dtype.BF16]())
+	for _, h := range halfTypes {
+		h.classes()
+	}
 }
 
 func registerClasses[S any, T float](d dtype.DType, io lineIO[S, T]) {
@@ -30,7 +31,7 @@ func classRows[S any, T float](c *backend.Call, io lineIO[S, T], f func(i, class
 		return err
 	}
 	x, t := denseOf[S](&c.In[0])
-	pool.For(rows, max(1, grainDear/max(width, 1)), func(lo, hi int) {
+	pool.For(rows, max(1, grainExpensive/max(width, 1)), func(lo, hi int) {
 		var room []T
 		if io.load != nil {
 			var b *scratch

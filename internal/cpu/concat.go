@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"math"
+	"slices"
 
 	"github.com/locusml/locus/dtype"
 	"github.com/locusml/locus/internal/backend"
@@ -93,7 +94,7 @@ func pad[W word](c *backend.Call) error {
 	return nil
 }
 
-// scalarBits is a number in the representation of an element type.
+// scalarBits returns the bits of a number in an element type.
 func scalarBits(d dtype.DType, x float64) uint64 {
 	switch d {
 	case dtype.Bool:
@@ -104,14 +105,12 @@ func scalarBits(d dtype.DType, x float64) uint64 {
 		return uint64(uint32(one(saturated[int32, float64](-1<<31, 1<<31-1), x)))
 	case dtype.Int64:
 		return uint64(one(saturated[int64, float64](-1<<63, 1<<63-1), x))
-	case dtype.Float16:
-		return uint64(dtype.ToF16(narrow(x)))
-	case dtype.BFloat16:
-		return uint64(dtype.ToBF16(narrow(x)))
 	case dtype.Float32:
 		return uint64(math.Float32bits(float32(x)))
-	default:
+	case dtype.Float64:
 		return math.Float64bits(x)
+	default:
+		return uint64(halfTypes[slices.IndexFunc(halfTypes, func(h halfType) bool { return h.dtype == d })].bits(x))
 	}
 }
 

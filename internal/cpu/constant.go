@@ -16,8 +16,8 @@ import (
 // numberLoop is a loop over one operand beside a number.
 type numberLoop[R, T any] func(dst []R, a []T, s T)
 
-// numberLoops are an op's loops for a number as second operand and as first.
-// Those for results that do not fit the caches may be nil.
+// numberLoops are an op's loops for a number as second operand and as first. The
+// loops for results that do not fit the caches may be nil.
 type numberLoops[R, T any] struct {
 	second, first             numberLoop[R, T]
 	secondStream, firstStream numberLoop[R, T]
@@ -68,7 +68,7 @@ func withNumber[R, T any](id op.ID, d dtype.DType, l numberLoops[R, T]) {
 	}
 	grain := grainCheap
 	if id == op.Pow {
-		grain = grainDear
+		grain = grainExpensive
 	}
 	directNumbers(id, d, l)
 	table[id][d] = numbered(other, grain, l)
@@ -82,7 +82,7 @@ func numbered[R, T any](other kernel, grain int, l numberLoops[R, T]) kernel {
 	return func(c *backend.Call) error {
 		x, y := &c.In[0], &c.In[1]
 		if last := len(c.Out.Shape) - 1; !x.Const() && !y.Const() && (last < 0 || x.Strides[last] != 0 && y.Strides[last] != 0) {
-			return other(c) // soon decided, for the sake of small operands
+			return other(c) // decided early, for the sake of small operands
 		}
 		if s, ok := numberOf[T](y); ok && l.second != nil && !x.Const() && x.Contiguous() {
 			runNumber(c, grain, x, s, l.second, l.secondStream)

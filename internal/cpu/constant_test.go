@@ -45,7 +45,7 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
-// runNumber32 runs an op of float32 and gives its result, bools as numbers.
+// runNumber32 runs an op of float32 and returns its result, bools as numbers.
 func runNumber32(t *testing.T, id op.ID, n int, in []backend.View) []float32 {
 	t.Helper()
 	out := view32(t, []int{n}, func(int) float32 { return 0 })

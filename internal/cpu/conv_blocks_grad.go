@@ -176,7 +176,7 @@ func (q *blockGrad) finish(dst []uint16, sums []float32) bool {
 	taps := v.kh * v.kw
 	per := q.filters / lanes
 	bad := make([]bool, v.Groups*per)
-	pool.For(len(bad), max(1, grainDear/(lanes*v.k)), func(lo, hi int) {
+	pool.For(len(bad), max(1, grainExpensive/(lanes*v.k)), func(lo, hi int) {
 		s, rows := scratchOf[float32](lanes * v.k)
 		for i := lo; i < hi; i++ {
 			g, o := i/per, i%per*lanes

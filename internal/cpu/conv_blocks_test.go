@@ -20,7 +20,7 @@ func withBlocks(t *testing.T) {
 	t.Cleanup(func() { blockProducts = old })
 }
 
-// bfloats makes a view of random numbers and gives them as float32.
+// bfloats makes a view of random numbers and returns them as float32.
 func bfloats(t *testing.T, r *rand.Rand, shape []int) (backend.View, []float32) {
 	v := contiguous(t, dtype.BFloat16, shape)
 	n := op.Elements(shape)

@@ -5,10 +5,10 @@ import (
 	"github.com/locusml/locus/internal/cpu/pool"
 )
 
-// Around an image that was not padded lie, for the convolution that gives its
-// gradient, as many rows of zeros as the kernel reaches: for small images they are
-// a large part of all. convolveRows computes the result row by row and leaves out
-// the rows of the kernel that would meet zeros.
+// The convolution that computes the gradient of an image without padding surrounds it
+// with as many rows of zeros as the kernel reaches: for small images they are a large
+// part of all rows. convolveRows computes the result row by row and leaves out the
+// rows of the kernel that would meet zeros.
 
 // byRows reports whether b, v's backward convolution, is to be computed row by row: where
 // that takes clearly less than all of it at once, and than convScatter. Columns come in

@@ -12,10 +12,10 @@ func (v *convolution) minimal() bool {
 		min(v.cg, v.og) >= winogradChannels && v.n*v.p >= 128
 }
 
-// winograd computes such a convolution, or, flipped, that of v.backward with the
-// weights of the forward one. Images with a result that is not finite are computed
-// again without the transforms, which spread it to neighbours. It reports whether
-// there are such images.
+// winograd computes such a convolution, or, flipped, the convolution of v.backward
+// with the weights of the forward one. Images with a result that is not finite are
+// computed again without the transforms, which spread it to neighbours. It reports
+// whether there are such images.
 func winograd(v *convolution, dst, x, weight []float32, flipped bool) bool {
 	bad := make([]bool, v.n)
 	found := false

@@ -12,18 +12,19 @@ func init() {
 	register(op.Full, dtype.Uint8, full(func(a *op.Create) uint8 { return uint8(a.IValue) }))
 	register(op.Full, dtype.Int32, full(func(a *op.Create) int32 { return int32(a.IValue) }))
 	register(op.Full, dtype.Int64, full(func(a *op.Create) int64 { return a.IValue }))
-	register(op.Full, dtype.Float16, full(func(a *op.Create) dtype.F16 { return dtype.ToF16(narrow(a.Value)) }))
-	register(op.Full, dtype.BFloat16, full(func(a *op.Create) dtype.BF16 { return dtype.ToBF16(narrow(a.Value)) }))
 	register(op.Full, dtype.Float32, full(func(a *op.Create) float32 { return float32(a.Value) }))
 	register(op.Full, dtype.Float64, full(func(a *op.Create) float64 { return a.Value }))
 
 	register(op.Arange, dtype.Uint8, arange(func(a *op.Create, i int) uint8 { return uint8(a.IValue + int64(i)*a.IStep) }))
 	register(op.Arange, dtype.Int32, arange(func(a *op.Create, i int) int32 { return int32(a.IValue + int64(i)*a.IStep) }))
 	register(op.Arange, dtype.Int64, arange(func(a *op.Create, i int) int64 { return a.IValue + int64(i)*a.IStep }))
-	register(op.Arange, dtype.Float16, arange(func(a *op.Create, i int) dtype.F16 { return dtype.ToF16(narrow(ramp(a, i))) }))
-	register(op.Arange, dtype.BFloat16, arange(func(a *op.Create, i int) dtype.BF16 { return dtype.ToBF16(narrow(ramp(a, i))) }))
 	register(op.Arange, dtype.Float32, arange(func(a *op.Create, i int) float32 { return float32(ramp(a, i)) }))
 	register(op.Arange, dtype.Float64, arange(ramp))
+
+	for _, h := range halfTypes {
+		register(op.Full, h.dtype, full(func(a *op.Create) uint16 { return h.bits(a.Value) }))
+		register(op.Arange, h.dtype, arange(func(a *op.Create, i int) uint16 { return h.bits(ramp(a, i)) }))
+	}
 }
 
 // narrow is a float64 on its way to half precision.

@@ -13,8 +13,9 @@ func init() {
 	registerCum(dtype.Int64, cumLine[int64])
 	registerCum(dtype.Float32, cumLine[float32])
 	registerCum(dtype.Float64, cumLine[float64])
-	registerCum(dtype.Float16, cumHalf[dtype.F16])
-	registerCum(dtype.BFloat16, cumHalf[dtype.BF16])
+	for _, h := range halfTypes {
+		h.cum()
+	}
 }
 
 // cumulator writes, for each of n elements of a line, the position of the best so

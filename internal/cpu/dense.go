@@ -27,8 +27,9 @@ func registerDense(id op.ID, im images, f32 denseKernel[float32], f64 denseKerne
 }
 
 func registerHalves(id op.ID, im images, f denseKernel[float32]) {
-	register(id, dtype.Float16, throughFloat32[dtype.F16](im, f))
-	register(id, dtype.BFloat16, throughFloat32[dtype.BF16](im, f))
+	for _, h := range halfTypes {
+		register(id, h.dtype, h.dense(im, f))
+	}
 }
 
 func native[T any](f denseKernel[T]) kernel {

@@ -85,3 +85,8 @@ func TestHalvesInParts(t *testing.T) {
 func contiguous(t testing.TB, d dtype.DType, shape []int) backend.View {
 	return backend.View{Block: block(t, op.Elements(shape)*d.Size()), Shape: shape, Strides: op.Strides(shape), DType: d}
 }
+
+func fromBF16(dst []float32, src []dtype.BF16) {
+	up, _ := conversions[dtype.BF16]()
+	up(dst, src)
+}

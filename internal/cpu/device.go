@@ -3,7 +3,8 @@
 //
 // The files are named after the families of the op table. Most kernels are
 // written once, as a loop over contiguous elements of one Go type; what lies
-// between such a loop and an op on tensors of any strides is in elementwise.go.
+// between such a loop and an op on tensors of any strides is in elementwise.go and
+// iterator.go.
 package cpu
 
 import (

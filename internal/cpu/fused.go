@@ -14,8 +14,9 @@ import (
 
 // An expression of elementwise ops is computed in blocks that stay in the caches: for
 // each block the ops' own kernels run one after the other, on the operands' memory
-// where that is contiguous, else on what was gathered. So every op and type that
-// has a kernel can be part of an expression, and the bits are those of the kernels.
+// where that is contiguous, else on what was gathered. So every op and type that has
+// a kernel can be part of an expression, and the bits are the same as those of the
+// kernels alone.
 
 // The lengths of blocks in elements. Where all ops have loops of their own, operands
 // and buffers stay in the first-level cache; where kernels are called, longer blocks
@@ -26,8 +27,8 @@ const (
 	fusedBlock = 4 << 10
 )
 
-// dear are the ops whose loops take long: grainDear.
-var dear [op.NumOps]bool
+// expensive marks the ops whose loops take long: grainExpensive.
+var expensive [op.NumOps]bool
 
 func init() {
 	for _, d := range dtype.All {
@@ -105,7 +106,7 @@ func newFusedPlan(e *op.Expression) *fusedPlan {
 			p.block = fusedBlock
 		}
 		cost++
-		if dear[n.Op] {
+		if expensive[n.Op] {
 			cost += 7
 		}
 		if s.result >= 0 {
@@ -165,7 +166,7 @@ func newFusedWorker(p *fusedPlan) *fusedWorker {
 	return w
 }
 
-// lend gives the worker memory for as many buffers as it uses.
+// lend lends the worker memory for as many buffers as it uses.
 func (w *fusedWorker) lend(gathered int) {
 	size := w.p.block * w.p.width
 	w.mem = borrow((w.p.slots + gathered) * size)
@@ -227,7 +228,7 @@ func fused(c *backend.Call) error {
 	if n <= p.grain {
 		r.run(0, n)
 	} else {
-		shared := r // apart, because what other threads may use is allocated
+		shared := r // separate, because what other threads may use is allocated
 		shared.its, shared.uniform = append([]*iterator(nil), r.its...), append([]bool(nil), r.uniform...)
 		grain := p.grain
 		for n/grain > 256 {
@@ -337,7 +338,7 @@ func (r *fusedRun) point(w *fusedWorker) {
 type way struct {
 	loop   directLoop
 	number directNumber
-	at     int // the operand that is no number
+	at     int // the operand that is not a number
 	bits   uint64
 	kernel kernel
 }
@@ -403,7 +404,7 @@ func (w *way) do(c *backend.Call, n int) {
 	case w.number != nil:
 		w.number(first(&c.Out), first(&c.In[w.at]), n, w.bits)
 	default:
-		_ = w.kernel(c) // elementwise kernels fail with no data
+		_ = w.kernel(c) // elementwise kernels cannot fail
 	}
 }
 

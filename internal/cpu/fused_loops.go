@@ -17,8 +17,8 @@ type directLoop func(dst, a, b unsafe.Pointer, n int)
 // directNumber is a loop over one operand beside a number.
 type directNumber func(dst, a unsafe.Pointer, n int, bits uint64)
 
-// direct are the loops of an op and an element type, as far as there are any. Those for
-// results that do not fit the caches are nil where there is no difference.
+// direct are the loops of an op and an element type, as far as there are any. The loops
+// for results that do not fit the caches are nil where there is no difference.
 type direct struct {
 	loop, stream              directLoop
 	second, first             directNumber // the number is the second operand, or the first

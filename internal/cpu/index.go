@@ -155,8 +155,9 @@ func registerScatter(id op.ID, u8 adder[uint8], i32 adder[int32], i64 adder[int6
 	register(id, dtype.Int64, scatter(i64))
 	register(id, dtype.Float32, scatter(f32))
 	register(id, dtype.Float64, scatter(f64))
-	register(id, dtype.Float16, scatterHalf[dtype.F16](f32))
-	register(id, dtype.BFloat16, scatterHalf[dtype.BF16](f32))
+	for _, h := range halfTypes {
+		register(id, h.dtype, h.scatter(f32))
+	}
 }
 
 func scatter[T number](add adder[T]) kernel {
@@ -199,8 +200,8 @@ func widened[H half](v *backend.View, up func([]float32, []H)) ([]float32, *scra
 	return f, s
 }
 
-// lines is the width of the blocks into which scatters divide the inner axes. Each
-// element of the result is one thread's, which adds in order.
+// lines is the width of the blocks into which scatters divide the inner axes. One
+// thread adds to each element of the result, in order.
 const lines = 64
 
 func scatterAdd[T number](dst, src []T, idx []int64, c *backend.Call) {
@@ -228,7 +229,7 @@ func scatterSet[W word](c *backend.Call, _ int, idx []int64) {
 }
 
 // overPlaces visits the elements of a scatter's source in order along the axis, some
-// neighbours at a time: those from number at on go to place, plus along times
+// neighbours at a time: the elements from number at on go to place, plus along times
 // their index.
 func overPlaces(c *backend.Call, visit func(at, along int, place []int)) {
 	axis := c.Attrs.(op.Axis).Axis

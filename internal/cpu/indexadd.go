@@ -13,17 +13,18 @@ func init() {
 	register(op.IndexAdd, dtype.Int64, indexAdd(nativeLines[int64]()))
 	register(op.IndexAdd, dtype.Float32, indexAdd(nativeLines[float32]()))
 	register(op.IndexAdd, dtype.Float64, indexAdd(nativeLines[float64]()))
-	register(op.IndexAdd, dtype.Float16, indexAdd(halfLines[dtype.F16]()))
-	register(op.IndexAdd, dtype.BFloat16, indexAdd(halfLines[dtype.BF16]()))
+	for _, h := range halfTypes {
+		register(op.IndexAdd, h.dtype, h.indexAdd)
+	}
 }
 
 // rangeElements is how much of the result is made at a time: it stays in the
 // cache from the copy of the old elements to the last addition.
 const rangeElements = 64 << 10
 
-// indexAdd makes a kernel that divides the axis into ranges. Each is one
-// thread's, which adds in the order of the indices. Half precision is added in
-// float32 and rounded once.
+// indexAdd makes a kernel that divides the axis into ranges. One thread computes each
+// range and adds in the order of the indices. Half precision is added in float32 and
+// rounded once.
 func indexAdd[S any, T number](io lineIO[S, T]) kernel {
 	return indexed(func(c *backend.Call, axis int, idx []int64) {
 		n := c.Out.Elements()

@@ -31,6 +31,9 @@ func register(id op.ID, d dtype.DType, k kernel) {
 	if table[id][d] != nil {
 		panic("cpu: two kernels for " + id.String() + " of " + d.String())
 	}
+	if op.Get(id).Images() {
+		k = inEitherLayout(k)
+	}
 	table[id][d] = k
 }
 
@@ -46,7 +49,10 @@ type (
 	integer interface{ uint8 | int32 | int64 }
 	float   interface{ float32 | float64 }
 	number  interface{ integer | float }
-	half    interface{ dtype.F16 | dtype.BF16 }
+	half    interface {
+		dtype.F16 | dtype.BF16
+		Float32() float32
+	}
 	// word is an element as something to move.
 	word interface {
 		uint8 | uint16 | uint32 | uint64

@@ -10,8 +10,9 @@ import (
 func init() {
 	register(op.Linear, dtype.Float32, linear(gemm.F32))
 	register(op.Linear, dtype.Float64, linear(gemm.F64))
-	register(op.Linear, dtype.Float16, linearHalf[dtype.F16](gemm.F16))
-	register(op.Linear, dtype.BFloat16, linearHalf[dtype.BF16](gemm.BF16))
+	for _, h := range halfTypes {
+		register(op.Linear, h.dtype, h.linear)
+	}
 }
 
 // gemmOf is a product of matrices of E that sums in T.

@@ -8,10 +8,10 @@ import (
 	"github.com/locusml/locus/internal/op"
 )
 
-// Softmax, normalization and running sums work on lines: all elements along
-// some axes, the same line of the operands giving that line of the result. Their
-// kernels are functions of contiguous lines; alongLines brings lines of any
-// strides, along any axes, into that form.
+// Softmax, normalization and running sums work on lines, all elements along some
+// axes: a line of the result is computed from the same line of the operands. Their
+// kernels are functions of contiguous lines; alongLines brings lines of any strides,
+// along any axes, into that form.
 
 // lineIO tells how lines are read and written. Functions are nil where the
 // stored elements are computed on as they are.
@@ -31,8 +31,8 @@ func halfLines[H half]() lineIO[H, float32] {
 // elements are further apart than those of its neighbours: a cache line's worth.
 const bundle = 16
 
-// linePad is added to the length of gathered lines, so that lines whose length
-// is a power of two do not fight for the same places in the cache.
+// linePad is added to the length of gathered lines, so that lines whose length is a
+// power of two do not compete for the same places in the cache.
 const linePad = 16
 
 // lineView is a tensor seen as lines.
@@ -108,7 +108,7 @@ func alongLines[S, T any](c *backend.Call, axes op.AxisSet, io lineIO[S, T], f f
 	for i := range c.In {
 		gathered = gathered || !in[i].whole
 	}
-	pool.For(s.count/last*groups, max(1, grainDear/(s.n*group)), func(lo, hi int) {
+	pool.For(s.count/last*groups, max(1, grainExpensive/(s.n*group)), func(lo, hi int) {
 		// A gathered line has a buffer of S and, where it is converted, one of T.
 		var raw, conv *scratch
 		var rawBuf []S

@@ -16,14 +16,15 @@ import (
 // Ops on lists of tensors. All tensors of a list share one parallel loop: a network
 // has many small ones, and a loop for each would cost more than its arithmetic.
 func init() {
-	for _, d := range []dtype.DType{dtype.Float16, dtype.BFloat16, dtype.Float32, dtype.Float64} {
+	for _, d := range dtype.Floats.List() {
 		register(op.ScaleAll, d, scaleAll)
 		register(op.CastAll, d, castAll)
 	}
 	register(op.GlobalNorm, dtype.Float32, globalNorm(vec.SumSqF32))
 	register(op.GlobalNorm, dtype.Float64, globalNorm(vec.SumSqF64))
-	register(op.GlobalNorm, dtype.Float16, globalNorm(sumSqHalf[dtype.F16]()))
-	register(op.GlobalNorm, dtype.BFloat16, globalNorm(sumSqHalf[dtype.BF16]()))
+	for _, h := range halfTypes {
+		register(op.GlobalNorm, h.dtype, h.globalNorm)
+	}
 }
 
 // result returns result i of a call.
@@ -68,7 +69,8 @@ func castAll(c *backend.Call) error {
 	})
 }
 
-// packed returns the elements of an operand in order, copied first if they do not lie so.
+// packed returns the elements of an operand in order, copied first if they do not lie in
+// order.
 func packed[T any](v *backend.View) []T {
 	n := v.Elements()
 	if n == 0 {
@@ -116,7 +118,7 @@ func (l *joined) run(grain, most int, f func(tensor, lo, hi int)) {
 	})
 }
 
-// globalNorm adds squares in float64: those of finite numbers are finite. Parts are
+// globalNorm adds squares in float64: squares of finite float32 are finite. Parts are
 // added in order.
 func globalNorm[T any](sumSq func([]T) float64) kernel {
 	return func(c *backend.Call) error {

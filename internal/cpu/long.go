@@ -6,12 +6,12 @@ import (
 	"github.com/locusml/locus/internal/cpu/pool"
 )
 
-// A line of at least longLine elements is worth several threads by itself: it
-// is cut into parts, what the parts give is put together in their order, and
-// so the result does not depend on the number of threads.
+// A line of at least longLine elements is worth several threads by itself: it is cut
+// into parts whose results are combined in order, so that the result does not depend
+// on the number of threads.
 const longLine = 2 * part
 
-// sumParts adds up what f gives for the parts of n elements.
+// sumParts adds up the results of f for the parts of n elements.
 func sumParts(n int, f func(lo, hi int) float64) float64 {
 	partial := make([]float64, (n-1)/part+1)
 	pool.For(n, part, func(lo, hi int) { partial[lo/part] = f(lo, hi) })

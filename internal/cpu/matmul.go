@@ -11,8 +11,9 @@ import (
 func init() {
 	register(op.MatMul, dtype.Float32, matmul(multiply32))
 	register(op.MatMul, dtype.Float64, matmul(multiply64))
-	register(op.MatMul, dtype.Float16, matmul(multiplyHalf[dtype.F16](gemm.BatchF16)))
-	register(op.MatMul, dtype.BFloat16, matmul(multiplyHalf[dtype.BF16](gemm.BatchBF16)))
+	for _, h := range halfTypes {
+		register(op.MatMul, h.dtype, h.matmul)
+	}
 	register(op.MatMul, dtype.Uint8, matmul(multiplyInts[uint8]))
 	register(op.MatMul, dtype.Int32, matmul(multiplyInts[int32]))
 	register(op.MatMul, dtype.Int64, matmul(multiplyInts[int64]))

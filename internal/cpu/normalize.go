@@ -19,22 +19,24 @@ import (
 func init() {
 	registerNorm(op.Normalized, op.NormalizeGrad)
 	registerNorm(op.BatchNorm, op.BatchNormGrad)
+	registerNorm(op.AddNormalize, op.NormalizeGradAdd)
 }
 
 func registerNorm(id, grad op.ID) {
+	register := func(id op.ID, d dtype.DType, k kernel) { register(id, d, ended(k)) }
 	register(id, dtype.Float32, normalizing(nativeLines[float32](), (*norm[float32, float32]).forward))
 	register(id, dtype.Float64, normalizing(nativeLines[float64](), (*norm[float64, float64]).forward))
-	register(id, dtype.Float16, normalizing(halfLines[dtype.F16](), (*norm[dtype.F16, float32]).forward))
-	register(id, dtype.BFloat16, normalizing(halfLines[dtype.BF16](), (*norm[dtype.BF16, float32]).forward))
 	register(grad, dtype.Float32, normalizing(nativeLines[float32](), (*norm[float32, float32]).backward))
 	register(grad, dtype.Float64, normalizing(nativeLines[float64](), (*norm[float64, float64]).backward))
-	register(grad, dtype.Float16, normalizing(halfLines[dtype.F16](), (*norm[dtype.F16, float32]).backward))
-	register(grad, dtype.BFloat16, normalizing(halfLines[dtype.BF16](), (*norm[dtype.BF16, float32]).backward))
+	for _, h := range halfTypes {
+		register(id, h.dtype, h.norm)
+		register(grad, h.dtype, h.normGrad)
+	}
 }
 
 // normRows is the geometry.
 type normRows struct {
-	rows, n           int  // n elements a row
+	rows, n           int  // n elements per row
 	units, unit       int  // units of a row, and their size
 	rowStep, unitStep int  // from one to the next
 	perUnit, pieces   int  // pieces of a unit, and of a row
@@ -105,6 +107,8 @@ type norm[S any, T float] struct {
 	batchMean, variance  []T // the same, for programs
 	oldMean, oldVariance []T // running statistics, which those become; nil where there are none
 	gradWeight, gradBias []S
+	a, b                 []S  // AddNormalize: what x is the sum of
+	added                []S  // NormalizeGradAdd: what is added to the result
 	stream               bool // the result does not fit the caches, and is written past them
 }
 
@@ -118,7 +122,7 @@ func normalizing[S any, T float](io lineIO[S, T], f func(j *norm[S, T])) kernel 
 		j := &norm[S, T]{io: io, Normalize: c.Attrs.(op.Normalize)}
 		var used []*scratch
 		defer func() { release(used...) }()
-		grad := c.Op == op.NormalizeGrad || c.Op == op.BatchNormGrad
+		grad := c.Op == op.NormalizeGrad || c.Op == op.BatchNormGrad || c.Op == op.NormalizeGradAdd
 		turned := false
 		if c.Op == op.BatchNorm || c.Op == op.BatchNormGrad {
 			turned = op.Elements(c.Out.Shape[2:]) <= shortUnit
@@ -145,12 +149,17 @@ func normalizing[S any, T float](io lineIO[S, T], f func(j *norm[S, T])) kernel 
 			io.load(wide, d)
 			return wide
 		}
-		in := c.In
+		in, more := c.In, c.More
 		next := func() *backend.View { v := &in[0]; in = in[1:]; return v }
+		result := func() *backend.View { v := &more[0]; more = more[1:]; return v }
 		if grad {
 			j.g = operand(next())
 		}
-		j.x = operand(next())
+		if c.Op == op.AddNormalize {
+			j.a, j.b, j.x = operand(next()), operand(next()), elements[S](result(), n)
+		} else {
+			j.x = operand(next())
+		}
 		if j.Weight {
 			j.weight = param(next())
 		}
@@ -170,8 +179,9 @@ func normalizing[S any, T float](io lineIO[S, T], f func(j *norm[S, T])) kernel 
 		if j.Running {
 			j.oldMean, j.oldVariance = stat(), stat()
 		}
-		more := c.More
-		result := func() *backend.View { v := &more[0]; more = more[1:]; return v }
+		if c.Op == op.NormalizeGradAdd {
+			j.added = operand(next())
+		}
 		switch {
 		case grad:
 			if j.GradWeight {
@@ -192,7 +202,7 @@ func normalizing[S any, T float](io lineIO[S, T], f func(j *norm[S, T])) kernel 
 		}
 		if j.out = elements[S](&c.Out, n); !turned {
 			_, single := any(j.out).([]float32)
-			j.stream = single && n >= vec.StreamBytes/4
+			j.stream = single && n >= vec.StreamBytes/4 && j.added == nil
 			f(j)
 			return nil
 		}
@@ -274,7 +284,7 @@ func (j *norm[S, T]) forRows(f func(r int, b *[4][]T)) {
 		}
 		return
 	}
-	pool.For(j.rows, max(1, grainDear/j.n), func(lo, hi int) {
+	pool.For(j.rows, max(1, grainExpensive/j.n), func(lo, hi int) {
 		s, b := normBuffers[T]()
 		for r := lo; r < hi; r++ {
 			f(r, &b)
@@ -306,6 +316,7 @@ func (j *norm[S, T]) forward() {
 			j.forwardLong(r)
 			return
 		}
+		j.addUp(r, 0, j.pieces, b)
 		n, mean := float64(j.n), 0.0
 		if !j.RMS {
 			mean = j.sum(r, 0, j.pieces, b) / n
@@ -318,6 +329,9 @@ func (j *norm[S, T]) forward() {
 // forwardLong is forward of a long row.
 func (j *norm[S, T]) forwardLong(r int) {
 	n, mean := float64(j.n), 0.0
+	if j.a != nil {
+		j.inPieces(func(lo, hi int, b *[4][]T) float64 { j.addUp(r, lo, hi, b); return 0 })
+	}
 	if !j.RMS {
 		mean = j.inPieces(func(lo, hi int, b *[4][]T) float64 { return j.sum(r, lo, hi, b) }) / n
 	}

@@ -25,8 +25,8 @@ func (j *norm[S, T]) backward() {
 }
 
 // backwardRow makes x's gradient of a row; b is nil for a long one. sums has room for
-// two numbers a piece: those of g and of g·x̂. Of a vector, also takes what its
-// parameters' gradients are made of, unless it is nil.
+// two numbers per piece: the sums of g and of g·x̂. Where every element has its own
+// parameters, also takes the terms of their gradients, unless it is nil.
 func (j *norm[S, T]) backwardRow(r int, sums []float64, b *[4][]T, also *normTerms[T]) {
 	if b != nil {
 		j.gradSums(r, 0, j.pieces, sums, b)
@@ -79,7 +79,8 @@ func (j *norm[S, T]) moment(r int) (mean, rstd T) {
 	return mean, j.rstd[r]
 }
 
-// gradSums fills in the sums of pieces: of g and g·x̂, or of a vector of h and h·x̂.
+// gradSums fills in the sums of pieces: of g and g·x̂, or, where every element has
+// its own parameters, of h and h·x̂.
 func (j *norm[S, T]) gradSums(r, lo, hi int, sums []float64, b *[4][]T) {
 	mean, rstd := j.moment(r)
 	for i := lo; i < hi; i++ {
@@ -94,8 +95,9 @@ func (j *norm[S, T]) gradSums(r, lo, hi int, sums []float64, b *[4][]T) {
 	}
 }
 
-// centredDot is the sum of g·(x - mean); sum is that of g. Products of float32 are
-// exact in float64, where the two sums may cancel: there are digits to spare.
+// centredDot returns the sum of g·(x - mean); sum is the sum of g. Products of
+// float32 are exact in float64, where the two sums may cancel: there are digits to
+// spare.
 func centredDot[T float](g, x []T, mean T, sum float64, buf []T) float64 {
 	if _, ok := any(mean).(float32); ok {
 		if s := dot64(g, x) - float64(mean)*sum; s-s == 0 {
@@ -115,7 +117,7 @@ func (j *norm[S, T]) gradApply(r, lo, hi int, meanH, meanHX float64, b *[4][]T, 
 		off, n, p := j.at(r, i)
 		x, g, dst, buf := j.get(b[0], j.x, off, n), j.get(b[1], j.g, off, n), j.to(b[2], off, n), b[3][:n]
 		final := dst
-		if j.stream {
+		if j.stream || j.added != nil {
 			dst = b[2][:n]
 		}
 		switch {
@@ -128,9 +130,13 @@ func (j *norm[S, T]) gradApply(r, lo, hi int, meanH, meanHX float64, b *[4][]T, 
 			affine(dst, g, T(scale)*j.weight[p], minus)
 		}
 		subMul(buf, x, mean, slope)
-		if j.stream {
+		switch {
+		case j.stream:
 			vec.AddStreamF32(any(final).([]float32), any(dst).([]float32), any(buf).([]float32))
-		} else {
+		case j.added != nil:
+			addTo(dst, buf)
+			j.finish(final, dst, buf, off)
+		default:
 			addTo(dst, buf)
 			j.done(dst, off)
 		}

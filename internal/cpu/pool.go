@@ -16,8 +16,9 @@ func init() {
 	register(op.MaxPoolIndices, dtype.Int64, maxPoolIndices[int64])
 	register(op.MaxPoolIndices, dtype.Float32, maxPoolIndices[float32])
 	register(op.MaxPoolIndices, dtype.Float64, maxPoolIndices[float64])
-	register(op.MaxPoolIndices, dtype.Float16, maxPoolIndicesHalf[dtype.F16])
-	register(op.MaxPoolIndices, dtype.BFloat16, maxPoolIndicesHalf[dtype.BF16])
+	for _, h := range halfTypes {
+		register(op.MaxPoolIndices, h.dtype, h.maxPoolIndices)
+	}
 
 	inf := math.Inf(-1)
 	register(op.MaxPool, dtype.Uint8, maxPool[uint8](0))
@@ -58,7 +59,7 @@ func (w *window) span(i int) (from, n int) {
 
 // planes calls f for every plane of a result of (N, C, …, …).
 func planes(shape []int, work int, f func(plane int)) {
-	pool.For(shape[0]*shape[1], max(1, grainDear/max(work, 1)), func(lo, hi int) {
+	pool.For(shape[0]*shape[1], max(1, grainExpensive/max(work, 1)), func(lo, hi int) {
 		for p := lo; p < hi; p++ {
 			f(p)
 		}
@@ -67,7 +68,7 @@ func planes(shape []int, work int, f func(plane int)) {
 
 // eachPlane is planes with room for so many float32.
 func eachPlane(shape []int, work, room int, f func(plane int, room []float32)) {
-	pool.For(shape[0]*shape[1], max(1, grainDear/max(work, 1)), func(lo, hi int) {
+	pool.For(shape[0]*shape[1], max(1, grainExpensive/max(work, 1)), func(lo, hi int) {
 		s, buf := scratchOf[float32](room)
 		for p := lo; p < hi; p++ {
 			f(p, buf)
@@ -77,7 +78,7 @@ func eachPlane(shape []int, work, room int, f func(plane int, room []float32)) {
 }
 
 // largestIn finds the first largest element of a window; the first NaN is the
-// largest. A window that has no element inside gives 0.
+// largest. For a window that has no element inside it returns 0.
 func largestIn[T number](x []T, width, y, ny, dy, c, nc, dc int) int {
 	if ny == 0 || nc == 0 {
 		return 0
@@ -154,7 +155,7 @@ func maxPool[T number](lowest T) kernel {
 	}
 }
 
-// maxPoolPlanes gives what gathering at max_pool_indices would. lowest is for
+// maxPoolPlanes computes what gathering at max_pool_indices would. lowest is for
 // planes that have no element at all.
 func maxPoolPlanes[T number](c *backend.Call, dst, x []T, lowest T) {
 	a := c.Attrs.(op.Pool)
@@ -268,7 +269,7 @@ func largestPairsGrad(to, x, g []float32, w, oh, ow int) {
 	clear(to[2*oh*w:])
 }
 
-// share is what one element of a window of ny by nx elements counts.
+// share is the weight of one element of a window of ny by nx elements.
 func share(a *op.Pool, ny, nx int) float64 {
 	if a.CountPad {
 		ny, nx = a.Kernel[0], a.Kernel[1]
@@ -336,7 +337,7 @@ func avgPool[T float](c *backend.Call, dst []T, in [3][]T) {
 }
 
 // pairsAtOnce is how many windows of 2×2 the vector functions take at least. Shorter
-// rows are computed as if they were as long: what is too much, the next row overwrites.
+// rows are computed as if they were as long: the next row overwrites the surplus.
 const pairsAtOnce = 8
 
 // averagePairs is a plane of averages of 2×2 elements, rows of ow of them.

@@ -52,7 +52,7 @@ func (w *window) inside(n int) (first, end int) {
 	return first, end
 }
 
-// size is that of a phase, all is that of all of them.
+// size is the size of a phase, all the size of all phases.
 func (p *phases) size() int { return p.deep * p.pitch }
 func (p *phases) all() int  { return p.Stride[0] * p.Stride[1] * p.size() }
 
@@ -192,8 +192,8 @@ func (p *phases) max(dst, plane, x, m []float32) {
 	p.borders(func(i, j int) { dst[i*p.ow+j] = plane[largestAt(plane, p.w, i, j, &wy, &wx)] })
 }
 
-// maxGrad gives each window's gradient to the first of its largest elements; x and
-// d have room for all phases, m and left for one.
+// maxGrad adds each window's gradient to the first of its largest elements; x and d
+// have room for all phases, m and left for one.
 func (p *phases) maxGrad(dst, g, plane, x, d, m, left []float32) {
 	p.split(x, plane)
 	m, left = m[:p.span()], left[:p.span()]
@@ -221,8 +221,8 @@ func (p *phases) average(dst, plane, x, m []float32) {
 	p.put(dst, m)
 }
 
-// spread adds to each element what it is of the averages of windows inside; d
-// has room for all phases, m for one.
+// spread adds to each element its share of the gradients of windows inside; d has
+// room for all phases, m for one.
 func (p *phases) spread(dst, g, d, m []float32) {
 	m = m[:p.span()]
 	p.get(m, g)

@@ -15,16 +15,12 @@ import (
 func init() {
 	register(op.RandUniform, dtype.Float32, randomWords(vec.Uniform))
 	register(op.RandUniform, dtype.Float64, random2(random.Uniform64))
-	register(op.RandUniform, dtype.Float16, random4(func(w uint32) dtype.F16 {
-		return min(dtype.ToF16(random.Uniform32(w)), 0x3bff) // the largest below 1
-	}))
-	register(op.RandUniform, dtype.BFloat16, random4(func(w uint32) dtype.BF16 {
-		return min(dtype.ToBF16(random.Uniform32(w)), 0x3f7f)
-	}))
 	register(op.RandNormal, dtype.Float32, randomWords(vec.Normal))
 	register(op.RandNormal, dtype.Float64, random2(random.Normal64))
-	register(op.RandNormal, dtype.Float16, random4(func(w uint32) dtype.F16 { return dtype.ToF16(random.Normal32(w)) }))
-	register(op.RandNormal, dtype.BFloat16, random4(func(w uint32) dtype.BF16 { return dtype.ToBF16(random.Normal32(w)) }))
+	for _, h := range halfTypes {
+		register(op.RandUniform, h.dtype, h.uniform)
+		register(op.RandNormal, h.dtype, h.normal)
+	}
 	register(op.RandInt, dtype.Uint8, randInt[uint8])
 	register(op.RandInt, dtype.Int32, randInt[int32])
 	register(op.RandInt, dtype.Int64, randInt[int64])
@@ -47,13 +43,14 @@ func randomWords[T any](values func(dst []T, words []uint32)) kernel {
 		if n == 0 {
 			return nil
 		}
-		key, dst := c.Attrs.(op.Random).Key, elements[T](&c.Out, n)
-		pool.For(n, grainDear, func(lo, hi int) { // grainDear is a multiple of chunk, chunk of 8
-			s, buf := scratchOf[uint32](chunk)
+		a, dst := c.Attrs.(op.Random), elements[T](&c.Out, n)
+		pool.For(n, grainExpensive, func(lo, hi int) { // grainExpensive is a multiple of chunk, chunk of 8
+			s, buf := scratchOf[uint32](chunk + 4)
 			for ; lo < hi; lo += chunk {
-				words := buf[:min(chunk, hi-lo)]
-				vec.Philox(words, key, uint64(lo)/4)
-				values(dst[lo:lo+len(words)], words)
+				from, size := a.First+uint64(lo), min(chunk, hi-lo)
+				words := buf[:int(from%4)+size] // from the beginning of a counter block
+				vec.Philox(words, a.Key, from/4)
+				values(dst[lo:lo+size], words[from%4:])
 			}
 			s.free()
 		})
@@ -61,25 +58,26 @@ func randomWords[T any](values func(dst []T, words []uint32)) kernel {
 	}
 }
 
-// random2 is random4 for 64 bits an element.
+// random2 is random4 for 64 bits per element.
 func random2[T any](value func(uint64) T) kernel {
 	return func(c *backend.Call) error {
 		n := c.Out.Elements()
 		if n == 0 {
 			return nil
 		}
-		fillRandom2(elements[T](&c.Out, n), c.Attrs.(op.Random).Key, value)
+		fillRandom2(elements[T](&c.Out, n), c.Attrs.(op.Random), value)
 		return nil
 	}
 }
 
-func fillRandom2[T any](dst []T, key uint64, value func(uint64) T) {
-	pool.For(len(dst), grainDear, func(lo, hi int) {
-		s, buf := scratchOf[uint32](chunk)
+func fillRandom2[T any](dst []T, a op.Random, value func(uint64) T) {
+	pool.For(len(dst), grainExpensive, func(lo, hi int) {
+		s, buf := scratchOf[uint32](chunk + 4)
 		for ; lo < hi; lo += chunk / 2 {
-			part := dst[lo:min(lo+chunk/2, hi)]
-			words := buf[:2*len(part)]
-			vec.Philox(words, key, uint64(lo)/2)
+			part, from := dst[lo:min(lo+chunk/2, hi)], a.First+uint64(lo)
+			words := buf[:2*(int(from%2)+len(part))]
+			vec.Philox(words, a.Key, from/2)
+			words = words[2*(from%2):]
 			for i := range part {
 				part[i] = value(uint64(words[2*i]) | uint64(words[2*i+1])<<32)
 			}
@@ -94,7 +92,7 @@ func randInt[T integer](c *backend.Call) error {
 		return nil
 	}
 	a := c.Attrs.(op.Random)
-	fillRandom2(elements[T](&c.Out, n), a.Key, func(w uint64) T {
+	fillRandom2(elements[T](&c.Out, n), a, func(w uint64) T {
 		return T(a.Low + int64(random.Bounded(w, uint64(a.Span))))
 	})
 	return nil

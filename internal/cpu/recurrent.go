@@ -140,7 +140,7 @@ func (s *sequence[T]) at(list []T, width, i int) []T {
 // each runs f for every row of the batch, several at a time. Each has room for two
 // states.
 func (s *sequence[T]) each(f func(b int, buf []T)) {
-	pool.For(s.n, max(1, grainDear/s.rows), func(lo, hi int) {
+	pool.For(s.n, max(1, grainExpensive/s.rows), func(lo, hi int) {
 		r, buf := scratchOf[T](2 * s.h)
 		for b := lo; b < hi; b++ {
 			f(b, buf)

@@ -5,8 +5,8 @@ import (
 	"github.com/locusml/locus/internal/op"
 )
 
-// backward walks back through the steps, which gives the gradients of all sums, and
-// ends with one product for each weight and for x.
+// backward walks back through the steps, which computes the gradients of all sums,
+// and ends with one product for each weight and for x.
 func (s *sequence[T]) backward() {
 	h, rows, all := s.h, s.rows, s.l*s.n
 	toState := s.room(all * rows) // the gradients of what the state contributes to the gates

@@ -9,47 +9,39 @@ import (
 )
 
 // The reducers: what each op does with elements. How a reduction walks over its
-// operand is in reduce.go.
+// operand is in reduce.go, reduce_rows.go and reduce_columns.go.
 
 func init() {
 	id32 := func(x float64) float32 { return float32(x) }
 	id64 := func(x float64) float64 { return x }
-	f16 := func(x float64) dtype.F16 { return dtype.ToF16(narrow(x)) }
-	bf16 := func(x float64) dtype.BF16 { return dtype.ToBF16(narrow(x)) }
 
 	registerFloats(op.Sum,
 		sumFloats[float32](id32).withRow(sumRow).withRows(vec.SumRowsF32, vec.AddF64),
-		sumFloats[float64](id64).withRow(vec.SumF64).withRows(vec.SumRowsF64, vec.AddF64),
-		sumFloats[float32](f16).withRow(vec.SumF32).withRows(vec.SumRowsF32, vec.AddF64),
-		sumFloats[float32](bf16).withRow(vec.SumF32).withRows(vec.SumRowsF32, vec.AddF64))
+		sumFloats[float64](id64).withRow(vec.SumF64).withRows(vec.SumRowsF64, vec.AddF64))
 	registerFloats(op.Norm,
 		normFloats[float32](id32).withRow(vec.SumSqF32),
-		normFloats[float64](id64).withRow(vec.SumSqF64),
-		normFloats[float32](f16).withRow(vec.SumSqF32),
-		normFloats[float32](bf16).withRow(vec.SumSqF32))
-	registerFloats(op.Prod, prodFloats[float32](id32), prodFloats[float64](id64), prodFloats[float32](f16), prodFloats[float32](bf16))
+		normFloats[float64](id64).withRow(vec.SumSqF64))
+	registerFloats(op.Prod, prodFloats[float32](id32), prodFloats[float64](id64))
 	finish := func(finish func(float64) float32) func(logSum) float32 {
 		return func(a logSum) float32 { return finish(a.value()) }
 	}
-	registerFloats(op.LogSumExp, logSumExp[float32](finish(id32)), logSumExp[float64](logSum.value),
-		logSumExp[float32](func(a logSum) dtype.F16 { return f16(a.value()) }),
-		logSumExp[float32](func(a logSum) dtype.BF16 { return bf16(a.value()) }))
+	registerFloats(op.LogSumExp, logSumExp[float32](finish(id32)), logSumExp[float64](logSum.value))
 
 	inf := float32(math.Inf(1))
 	registerFloats(op.Max,
 		largest(-inf, same[float32]).withRow(vec.ReduceMaxF32).withRows(vec.MaxRowsF32, vec.MaxF32),
-		largest(math.Inf(-1), same[float64]).withRow(vec.ReduceMaxF64).withRows(vec.MaxRowsF64, vec.MaxF64),
-		largest(-inf, dtype.ToF16).withRow(vec.ReduceMaxF32).withRows(vec.MaxRowsF32, vec.MaxF32),
-		largest(-inf, dtype.ToBF16).withRow(vec.ReduceMaxF32).withRows(vec.MaxRowsF32, vec.MaxF32))
+		largest(math.Inf(-1), same[float64]).withRow(vec.ReduceMaxF64).withRows(vec.MaxRowsF64, vec.MaxF64))
 	registerFloats(op.Min,
 		smallest(inf, same[float32]).withRow(vec.ReduceMinF32).withRows(vec.MinRowsF32, vec.MinF32),
-		smallest(math.Inf(1), same[float64]).withRow(vec.ReduceMinF64).withRows(vec.MinRowsF64, vec.MinF64),
-		smallest(inf, dtype.ToF16).withRow(vec.ReduceMinF32).withRows(vec.MinRowsF32, vec.MinF32),
-		smallest(inf, dtype.ToBF16).withRow(vec.ReduceMinF32).withRows(vec.MinRowsF32, vec.MinF32))
+		smallest(math.Inf(1), same[float64]).withRow(vec.ReduceMinF64).withRows(vec.MinRowsF64, vec.MinF64))
 	max32, max64 := searched(argMax[float32](), vec.ArgMaxF32), searched(argMax[float64](), vec.ArgMaxF64)
 	min32, min64 := searched(argMin[float32](), vec.ArgMinF32), searched(argMin[float64](), vec.ArgMinF64)
-	registerFloats(op.ArgMax, max32, max64, max32, max32)
-	registerFloats(op.ArgMin, min32, min64, min32, min32)
+	registerFloats(op.ArgMax, max32, max64)
+
+	registerFloats(op.ArgMin, min32, min64)
+	for _, h := range halfTypes {
+		h.reductions()
+	}
 
 	registerReduceInt[uint8](dtype.Uint8, 0, math.MaxUint8)
 	registerReduceInt[int32](dtype.Int32, math.MinInt32, math.MaxInt32)
@@ -58,11 +50,24 @@ func init() {
 	register(op.Min, dtype.Bool, reduction[uint8](smallest(1, same[uint8]), nil))
 }
 
-func registerFloats[A32, A64, R32, R64, R16, RB any](id op.ID, f32 *reducer[float32, A32, R32], f64 *reducer[float64, A64, R64], f16 *reducer[float32, A32, R16], bf16 *reducer[float32, A32, RB]) {
+func registerFloats[A32, A64, R32, R64 any](id op.ID, f32 *reducer[float32, A32, R32], f64 *reducer[float64, A64, R64]) {
 	register(id, dtype.Float32, reduction[float32](f32, nil))
 	register(id, dtype.Float64, reduction[float64](f64, nil))
-	register(id, dtype.Float16, reduction(f16, fromF16))
-	register(id, dtype.BFloat16, reduction(bf16, fromBF16))
+}
+
+// reduceHalf registers the reductions of a half-precision type, which round once.
+func reduceHalf[H half](d dtype.DType, round func(float32) H) {
+	from, _ := conversions[H]()
+	last := func(x float64) H { return round(narrow(x)) }
+	inf := float32(math.Inf(1))
+	register(op.Sum, d, reduction(sumFloats[float32](last).withRow(vec.SumF32).withRows(vec.SumRowsF32, vec.AddF64), from))
+	register(op.Norm, d, reduction(normFloats[float32](last).withRow(vec.SumSqF32), from))
+	register(op.Prod, d, reduction(prodFloats[float32](last), from))
+	register(op.LogSumExp, d, reduction(logSumExp[float32](func(a logSum) H { return last(a.value()) }), from))
+	register(op.Max, d, reduction(largest(-inf, round).withRow(vec.ReduceMaxF32).withRows(vec.MaxRowsF32, vec.MaxF32), from))
+	register(op.Min, d, reduction(smallest(inf, round).withRow(vec.ReduceMinF32).withRows(vec.MinRowsF32, vec.MinF32), from))
+	register(op.ArgMax, d, reduction(searched(argMax[float32](), vec.ArgMaxF32), from))
+	register(op.ArgMin, d, reduction(searched(argMin[float32](), vec.ArgMinF32), from))
 }
 
 func registerReduceInt[T integer](d dtype.DType, low, high T) {
@@ -76,7 +81,8 @@ func registerReduceInt[T integer](d dtype.DType, low, high T) {
 
 func same[T any](x T) T { return x }
 
-// sumRow adds up a row. Long ones wait for memory, for which vec has a faster way.
+// sumRow adds up a row. Long rows wait for memory, for which vec has a faster
+// function.
 func sumRow(x []float32) float64 {
 	if len(x) < segment {
 		return vec.SumF32(x)
@@ -195,7 +201,8 @@ func prodInts[T integer]() *reducer[T, T, T] {
 	}
 }
 
-// largest and smallest rest on Go's max and min, which give NaN if one is NaN.
+// largest and smallest rest on Go's max and min, which return NaN if one operand is
+// NaN.
 
 func largest[T number, R any](start T, finish func(T) R) *reducer[T, T, R] {
 	return &reducer[T, T, R]{
@@ -286,7 +293,7 @@ type best[T any] struct {
 // argReducer is a reducer to positions.
 type argReducer[T number] = reducer[T, best[T], int64]
 
-// searched returns an argReducer a faster search of a row.
+// searched adds a faster search of a row to an argReducer.
 func searched[T number](r *argReducer[T], search func([]T) int) *argReducer[T] {
 	r.row = func(x []T, base int) best[T] {
 		i := search(x)

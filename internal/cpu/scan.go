@@ -12,8 +12,9 @@ func init() {
 	register(op.CumSum, dtype.Int64, cumSum(runningSums[int64, int64]))
 	register(op.CumSum, dtype.Float32, cumSum(runningSums[float32, float64]))
 	register(op.CumSum, dtype.Float64, cumSum(runningSums[float64, float64]))
-	register(op.CumSum, dtype.Float16, cumSumHalf[dtype.F16])
-	register(op.CumSum, dtype.BFloat16, cumSumHalf[dtype.BF16])
+	for _, h := range halfTypes {
+		register(op.CumSum, h.dtype, h.cumSum)
+	}
 }
 
 func cumSum[T number](f func(dst, x []T, reverse bool)) kernel {

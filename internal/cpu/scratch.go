@@ -6,7 +6,7 @@ import (
 	"unsafe"
 )
 
-// scratch is memory that a kernel needs for a moment. It is not of the
+// scratch is memory that a kernel needs for a moment. It does not come from the
 // device's allocator: it is small, or the price of a slow path.
 type scratch struct {
 	mem   []uint64
@@ -24,7 +24,7 @@ func borrow(n int) *scratch {
 	return &scratch{make([]uint64, 1<<class/8), class}
 }
 
-// free gives it back.
+// free returns it for reuse.
 func (s *scratch) free() { scratches[s.class].Put(s) }
 
 // scratchOf borrows room for n elements.

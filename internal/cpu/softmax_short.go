@@ -35,7 +35,7 @@ func alongRows[S, T any](c *backend.Call, axis int, io lineIO[S, T], f rowsFunc[
 		b = elements[S](&c.In[1], size)
 	}
 	step := piece / n * n
-	pool.For(size/n, max(1, grainDear/n), func(first, last int) {
+	pool.For(size/n, max(1, grainExpensive/n), func(first, last int) {
 		var room *scratch
 		var wide []T
 		if io.load != nil {

@@ -17,8 +17,9 @@ func init() {
 	register(op.ArgSort, dtype.Int64, argSort(func(x int64) uint64 { return uint64(x) ^ 1<<63 }))
 	register(op.ArgSort, dtype.Float32, argSort(key32))
 	register(op.ArgSort, dtype.Float64, argSort(key64))
-	register(op.ArgSort, dtype.Float16, argSort(func(x dtype.F16) uint64 { return key32(x.Float32()) }))
-	register(op.ArgSort, dtype.BFloat16, argSort(func(x dtype.BF16) uint64 { return key32(x.Float32()) }))
+	for _, h := range halfTypes {
+		register(op.ArgSort, h.dtype, h.argSort)
+	}
 }
 
 // key32 maps numbers to integers in the same order: both zeros to one, all NaN
@@ -74,7 +75,7 @@ func argSort[T any](key func(T) uint64) kernel {
 		var from, to [op.MaxRank]int
 		copy(from[:], v.Strides)
 		copy(to[:], op.Strides(c.Out.Shape))
-		pool.For(total/n, max(1, grainDear/(8*n)), func(lo, hi int) {
+		pool.For(total/n, max(1, grainExpensive/(8*n)), func(lo, hi int) {
 			pairs, other := make([]keyed, n), []keyed(nil)
 			if n >= radixMin {
 				other = make([]keyed, n)

@@ -10,8 +10,8 @@ import (
 // Results that do not fit the caches are written past them, which saves
 // reading the memory that is about to be overwritten.
 
-// streams has the kernels of float32 that do so whatever the size, for parts of large
-// results.
+// streams has the float32 kernels that always write past the caches, for parts of
+// large results.
 var streams [op.NumOps]kernel
 
 func registerBinaryStream(id op.ID, grain int, f32, stream loop2[float32, float32], f64 loop2[float64, float64]) {

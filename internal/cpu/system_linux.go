@@ -12,7 +12,7 @@ import (
 	"unsafe"
 )
 
-// modelName is the processor's name as the kernel gives it.
+// modelName is the processor's name as the kernel reports it.
 var modelName = sync.OnceValue(func() string {
 	f, err := os.Open("/proc/cpuinfo")
 	if err != nil {
@@ -28,9 +28,9 @@ var modelName = sync.OnceValue(func() string {
 	return genericName()
 })
 
-// preferHugePages asks for huge pages below the whole ones of them that b
-// covers. Most systems give them only where they are asked for; a system that
-// has none refuses, and small pages do.
+// preferHugePages asks for huge pages for the part of b that covers whole ones. Most
+// systems use them only where they are asked for; a system that has none refuses, and
+// small pages do.
 func preferHugePages(b []byte) {
 	head := int(-uintptr(unsafe.Pointer(unsafe.SliceData(b))) & (hugePage - 1))
 	if n := (len(b) - head) &^ (hugePage - 1); n > 0 {
@@ -53,7 +53,7 @@ func systemMemory() (total, free int64) {
 		}
 		total = min(total, limit)
 		if used, ok := readInt(g.usage); ok {
-			// Pages of the file cache are counted as used but given up on demand.
+			// Pages of the file cache count as used but are released on demand.
 			free = min(free, max(0, limit-used+reclaimable(g.stat)))
 		}
 	}

@@ -188,7 +188,7 @@ func largestOf[T float](x []T) T {
 	panic("cpu: largest of another type")
 }
 
-// expSub stores exp(x - m) and gives the sum of it.
+// expSub stores exp(x - m) and returns the sum.
 func expSub[T float](dst, x []T, m T) float64 {
 	switch dst := any(dst).(type) {
 	case []float32:

@@ -27,31 +27,31 @@ func init() {
 	registerUnary(op.Ceil, grainCheap, vec.CeilF32, vec.CeilF64)
 	registerUnary(op.Round, grainCheap, vec.RoundF32, vec.RoundF64)
 	registerUnary(op.Trunc, grainCheap, vec.TruncF32, vec.TruncF64)
-	registerUnaryStream(op.Exp, grainDear, vec.ExpF32, vec.ExpStreamF32, vec.ExpF64)
-	registerUnary(op.Expm1, grainDear, vec.Expm1F32, vec.Expm1F64)
-	registerUnaryStream(op.Log, grainDear, vec.LogF32, vec.LogStreamF32, log64)
-	registerUnary(op.Log1p, grainDear, vec.Log1pF32, vec.Log1pF64)
-	registerUnary(op.Sin, grainDear, vec.SinF32, vec.SinF64)
-	registerUnary(op.Cos, grainDear, vec.CosF32, vec.CosF64)
-	registerUnaryStream(op.Tanh, grainDear, vec.TanhF32, vec.TanhStreamF32, vec.TanhF64)
-	registerUnaryStream(op.Sigmoid, grainDear, vec.SigmoidF32, vec.SigmoidStreamF32, vec.SigmoidF64)
-	registerUnaryStream(op.Gelu, grainDear, vec.GeluF32, vec.GeluStreamF32, mapFloats[float64](gelu))
-	registerUnaryStream(op.GeluTanh, grainDear, vec.GeluTanhF32, vec.GeluTanhStreamF32, mapFloats[float64](geluTanh))
-	registerUnaryStream(op.Silu, grainDear, vec.SiluF32, vec.SiluStreamF32, mapFloats[float64](silu))
+	registerUnaryStream(op.Exp, grainExpensive, vec.ExpF32, vec.ExpStreamF32, vec.ExpF64)
+	registerUnary(op.Expm1, grainExpensive, vec.Expm1F32, vec.Expm1F64)
+	registerUnaryStream(op.Log, grainExpensive, vec.LogF32, vec.LogStreamF32, log64)
+	registerUnary(op.Log1p, grainExpensive, vec.Log1pF32, vec.Log1pF64)
+	registerUnary(op.Sin, grainExpensive, vec.SinF32, vec.SinF64)
+	registerUnary(op.Cos, grainExpensive, vec.CosF32, vec.CosF64)
+	registerUnaryStream(op.Tanh, grainExpensive, vec.TanhF32, vec.TanhStreamF32, vec.TanhF64)
+	registerUnaryStream(op.Sigmoid, grainExpensive, vec.SigmoidF32, vec.SigmoidStreamF32, vec.SigmoidF64)
+	registerUnaryStream(op.Gelu, grainExpensive, vec.GeluF32, vec.GeluStreamF32, mapFloats[float64](gelu))
+	registerUnaryStream(op.GeluTanh, grainExpensive, vec.GeluTanhF32, vec.GeluTanhStreamF32, mapFloats[float64](geluTanh))
+	registerUnaryStream(op.Silu, grainExpensive, vec.SiluF32, vec.SiluStreamF32, mapFloats[float64](silu))
 	registerUnary(op.Relu6, grainCheap, vec.Relu6F32, vec.Relu6F64)
 	registerUnary(op.HardSigmoid, grainCheap, vec.HardSigmoidF32, vec.HardSigmoidF64)
 	registerUnary(op.HardSwish, grainCheap, vec.HardSwishF32, vec.HardSwishF64)
-	registerUnary(op.Mish, grainDear, vec.MishF32, vec.MishF64)
-	registerUnary(op.Softplus, grainDear, softplus32, mapFloats[float64](softplus))
-	registerUnaryStream(op.Erf, grainDear, vec.ErfF32, vec.ErfStreamF32, vec.ErfF64)
+	registerUnary(op.Mish, grainExpensive, vec.MishF32, vec.MishF64)
+	registerUnary(op.Softplus, grainExpensive, softplus32, mapFloats[float64](softplus))
+	registerUnaryStream(op.Erf, grainExpensive, vec.ErfF32, vec.ErfStreamF32, vec.ErfF64)
 
-	registerUnary(op.Log2, grainDear, mapFloats[float32](log2), mapFloats[float64](log2))
-	registerUnary(op.Log10, grainDear, mapFloats[float32](log10), mapFloats[float64](log10))
+	registerUnary(op.Log2, grainExpensive, mapFloats[float32](log2), mapFloats[float64](log2))
+	registerUnary(op.Log10, grainExpensive, mapFloats[float32](log10), mapFloats[float64](log10))
 	// The others through float64, whose error vanishes in the rounding to float32, by
 	// their description.
 	for _, def := range op.All() {
 		if f := def.Float; f != nil && def.ID != op.Copy && table[def.ID][dtype.Float32] == nil {
-			registerUnary(def.ID, grainDear, mapFloats[float32](f), mapFloats[float64](f))
+			registerUnary(def.ID, grainExpensive, mapFloats[float32](f), mapFloats[float64](f))
 		}
 	}
 
@@ -64,12 +64,13 @@ func init() {
 func registerTest(id op.ID, f32 loop1[uint8, float32], f64 loop1[uint8, float64]) {
 	register(id, dtype.Float32, unary(grainCheap, f32))
 	register(id, dtype.Float64, unary(grainCheap, f64))
-	register(id, dtype.Float16, testHalf[dtype.F16](grainCheap, f32))
-	register(id, dtype.BFloat16, testHalf[dtype.BF16](grainCheap, f32))
+	for _, h := range halfTypes {
+		register(id, h.dtype, h.test(grainCheap, f32))
+	}
 }
 
-// log10 is Go's but for subnormal numbers, which its assembly for amd64 takes
-// for the smallest normal one.
+// log10 is Go's except for subnormal numbers, which Go's assembly for amd64 takes for
+// the smallest normal one.
 func log10(x float64) float64 {
 	if x > 0 && x < smallest64 {
 		return math.Log10(math.Ldexp(x, lift)) - lift*math.Ln2/math.Ln10
@@ -77,7 +78,7 @@ func log10(x float64) float64 {
 	return math.Log10(x)
 }
 
-// log64 mends the same.
+// log64 corrects the same error of Go's Log.
 func log64(dst, a []float64) {
 	vec.LogF64(dst, a)
 	for i, x := range a[:len(dst)] {
@@ -87,8 +88,8 @@ func log64(dst, a []float64) {
 	}
 }
 
-// log2 is Go's but near 1, where that one adds an exponent and a fraction's
-// logarithm that cancel.
+// log2 is Go's except near 1, where Go's adds an exponent and a fraction's logarithm
+// that cancel.
 func log2(x float64) float64 {
 	if x > 0.5 && x < 2 {
 		return math.Log1p(x-1) / math.Ln2

@@ -89,7 +89,7 @@ func updateAll[T float](m *arithmetic[T]) kernel {
 }
 
 // grainUpdate is the number of elements of an update that are worth handing to
-// another thread: they are dearer than those of one cheap op.
+// another thread: they are more expensive than the elements of one cheap op.
 const grainUpdate = 8 << 10
 
 // leave is the step that changes nothing. Copying in place does nothing.

@@ -35,7 +35,7 @@ type dims struct {
 }
 
 // step advances an index over all axes but the last skip ones and tells which axis moved; the
-// axes behind it went back to 0. At the end it gives -1.
+// axes behind it went back to 0. At the end it returns -1.
 func (d *dims) step(index *[op.MaxRank]int, skip int) int {
 	for i := d.rank - 1 - skip; i >= 0; i-- {
 		if index[i]++; index[i] < d.shape[i] {
@@ -46,7 +46,7 @@ func (d *dims) step(index *[op.MaxRank]int, skip int) int {
 	return -1
 }
 
-// at gives the index of element number n in row-major order.
+// at sets index to that of element number n in row-major order.
 func (d *dims) at(n int, index *[op.MaxRank]int) {
 	for i := d.rank - 1; i >= 0; i-- {
 		index[i] = n % d.shape[i]

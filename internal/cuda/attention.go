@@ -26,7 +26,7 @@ type attentionParams struct {
 	batch, maskBatch                 idx
 }
 
-// lastStrides are those of a matrix.
+// lastStrides returns the strides of the last two axes.
 func lastStrides(x *backend.View) [2]int64 {
 	r := len(x.Strides)
 	return [2]int64{int64(x.Strides[r-2]), int64(x.Strides[r-1])}
@@ -54,7 +54,7 @@ func newAttention(a op.Attention, in []backend.View) attentionParams {
 	return p
 }
 
-// masked is the part of a kernel's name that says whether it knows masks.
+// masked is the part of a kernel's name that says whether it handles masks.
 func (p *attentionParams) masked() string {
 	if p.maskKind != 0 {
 		return "masked_"
@@ -62,7 +62,8 @@ func (p *attentionParams) masked() string {
 	return ""
 }
 
-// headWidth is that of the tiles: the least among those for which there are kernels.
+// headWidth is the width of the tiles: the least of widths, for which there are
+// kernels, that fits a head.
 func (p *attentionParams) headWidth(widths ...int) int {
 	for _, w := range widths {
 		if int(max(p.depth, p.width)) <= w {

@@ -52,7 +52,7 @@ func (d *Device) runAttentionGrad(c *backend.Call) error {
 }
 
 // attentionStats makes the statistics of the rows in the workspace, which has that many
-// bytes more behind them; it gives their address.
+// bytes more behind them; it returns their address.
 func (d *Device) attentionStats(p *attentionGradParams, t dtype.DType, more int) (uintptr, error) {
 	rows := int(p.a.batches) * int(p.a.rows)
 	size := (rows*2*max(4, t.Size()) + 255) &^ 255
@@ -132,7 +132,7 @@ func (p *attentionGradParams) storedScores() int {
 }
 
 // attentionRoom is how many bytes the gradients of scores may take, where they are
-// kept: as long as that is a share of the card's memory that nobody misses.
+// kept: a small share of the card's memory.
 const attentionRoom = 576 << 20
 
 func (d *Device) attentionGradMMA(p *attentionGradParams, t dtype.DType) error {

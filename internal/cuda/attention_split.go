@@ -16,8 +16,8 @@ const splitRows = 128
 func (p *attentionParams) tile(rows int) int { return rows * (p.headWidth(64, 128) + 4) * 4 }
 
 // canAttendSplit reports whether the tensor cores should do a float32 attention (see
-// kernels/split.cuh), which they read 16 bytes at a time. How many matrices there are
-// does not count: a head's result is what it is alone.
+// kernels/split.cuh), which they read 16 bytes at a time. The number of matrices does
+// not matter: a head's result is the same as if it were alone.
 func (d *Device) canAttendSplit(p *attentionParams, t dtype.DType) bool {
 	return t == dtype.Float32 && d.card.major >= 8 && d.trial.split >= 0 && p.headWidth(64, 128) > 0 && p.wide&7 == 7 && d.simtFor(t).queries == splitRows &&
 		p.splitShared() <= d.card.sharedMax && (d.trial.split > 0 || int(p.rows)*int(p.keys) >= splitFrom)
@@ -30,8 +30,8 @@ func (d *Device) canAttendGradSplit(a *attentionParams, t dtype.DType) bool {
 		(d.trial.split > 0 || int(a.rows)*int(a.keys)*a.headWidth(64, 128) >= splitGradFrom)
 }
 
-// From how many scores of a matrix on, and for gradients from how many products, the matrix
-// units are worth the launch that looks for what must be computed again. Measured on an H200.
+// The number of scores of a matrix, and for gradients of products, from which the tensor
+// cores are worth the launch that looks for what must be computed again. Measured on an H200.
 const (
 	splitFrom     = 64 * 64
 	splitGradFrom = 128 * 128 * 128
@@ -40,7 +40,8 @@ const (
 // splitShared is the shared memory of a block: q, and two stages of k and v.
 func (p *attentionParams) splitShared() int { return p.tile(splitRows + 4*32) }
 
-// notes is how many bytes it takes to note what of so many rows must be computed again.
+// notes is how many bytes it takes to note which of so many rows must be computed
+// again.
 func (p *attentionParams) notes(rows int32) int { return 4 * ceil(int(rows), 64) * int(p.batches) }
 
 func (d *Device) attentionSplit(p *attentionParams) error {

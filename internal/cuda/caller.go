@@ -19,14 +19,16 @@ type caller struct {
 
 const paramWords = 512 // a kernel's parameters, 4 KB, which is the most that drivers take
 
-// begin makes the calling thread ready for driver calls of this device, and
-// end undoes it. In between the device is held: others cannot queue, and finalizers
-// that free its memory cannot run. So whatever waits for the card lets go of the
-// device first (see wait), with two exceptions, where waiting is the purpose: after
-// every op with LOCUS_CUDA_BLOCKING=1, and while an algorithm of cuDNN is timed. The
-// context becomes the thread's current one with the first call through d.c, because
-// an op is one such call and crossing to C twice would show; before anything else
-// of the driver is called, d.current makes sure of it.
+// begin makes the calling thread ready for driver calls of this device, and end
+// undoes it. In between the device is held: others cannot queue, and finalizers that
+// free its memory cannot run. So whatever waits for the card lets go of the device
+// first (see wait), with these exceptions: after every op with LOCUS_CUDA_BLOCKING=1
+// and while an algorithm of cuDNN is timed, where waiting is the purpose; and inside
+// cuSOLVER's functions and cuFFT's destruction of plans, which may wait by
+// themselves. The context becomes the thread's current one with the first call
+// through d.c, because an op is one such call and a second crossing to C would be
+// noticeable; before anything else of the driver is called, d.current makes sure of
+// it.
 func (d *Device) begin() error {
 	d.mu.Lock()
 	if err := d.enter(); err != nil {

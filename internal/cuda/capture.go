@@ -13,11 +13,11 @@ import (
 	"github.com/locusml/locus/internal/op"
 )
 
-// While calls are recorded, runners queue on a stream of its own that captures: nothing
-// else uses it, because anybody who asked how far a capturing stream is would spoil the
-// capture. The device is held meanwhile. What a capture does not allow, such as loading
-// a kernel, is left to when it has ended, and then it starts over; what runs something,
-// such as timing algorithms, is an error.
+// While calls are recorded, runners queue on a separate stream that captures. Nothing
+// else uses it, because querying a capturing stream would invalidate the capture. The
+// device is held meanwhile. What a capture does not allow, such as loading a kernel, is
+// done after it has ended, and then it starts over; what runs something, such as timing
+// algorithms, is an error.
 
 // recorder is a device's part of recording. Guarded by its mu.
 type recorder struct {
@@ -39,10 +39,11 @@ type capture struct {
 	launches int          // of a call that is changed, so far
 	missing  func() error // makes what the capture lacked
 	short    shortage     // what room it lacked
-	whole    bool         // what fails is about no single call
+	whole    bool         // what fails concerns no single call
 	queued   bool         // something was captured
 	moved    bool         // a room was replaced by a larger one, and nodes refer to both
 	blas     uintptr      // the workspace that cuBLAS was given
+	dry      *[]wanted    // nothing is captured: the kernels that calls need are listed here
 }
 
 // captureInfo is where cuStreamGetCaptureInfo writes.
@@ -60,8 +61,8 @@ type nodeParams struct {
 	args, extra   uintptr
 }
 
-// errAgain is what an op answers that needs something a capture cannot make. It is
-// passed on as it is, as errShort.
+// errAgain is what an op returns that needs something a capture cannot make. It is
+// passed on as it is, as errShort is.
 var errAgain = errors.New("something is missing that cannot be made while calls are recorded")
 
 const captureThreadLocal = 1 // other threads may do what they like
@@ -70,10 +71,10 @@ const captureThreadLocal = 1 // other threads may do what they like
 // waited for or timed. Between begin and end.
 func (d *Device) capturing() bool { return d.rec.capture != nil && !d.rec.capture.changing }
 
-// divert makes ops launch and work as c says; nil: as ever.
+// divert makes ops launch and work as c says; nil restores the usual way.
 func (d *Device) divert(c *capture) { d.rec.capture, d.work.capture = c, c }
 
-// again leaves what is missing to when the capture has ended.
+// again leaves making what is missing until the capture has ended.
 func (d *Device) again(make func() error) error {
 	d.rec.capture.missing = make
 	return errAgain
@@ -193,7 +194,7 @@ func (c *capture) launch(d *Device, k *kernel, g grid) error {
 	return nil
 }
 
-// change gives the next node of a late call the parameters that lie in d.params.
+// change sets the parameters of the next node of a late call to those in d.params.
 func (c *capture) change(d *Device, k *kernel, g grid) error {
 	i := c.launches
 	c.launches++
@@ -231,6 +232,9 @@ func (c *capture) renumber(d *Device, u op.Update) error {
 // one: its launches are not known.
 func (d *Device) library(name string) error {
 	c := d.rec.capture
+	if d.dry() {
+		return errAgain
+	}
 	if c == nil {
 		d.count.Libraries++
 		return nil
@@ -260,6 +264,9 @@ var heldLabel = memory.Label{DType: "workspace", Shape: "of recorded calls"}
 // room returns working memory for the call in progress. It is the recording's until it
 // is closed.
 func (c *capture) room(which, size int) (uintptr, error) {
+	if c.dry != nil {
+		return noRoom, nil
+	}
 	d, now := c.r.d, c.r.rooms[which]
 	switch {
 	case size <= 0:
@@ -285,8 +292,8 @@ func (c *capture) room(which, size int) (uintptr, error) {
 	return h.Addr, nil
 }
 
-// heldBy returns the smallest room of so many bytes that other recordings have and c's
-// has not, or nil.
+// heldBy returns the smallest room of at least size bytes that other recordings have
+// and c's does not, or nil.
 func (d *Device) heldBy(c *capture, size int) (best *heldRoom) {
 	for _, h := range d.rec.held {
 		if h.pool == c.pool && h.Size >= size && (best == nil || h.Size < best.Size) && !c.r.has(h) {
@@ -336,7 +343,7 @@ func (r *recording) move(which int, h *heldRoom) {
 	old.pool.Return(old.Region) // what uses it next is queued behind the replays
 }
 
-// leave gives all rooms back. The device's mu is held.
+// leave returns all rooms. The device's mu is held.
 func (r *recording) leave() {
 	for which := range r.rooms {
 		r.move(which, nil)
@@ -357,8 +364,8 @@ func (d *Device) makeRoom(c *capture) error {
 	return err
 }
 
-// blasWorkspace is how much memory cuBLAS may use: what it takes by itself when it is
-// given none, so that it chooses the same algorithms.
+// blasWorkspace is how much memory cuBLAS may use: what it allocates by itself
+// without a workspace, so that it chooses the same algorithms.
 func (d *Device) blasWorkspace() int {
 	if d.card.major >= 9 {
 		return 32 << 20
@@ -366,8 +373,8 @@ func (d *Device) blasWorkspace() int {
 	return 4 << 20
 }
 
-// lendBLAS gives cuBLAS a workspace of the recording's: its own would go into the graph
-// as an allocation that nobody counts.
+// lendBLAS lends cuBLAS a workspace of the recording: its own would become part of the
+// graph as an allocation that nobody counts.
 func (c *capture) lendBLAS(d *Device, b *blas) error {
 	if b.lib.setWorkspace == 0 {
 		return errors.New("this version of cuBLAS takes no workspace")

@@ -41,6 +41,9 @@ type convParams struct {
 }
 
 func (d *Device) runConv(c *backend.Call) error {
+	if depthwise(c) && channelsLast(c) && c.In[0].Elements() > 0 && c.In[1].Elements() > 0 {
+		return d.depthPixels(c)
+	}
 	n, err := d.cudnn()
 	if err != nil {
 		return err
@@ -50,7 +53,7 @@ func (d *Device) runConv(c *backend.Call) error {
 			return err
 		}
 	}
-	return d.ownConv(c)
+	return d.ownConvLast(c)
 }
 
 // ownConv queues a convolution by this package's kernels.
@@ -117,8 +120,8 @@ const (
 const maxPhases = 65535
 
 // fewOutputs reports whether a convolution with m output channels in a group, each a sum
-// of k products, has a kernel of its own: a tile would be empty for the most part, and a
-// thread that makes whole pixels has not too much to do.
+// of k products, has a kernel of its own: a tile would be mostly empty, and a thread
+// that makes whole pixels does not have too much to do.
 func fewOutputs(m, k, taps int) bool { return m <= 2*fewChannels && k <= 512 && taps <= fewTaps }
 
 // convFewOutputs queues such a convolution.
@@ -200,7 +203,7 @@ func (d *Device) convByPixel(c *backend.Call, p *convParams, a op.Conv) error {
 // convWeight queues the gradient of a convolution's weight.
 func (d *Device) convWeight(c *backend.Call, p *convParams, groups int) error {
 	x, t := c.In[1], c.Out.DType
-	// The kernel reckons with 32 bits within an image.
+	// The kernel uses 32-bit indices within an image.
 	near := func(v *backend.View) bool {
 		far := 0
 		for i := 1; i < 4; i++ {
@@ -289,7 +292,8 @@ func fastest(tiles []tile, t dtype.DType, work func(tile) float64) (best tile) {
 	return best
 }
 
-// manyParts is MANY of kernels/reduce.cu: so many threads share the parts of a result.
+// manyParts is MANY of kernels/reduce.cu: how many threads share the parts of a
+// result.
 const manyParts = 32
 
 // sumSplits queues adding up what several blocks have summed in parts.

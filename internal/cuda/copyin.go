@@ -41,7 +41,7 @@ func (a *arrival) Join() {
 	_ = a.d.join(a) // fails only where the device is lost, as every later call says
 }
 
-// join does so between begin and end.
+// join is Join between begin and end.
 func (d *Device) join(a *arrival) error {
 	if a.seq <= d.copies.joined {
 		return nil

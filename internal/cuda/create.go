@@ -3,10 +3,9 @@
 package cuda
 
 import (
-	"math"
-
 	"github.com/locusml/locus/dtype"
 	"github.com/locusml/locus/internal/backend"
+	"github.com/locusml/locus/internal/elem"
 	"github.com/locusml/locus/internal/op"
 )
 
@@ -29,7 +28,7 @@ type (
 	randomParams struct {
 		out, n, key uint64
 		low         int64
-		span        uint64
+		span, first uint64
 	}
 )
 
@@ -46,16 +45,10 @@ func (d *Device) fill(out uintptr, t dtype.DType, bits uint64, n int) error {
 
 // valueBits returns a value in the type's own representation.
 func valueBits(t dtype.DType, f float64, i int64) uint64 {
-	switch t {
-	case dtype.Float16:
-		return uint64(dtype.ToF16(float32(f)))
-	case dtype.BFloat16:
-		return uint64(dtype.ToBF16(float32(f)))
-	case dtype.Float32:
-		return uint64(math.Float32bits(float32(f)))
-	case dtype.Float64:
-		return math.Float64bits(f)
-	case dtype.Bool:
+	switch {
+	case t.IsFloat():
+		return elem.Bits(t, f)
+	case t == dtype.Bool:
 		if i != 0 {
 			return 1
 		}
@@ -72,10 +65,10 @@ func (d *Device) runArange(c *backend.Call) error {
 
 func (d *Device) runRandom(c *backend.Call) error {
 	a, n := c.Attrs.(op.Random), c.Out.Elements()
-	p := randomParams{uint64(c.Out.Block.Addr), uint64(n), a.Key, a.Low, uint64(a.Span)}
+	p := randomParams{uint64(c.Out.Block.Addr), uint64(n), a.Key, a.Low, uint64(a.Span), a.First}
 	per := 2 // elements of one counter block
 	if t := c.Out.DType; t.IsFloat() && t != dtype.Float64 {
 		per = 4
 	}
-	return runKernel(d, "create", c.Op.String()+"_"+typeName(c.Out.DType), &p, grid{x: ceil(n, blockThreads*per), threads: blockThreads})
+	return runKernel(d, "create", c.Op.String()+"_"+typeName(c.Out.DType), &p, grid{x: ceil(n+int(a.First%uint64(per)), blockThreads*per), threads: blockThreads})
 }

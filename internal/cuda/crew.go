@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// crew copies between slots and a program's memory with several threads: one
-// does not reach the speed of the bus. A copy goes piece by piece, a piece a slot;
-// members take the next chunk that nobody has, so that none waits for a slow one.
-// Whoever leads the crew gives pieces, in order, and helps while it waits.
+// crew copies between slots and a program's memory with several threads: one does not
+// reach the speed of the bus. A copy goes piece by piece, one per slot; members take
+// the next chunk that nobody has, so that none waits for a slow one. Whoever leads
+// the crew hands out pieces, in order, and helps while it waits.
 type crew struct {
 	pieces []piece
 	given  atomic.Int64 // pieces that may be copied; below 0 when the crew is sent home
@@ -85,8 +85,8 @@ func (c *crew) work() {
 	}
 }
 
-// pieceOf returns the piece of chunk i, which is not before k; one that there is not
-// after the last chunk.
+// pieceOf returns the piece of chunk i, which is not before k; after the last chunk,
+// the number of pieces.
 func (c *crew) pieceOf(i int64, k int) int {
 	for k < len(c.pieces) && c.pieces[k].to <= int(i)*crewChunk {
 		k++

@@ -69,20 +69,23 @@ func blasError(name string, r int32) error {
 	return err
 }
 
-// noMemory is an error of a library's that means op.ErrOutOfMemory.
+// noMemory is an error of a library that means op.ErrOutOfMemory.
 type noMemory struct{ error }
 
 func (noMemory) Is(target error) bool { return target == op.ErrOutOfMemory }
 
-// notStarted is the error of a library that does not start. It may be for want of
-// memory, which they report by many numbers, so that is made first; then our own kernels
-// serve, as they do for a library that is too old for the card.
+// notStarted is the error of a library that does not start. The cause may be a lack of
+// memory, which libraries report by many numbers, so memory is freed first; after that
+// our own kernels serve, as they do for a library that is too old for the card.
 func notStarted(l library) error {
 	return noMemory{errors.New(l.Name + " does not start")}
 }
 
 // cublas returns the device's handle, or nil without cuBLAS. Between begin and end.
 func (d *Device) cublas() (*blas, error) {
+	if d.dry() {
+		return nil, errAgain
+	}
 	if d.libs.blas == nil {
 		if d.capturing() {
 			return nil, d.again(func() error { _, err := d.cublas(); return err })
@@ -132,23 +135,6 @@ const (
 	computes32F, computes64F, computesTF32 = 68, 70, 77
 	defaultAlgorithm                       = ^uintptr(0) // CUBLAS_GEMM_DEFAULT is -1
 )
-
-// blasTypes returns the type of elements, of the computation, and of the numbers
-// that scale.
-func blasTypes(t dtype.DType) (kind, compute, scale uintptr) {
-	switch t {
-	case dtype.Float64:
-		return blas64F, computes64F, blas64F
-	case dtype.Float16:
-		return blas16F, computes32F, blas32F
-	case dtype.BFloat16:
-		return blas16BF, computes32F, blas32F
-	}
-	if tf32.Load() {
-		return blas32F, computesTF32, blas32F
-	}
-	return blas32F, computes32F, blas32F
-}
 
 // gemm queues c = a·b for row-major matrices, by asking for the transposed
 // product of column-major ones. A bias is what c holds already.

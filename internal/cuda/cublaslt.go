@@ -119,6 +119,9 @@ const ltPlansMax = 1024
 
 // cublasLt returns the device's handle, or nil without cuBLASLt. Between begin and end.
 func (d *Device) cublasLt() (*lt, error) {
+	if d.dry() {
+		return nil, errAgain
+	}
 	if d.libs.lt == nil {
 		if d.capturing() {
 			return nil, d.again(func() error { _, err := d.cublasLt(); return err })
@@ -292,7 +295,7 @@ func (l *lt) plan(d *Device, k ltKey, bias uintptr) *ltPlan {
 	return p
 }
 
-// free gives the plan's descriptors back.
+// free destroys the plan's descriptors.
 func (p *ltPlan) free(l *lt, d *Device) {
 	if p.desc != 0 {
 		l.call(d, l.lib.freeDesc, p.desc)

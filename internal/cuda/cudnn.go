@@ -120,8 +120,10 @@ type convKey struct {
 	attrs   op.Conv
 	dtype   dtype.DType
 	tf32    bool
+	varies  bool   // bits need not repeat
 	a, b    [4]int // shapes of the operands
 	as, bs  [4]int // their strides
+	last    bool   // the result lies channels last
 	aligned bool   // everything begins at a multiple of dnnAlignment
 }
 
@@ -130,6 +132,7 @@ type convPlan struct {
 	x, y, w, conv uintptr      // descriptors
 	choices       []convChoice // best first; none if our own kernels do it
 	work          int          // multiplications, while the choices are to be timed
+	less          bool         // memory was short: there were more choices
 
 	graph *dnnGraph  // of choices that are plans
 	addrs [3]uintptr // what a call of one points to
@@ -142,6 +145,7 @@ type convChoice struct {
 	engine    int64   // of a plan
 	memory    uint64
 	took      float32 // milliseconds, if it was timed
+	name      string  // in the store
 }
 
 func (c convChoice) String() string {
@@ -151,11 +155,10 @@ func (c convChoice) String() string {
 	return fmt.Sprintf("algorithm %d", c.algorithm)
 }
 
-// cuDNN's numbers for element types and for how it computes.
-var dnnTypes = map[dtype.DType]uintptr{dtype.Float32: 0, dtype.Float64: 1, dtype.Float16: 2, dtype.BFloat16: 9}
-
+// cuDNN's numbers for how it computes.
 const (
 	crossCorrelation = 1
+	filterLast       = 1 // of a filter: its channels are last
 	mathDefault      = 0 // tensor cores for half-precision types, TF32 for float32
 	mathFMA          = 3 // float32 is float32
 	dnnMemory        = 256 << 20
@@ -163,6 +166,9 @@ const (
 
 // cudnn returns the device's handle, or nil without cuDNN. Between begin and end.
 func (d *Device) cudnn() (*dnn, error) {
+	if d.dry() {
+		return nil, errAgain
+	}
 	if d.libs.dnn == nil {
 		if d.capturing() {
 			return nil, d.again(func() error { _, err := d.cudnn(); return err })
@@ -231,7 +237,7 @@ func (n *dnn) tensor(d *Device, t dtype.DType, shape, strides []int, desc *uintp
 
 // convKeyOf returns what the plan of a call depends on.
 func convKeyOf(c *backend.Call) convKey {
-	k := convKey{id: c.Op, attrs: c.Attrs.(op.Conv), dtype: c.Out.DType, tf32: tf32.Load()}
+	k := convKey{id: c.Op, attrs: c.Attrs.(op.Conv), dtype: c.Out.DType, tf32: tf32.Load(), varies: varying.Load(), last: c.Out.ChannelsLast()}
 	for i, v := range c.In {
 		shape, strides := &k.a, &k.as
 		if i == 1 {
@@ -255,10 +261,7 @@ func (n *dnn) plan(d *Device, c *backend.Call) (*convPlan, error) {
 		p = n.newPlan(d, c, k)
 	}
 	if p.work > 0 {
-		if d.capturing() {
-			return nil, errUntimed
-		}
-		if err := n.sort(d, c, p); err != nil {
+		if err := n.choose(d, c, p, k); err != nil {
 			return nil, err
 		}
 		p.work = 0
@@ -304,10 +307,18 @@ func (n *dnn) prepare(d *Device, c *backend.Call, p *convPlan, aligned bool) {
 			}
 		}
 	}
-	if !w.Contiguous() {
+	last := channelsLast(c)
+	if !last && !w.Contiguous() || c.Out.ChannelsLast() && !last {
 		return
 	}
-	work := y.Elements() * w.Elements() / w.Shape[0]
+	work := multiplications(w, y)
+	if last && work < worthTiming {
+		if aligned {
+			n.addPlans(d, c, p, tf32.Load())
+			p.keepFirst()
+		}
+		return
+	}
 	// Of groups our other kernels compute a tile each, most of which is empty.
 	if work < worthTiming && (c.Attrs.(op.Conv).Groups == 1 || ownFew(c)) {
 		n.chooseBySize(d, c, p, aligned)
@@ -329,7 +340,10 @@ func (n *dnn) addAlgorithms(d *Device, c *backend.Call, p *convPlan) {
 	a, t, l := c.Attrs.(op.Conv), c.Out.DType, n.lib
 	x, w, y := convRoles(c)
 	compute := dnnTypes[dtype.Float32]
-	mode := uintptr(mathDefault)
+	mode, order := uintptr(mathDefault), uintptr(0)
+	if channelsLast(c) {
+		order = filterLast
+	}
 	switch {
 	case t == dtype.Float64:
 		compute = dnnTypes[t]
@@ -338,7 +352,7 @@ func (n *dnn) addAlgorithms(d *Device, c *backend.Call, p *convPlan) {
 	}
 	ok := n.tensor(d, t, x.Shape, x.Strides, &p.x) && n.tensor(d, t, y.Shape, y.Strides, &p.y) &&
 		n.made(d, l.newFilter, &p.w) &&
-		n.try(d, l.setFilter, p.w, dnnTypes[t], 0, uintptr(w.Shape[0]), uintptr(w.Shape[1]), uintptr(w.Shape[2]), uintptr(w.Shape[3])) &&
+		n.try(d, l.setFilter, p.w, dnnTypes[t], order, uintptr(w.Shape[0]), uintptr(w.Shape[1]), uintptr(w.Shape[2]), uintptr(w.Shape[3])) &&
 		n.made(d, l.newConv, &p.conv) &&
 		n.try(d, l.setConv, p.conv, uintptr(a.Pad[0]), uintptr(a.Pad[1]), uintptr(a.Stride[0]), uintptr(a.Stride[1]),
 			uintptr(a.Dilation[0]), uintptr(a.Dilation[1]), crossCorrelation, compute) &&
@@ -360,7 +374,7 @@ func (n *dnn) addAlgorithms(d *Device, c *backend.Call, p *convPlan) {
 		return
 	}
 	for _, a := range n.perf[:min(int(n.count), len(n.perf))] {
-		if a.status == 0 && a.deterministic == 1 && a.memory <= dnnMemory && (mode != mathFMA || a.math == mathFMA) &&
+		if a.status == 0 && (a.deterministic == 1 || varying.Load()) && a.memory <= dnnMemory && (mode != mathFMA || a.math == mathFMA) &&
 			!coarse(c.Op, t, a.algorithm, w.Shape) {
 			p.choices = append(p.choices, convChoice{algorithm: a.algorithm, memory: a.memory})
 		}
@@ -408,7 +422,7 @@ func (n *dnn) sort(d *Device, c *backend.Call, p *convPlan) error {
 	// at most so many multiplications a millisecond on each multiprocessor.
 	const ownRate = 0.11e9
 	if best > float32(p.work)/float32(ownRate*d.card.sms) {
-		own, err := d.timed(func() error { return d.ownConv(c) })
+		own, err := d.timed(func() error { return d.ownConvLast(c) })
 		if err != nil {
 			return err
 		}
@@ -422,6 +436,7 @@ func (n *dnn) sort(d *Device, c *backend.Call, p *convPlan) error {
 // doWithLess forgets the choices that need so much memory or more, for which there was
 // no room: to try everything each time would take longer than what is left.
 func (p *convPlan) doWithLess(memory uint64) {
+	p.less = true
 	p.choices = slices.DeleteFunc(p.choices, func(by convChoice) bool {
 		if by.memory < memory {
 			return false

@@ -11,14 +11,14 @@ import (
 )
 
 // When cuDNN does attention: half-precision types on Hopper, without a mask, from a length on
-// that makes its kernels pay for what a call of it costs the host. A plan for a new
-// shape takes a tenth of a second to a second, so only lengths that have few neighbours are
-// worth one, which also keeps to what cuDNN has been seen to do right.
+// that makes its kernels pay for what a call of it costs the host. A plan for a new shape
+// takes a tenth of a second to a second, so a plan is made only for multiples of dnnMultiple,
+// for which cuDNN was also seen to be right.
 //
-// Its gradients have two forms: one adds dq up in no fixed order, which is not for
-// us, and one that stores the scores' gradients and repeats its bits. That one beats
-// our own kernels where heads are wide. What it stores is kept small by giving it some of
-// the heads at a time.
+// Its gradients have two forms: one adds dq up in no fixed order, which we do not use,
+// and one stores the scores' gradients and repeats its bits. The latter beats our own
+// kernels where heads are wide. What it stores is kept small by passing it some of the
+// heads at a time.
 const (
 	dnnLength    = 1024  // the least number of rows and keys
 	dnnMultiple  = 128   // of which they are multiples
@@ -78,7 +78,7 @@ func (a *attentionKey) rows() matrices4 {
 	return inOrder([4]int64{a.q.shape[0], a.q.shape[1], a.q.shape[2], 1})
 }
 
-// scores describes scale·q·kᵀ less what is given, where later keys are hidden if the
+// scores describes scale·q·kᵀ minus less, where later keys are hidden if the
 // attention is causal.
 func (a *attentionKey) scores(g *dnnGraph, q, kt, scale, hidden dnnTensor, less ...dnnTensor) dnnTensor {
 	shape := [4]int64{a.q.shape[0], a.q.shape[1], a.q.shape[2], a.k.shape[2]}
@@ -136,7 +136,7 @@ func (a *attentionKey) backward(g *dnnGraph) {
 	g.matmul(t, g.reshape(kt, a.dtype, a.k), g.given(a.dtype, inOrder(a.q.shape)))
 }
 
-// attentionPlan is a way of cuDNN's to do attention, or that there is none.
+// attentionPlan is cuDNN's way to compute attention, or says that there is none.
 type attentionPlan struct {
 	graph *dnnGraph
 	dnnPlan
@@ -224,7 +224,8 @@ func (p *attentionPlan) hiddenAt(causal bool) uintptr {
 	return 0
 }
 
-// attentionByDNN reports whether attention of this size is cuDNN's, and gives the handle.
+// attentionByDNN returns cuDNN's handle if cuDNN is to compute attention of this size,
+// else nil.
 func (d *Device) attentionByDNN(p *attentionParams, t dtype.DType) (*dnn, error) {
 	least := dnnLength
 	if d.trial.shortDNN {

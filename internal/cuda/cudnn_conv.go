@@ -24,6 +24,7 @@ const (
 const (
 	noteTensorCores = 1 << 0 // of float32: TF32
 	noteShortens    = 1 << 1 // operands become a shorter type
+	noteVaries      = 1 << 4 // bits do not repeat
 	noteStrictNaN   = 1 << 9
 	noteCompiles    = 1 << 0 // of its behaviour: the kernel is compiled at its first use
 )
@@ -35,9 +36,9 @@ const (
 var plainEngines = map[op.ID][]int64{op.Conv2D: {70}, op.ConvGradInput: {2, 74}}
 
 // allowed reports whether an engine may compute elements of a type: in a fixed order,
-// without losing digits. Of other types than float32 those are allowed that use the matrix
-// units: one of the others was off by more than a rounding of float16. Kernels that must be
-// compiled would make the first call slow.
+// without losing digits. For other types than float32, engines that use the tensor cores
+// are allowed: one of the others was off by more than a rounding of float16. Kernels that
+// must be compiled would make the first call slow.
 func allowed(id op.ID, t dtype.DType, tf32 bool, e dnnEngineInfo) bool {
 	needed, fine := uint32(noteTensorCores), uint32(noteTensorCores|noteStrictNaN)
 	switch {
@@ -53,13 +54,16 @@ func allowed(id op.ID, t dtype.DType, tf32 bool, e dnnEngineInfo) bool {
 }
 
 // images is how the images or filters of a view lie. An axis of size 1 gets a stride
-// that makes sense: cuDNN looks at all of them.
-func images(v *backend.View) matrices4 {
+// that makes sense, with the channels last or not: cuDNN looks at all of them.
+func images(v *backend.View, last bool) matrices4 {
 	var shape [4]int64
 	for i, n := range v.Shape {
 		shape[i] = int64(n)
 	}
 	m := inOrder(shape)
+	if last {
+		m.strides = [4]int64{shape[1] * shape[2] * shape[3], 1, shape[1] * shape[3], shape[1]}
+	}
 	for i, s := range v.Strides {
 		if v.Shape[i] > 1 {
 			m.strides[i] = int64(s)
@@ -87,9 +91,9 @@ func (g *dnnGraph) convolve(c *backend.Call) {
 	g.set(how, attrConvAfter, typeInt64, both(a.Pad)...)
 	g.finish(how)
 
-	tensors := map[*backend.View]uintptr{}
+	tensors, last := map[*backend.View]uintptr{}, channelsLast(c)
 	for _, v := range []*backend.View{&c.In[0], &c.In[1], &c.Out} {
-		tensors[v] = g.given(t, images(v)).desc
+		tensors[v] = g.given(t, images(v, last)).desc
 	}
 	kind, first := uintptr(dnnForwardOp), uintptr(attrForward)
 	switch c.Op {
@@ -116,7 +120,7 @@ const fewForEngine = 8
 
 // chooseBySize chooses how to do a small convolution: by the first plan that is allowed,
 // else by our own kernels. An algorithm would cost the host more than the card needs:
-// of LeNet's convolutions on an H200, whose kernels take 10 to 30 µs, 18 to 48 µs a call.
+// of LeNet's convolutions on an H200, whose kernels take 10 to 30 µs, 18 to 48 µs per call.
 // Float32 stays float32 even where TF32 is allowed: the tensor cores make nothing of this
 // size faster, and the layout that they need makes it slower.
 func (n *dnn) chooseBySize(d *Device, c *backend.Call, p *convPlan, aligned bool) {
@@ -160,6 +164,9 @@ func (n *dnn) addPlans(d *Device, c *backend.Call, p *convPlan, tf32 bool) {
 	found := 0
 	for _, config := range g.configs(n.handle, dnnConfigs) {
 		e, ok := g.engine(config)
+		if varying.Load() {
+			e.numbers &^= noteVaries
+		}
 		var plan dnnPlan
 		if ok = ok && found < dnnPlans && allowed(c.Op, c.Out.DType, tf32, e); ok {
 			plan, ok = g.build(n.handle, config)

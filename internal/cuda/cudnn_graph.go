@@ -176,7 +176,7 @@ func (g *dnnGraph) setDesc(desc, attr uintptr, to ...uintptr) {
 	g.try(g.lib.graph.set, desc, attr, typeDescriptor, uintptr(len(to)), uintptr(unsafe.Pointer(&g.words)))
 }
 
-// fetch gets an attribute of up to most values into words and gives their number.
+// fetch reads an attribute of up to most values into words and returns their number.
 func (g *dnnGraph) fetch(desc, attr, typ uintptr, most int) int {
 	g.count = 0
 	g.try(g.lib.graph.get, desc, attr, typ, uintptr(most), uintptr(unsafe.Pointer(&g.count)), uintptr(unsafe.Pointer(&g.words)))
@@ -215,8 +215,8 @@ func (g *dnnGraph) scalar() dnnTensor {
 	return g.describe(g.ids[len(g.ids)-1], int64(dnnTypes[dtype.Float32]), inOrder([4]int64{1, 1, 1, 1}), attrByValue)
 }
 
-// virtual is a tensor that exists between two operations only, and between one of
-// float32 in order.
+// virtual is a tensor that exists only between two operations; between is a virtual
+// tensor of float32 in order.
 func (g *dnnGraph) virtual(t dtype.DType, m matrices4) dnnTensor {
 	return g.describe(g.next(), int64(dnnTypes[t]), m, attrVirtual)
 }
@@ -368,7 +368,7 @@ type dnnEngineInfo struct {
 	numbers, behaviour uint32
 }
 
-// engine tells about a config.
+// engine describes the engine of a config.
 func (g *dnnGraph) engine(config uintptr) (e dnnEngineInfo, ok bool) {
 	desc := g.create(dnnEngine)
 	g.words[0] = int64(desc)

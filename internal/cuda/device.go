@@ -3,6 +3,7 @@
 package cuda
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -31,7 +32,8 @@ type card struct {
 
 	mu      sync.Mutex
 	kernels map[string]*kernel
-	peers   map[*card]bool // whether direct copies from there work, as far as tried
+	jobs    map[string]*job // kernels that are compiled and not loaded yet
+	peers   map[*card]bool  // whether direct copies from there work, as far as tried
 }
 
 // start makes the card's context. A card that is busy now stays unusable for
@@ -142,10 +144,10 @@ func (d *Device) Launches() Launches {
 
 var blocking = os.Getenv("LOCUS_CUDA_BLOCKING") == "1"
 
-// Supports reports whether there is a kernel.
+// Supports reports whether there is a kernel, or a detour to one.
 func (d *Device) Supports(id op.ID, t dtype.DType) bool {
 	def := op.Get(id)
-	return def.Family != op.ViewFamily && runners[id] != nil && def.KernelTypes().Has(t)
+	return def.Family != op.ViewFamily && (runners[id] != nil || mayDetour(id)) && def.KernelTypes().Has(t)
 }
 
 // runners maps each op to what queues it. Each file of a family fills its part.
@@ -154,13 +156,16 @@ var runners [op.NumOps]func(d *Device, c *backend.Call) error
 // Run queues a kernel.
 func (d *Device) Run(c *backend.Call) error {
 	run := runners[c.Op]
-	if run == nil {
+	if c.Out.Elements() > 0 && d.Detours(c) {
+		return d.detour(c)
+	}
+	if run == nil && !mayDetour(c.Op) {
 		return fmt.Errorf("%s of %s on %s: %w", c.Op, c.Out.DType, d.name, op.ErrUnsupported)
 	}
 	if c.Out.Elements() == 0 {
 		return nil
 	}
-	return d.with(c.Out.Block.Pool(), c.Op, func() error {
+	err := d.with(c.Out.Block.Pool(), c.Op, func() error {
 		err := d.arrivals(c)
 		if err == nil {
 			err = run(d, c)
@@ -171,4 +176,8 @@ func (d *Device) Run(c *backend.Call) error {
 		}
 		return err
 	})
+	if errors.Is(err, errDetour) {
+		return d.detour(c)
+	}
+	return err
 }

@@ -36,6 +36,7 @@ func openFake(t *testing.T, cards int) (*fake, []*Device) {
 	fakeDevices = devices
 	for _, d := range devices { // there is nothing behind the handles to compute with
 		d.libs.blas, d.libs.dnn = &blas{unavailable: true}, &dnn{unavailable: true}
+		d.libs.fft, d.libs.solver = &fft{unavailable: true}, &solver{unavailable: true}
 	}
 	return f, devices
 }
@@ -358,8 +359,8 @@ func TestEveryCallFindsItsKernels(t *testing.T) {
 			samples := sample.Of(def.ID, typ)
 			every := len(samples)/20 + 1 // the suite runs all of them on a real GPU
 			for i, c := range samples {
-				if c.Big || i%every != 0 {
-					continue
+				if c.Big || i%every != 0 || d.Detours(&backend.Call{Op: c.Op, Attrs: c.Attrs, In: make([]backend.View, len(c.In))}) {
+					continue // what is computed in main memory needs elements
 				}
 				if err := try(d, pool, c); err != nil {
 					t.Errorf("%s: %v", c, err)

@@ -4,14 +4,19 @@ package cuda
 
 import (
 	"fmt"
+	"os"
 	"unsafe"
+
+	"github.com/locusml/locus/internal/disk"
 )
 
 // driver is libcuda.so.1. Functions that only set things up are Go functions;
 // those on the way of every op are addresses for [call].
 type driver struct {
 	path    string
-	version int // 12040 is CUDA 12.4
+	version int         // 12040 is CUDA 12.4
+	name    string      // the driver and its compiler, see driverName
+	cache   *disk.Cache // of what it has compiled; nil: there is none
 
 	Init                    func(flags uint32) Result
 	DriverGetVersion        func(v *int32) Result
@@ -27,6 +32,10 @@ type driver struct {
 	CtxEnablePeerAccess     func(ctx uintptr, flags uint32) Result
 	StreamCreate            func(s *uintptr, flags uint32) Result
 	ModuleLoadDataEx        func(m *uintptr, image *byte, n uint32, opts *int32, vals *uintptr) Result
+	LinkCreate              func(n uint32, opts *int32, vals *uintptr, state *uintptr) Result
+	LinkAddData             func(state uintptr, kind int32, data *byte, size uint64, name *byte, n uint32, opts *int32, vals *uintptr) Result
+	LinkComplete            func(state uintptr, image *uintptr, size *uint64) Result
+	LinkDestroy             func(state uintptr) Result
 	ModuleGetFunction       func(f *uintptr, m uintptr, name *byte) Result
 	FuncSetAttribute        func(f uintptr, attr int32, v int32) Result
 	MemAlloc                func(p *uintptr, n uint64) Result
@@ -56,6 +65,7 @@ func (d *driver) setUp() map[string]any {
 		"cuDevicePrimaryCtxRetain": &d.DevicePrimaryCtxRetain, "cuDeviceCanAccessPeer": &d.DeviceCanAccessPeer,
 		"cuCtxEnablePeerAccess": &d.CtxEnablePeerAccess, "cuStreamCreate": &d.StreamCreate,
 		"cuModuleLoadDataEx": &d.ModuleLoadDataEx, "cuModuleGetFunction": &d.ModuleGetFunction,
+		"cuLinkCreate_v2": &d.LinkCreate, "cuLinkAddData_v2": &d.LinkAddData, "cuLinkComplete": &d.LinkComplete, "cuLinkDestroy": &d.LinkDestroy,
 		"cuFuncSetAttribute": &d.FuncSetAttribute,
 		"cuMemAlloc_v2":      &d.MemAlloc, "cuMemFree_v2": &d.MemFree, "cuMemGetInfo_v2": &d.MemGetInfo,
 		"cuMemHostAlloc": &d.MemHostAlloc, "cuMemFreeHost": &d.MemFreeHost,
@@ -89,6 +99,7 @@ func loadDriver() (*driver, error) {
 		return nil, err
 	}
 	d.path = h.Path()
+	d.cache = kernelCache(os.Getenv("LOCUS_KERNEL_CACHE"))
 	return d, nil
 }
 

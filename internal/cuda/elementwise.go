@@ -33,13 +33,13 @@ const (
 
 const blockThreads = 256
 
-// heavy are the ops whose kernels make fewer elements per thread. The kernels' sources
-// say which.
+// heavy marks the ops whose kernels make fewer elements per thread, as the kernels'
+// sources say.
 var heavy = func() (h [op.NumOps]bool) {
 	for _, name := range kernels.Heavy {
 		def, ok := op.ByName(name)
 		if !ok {
-			panic("cuda: kernels.Heavy names " + name + ", which is no op")
+			panic("cuda: kernels.Heavy names " + name + ", which is not an op")
 		}
 		h[def.ID] = true
 	}

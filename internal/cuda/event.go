@@ -23,7 +23,7 @@ type events struct {
 }
 
 const (
-	eventUntimed = 2     // has no time, which costs the device and who waits a microsecond less
+	eventUntimed = 2     // has no time, which saves the device and whoever waits a microsecond
 	eventQuiet   = 1 | 2 // and is waited for by a thread that sleeps meanwhile
 )
 

@@ -27,9 +27,12 @@ type fake struct {
 	made     uintptr // streams
 	kernels  map[uintptr]string
 	launches []launched
-	peerLies bool             // peer copies report success and copy nothing
-	tight    map[string]int64 // functions that find no memory while more than this is used
-	onLaunch func() func()    // gives what a launch does when its stream gets there
+	linking  map[uintptr][]byte // texts, by linker
+	linked   int                // texts that were compiled
+	onLink   func()             // called by a compilation
+	peerLies bool               // peer copies report success and copy nothing
+	tight    map[string]int64   // functions that find no memory while more than this is used
+	onLaunch func() func()      // gives what a launch does when its stream gets there
 	graphs   fakeCaptures
 
 	// Where lazy is set, streams run only when somebody asks or waits, and then in an
@@ -303,6 +306,45 @@ func (f *fake) driver() *driver {
 		h := f.alloc(8)
 		f.kernels[h] = name
 		return give(m, h, "cuModuleLoadDataEx")
+	}
+	d.LinkCreate = func(_ uint32, _ *int32, _ *uintptr, state *uintptr) Result {
+		return give(state, f.alloc(8), "cuLinkCreate")
+	}
+	d.LinkAddData = func(state uintptr, kind int32, data *byte, size uint64, _ *byte, _ uint32, _ *int32, _ *uintptr) Result {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if f.memory[state] == nil || kind != jitPTX || unsafe.Slice(data, size)[size-1] != 0 {
+			return 1
+		}
+		if f.linking == nil {
+			f.linking = map[uintptr][]byte{}
+		}
+		f.linking[state] = slices.Clone(unsafe.Slice(data, size))
+		return f.results["cuLinkAddData"]
+	}
+	d.LinkComplete = func(state uintptr, image *uintptr, size *uint64) Result {
+		if f.onLink != nil {
+			f.onLink()
+		}
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		b := f.linking[state] // the image is the text
+		if f.linked++; len(b) == 0 {
+			return 1
+		}
+		*image, *size = uintptr(unsafe.Pointer(&b[0])), uint64(len(b))
+		return f.results["cuLinkComplete"]
+	}
+	d.LinkDestroy = func(state uintptr) Result {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if f.linking[state] == nil {
+			return 1
+		}
+		clear(f.linking[state]) // as the driver, whose image is gone then
+		delete(f.linking, state)
+		delete(f.memory, state)
+		return success
 	}
 	d.ModuleGetFunction = func(k *uintptr, m uintptr, name *byte) Result {
 		if f.kernels[m] != cString(name) {

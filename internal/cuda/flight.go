@@ -8,8 +8,8 @@ type flight struct {
 	release func()
 }
 
-// pendingFlights are those that have not landed, in the order in which they will.
-// Guarded by the device's mu.
+// pendingFlights are the flights that have not landed, in the order in which they
+// will. Guarded by the device's mu.
 type pendingFlights struct {
 	list    []flight
 	awaited bool // a goroutine waits for them

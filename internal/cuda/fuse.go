@@ -3,6 +3,8 @@
 package cuda
 
 import (
+	"cmp"
+	"os"
 	"slices"
 	"sync"
 
@@ -16,8 +18,8 @@ import (
 
 // Expressions of elementwise ops run as kernels that package ptx writes, one for each
 // expression and layout of its operands; constants and the number of elements are
-// parameters. The driver compiles them when they are used first, and keeps what it has
-// made on disk. What cannot be compiled runs op by op: the results are the same.
+// parameters. The driver compiles them, and until it has, or if it cannot, an expression
+// runs op by op: the results are the same to the bit.
 
 func init() { runners[op.FusedOps] = (*Device).runFused }
 
@@ -45,7 +47,7 @@ func (*Device) Fuses(id op.ID, t, out dtype.DType) bool {
 	return false
 }
 
-// bodyOf returns the name of an op's body; "" is that of a copy.
+// bodyOf returns the name of an op's body; "" stands for a copy.
 func bodyOf(id op.ID, t, out dtype.DType) string {
 	switch id {
 	case op.Copy:
@@ -65,7 +67,11 @@ type fusedKernel struct {
 	shape   []int
 	strides [][]int // of inputs whose mode needs them
 	width   int
-	kernel  *kernel // nil: it could not be compiled
+	kernel  *kernel // nil: it is not compiled yet, or cannot be
+	name    string  // of the kernel
+	text    string
+	params  int
+	job     *job // that makes the kernel; nil when it is over
 }
 
 // fusedKernels are the kernels of an expression. Guarded by mu.
@@ -112,9 +118,24 @@ func fusedWidth(e *op.Expression) int {
 func (d *Device) runFused(c *backend.Call) error {
 	e := c.Attrs.(*op.Expression)
 	all := fusedKernelsOf(e)
-	f, err := d.fusedKernel(c, e, all)
+	f, err := d.fusedKernel(c, e, all, false)
 	if err != nil {
 		return err
+	}
+	if f.kernel == nil && f.job != nil {
+		if d.dry() && (fusedWait || f.job.ready()) {
+			return nil
+		}
+		if _, size := singly(e, c.Out.Elements()); size <= maxSingly {
+			if err := d.runSingly(c, e); !d.refused(err) {
+				return err
+			}
+		}
+		// The memory that single ops would need costs more than waiting for the
+		// kernel.
+		if f, err = d.fusedKernel(c, e, all, true); err != nil {
+			return err
+		}
 	}
 	if f.kernel == nil {
 		return d.runSingly(c, e)
@@ -142,8 +163,17 @@ func fusedParams(p []uint64, c *backend.Call) {
 	}
 }
 
-// fusedKernel returns the kernel for the call, which it compiles if need be.
-func (d *Device) fusedKernel(c *backend.Call, e *op.Expression, all *fusedKernels) (*fusedKernel, error) {
+// maxSingly is how much memory the values between the ops of an expression may take
+// while its kernel is being compiled. Only tests change it.
+var maxSingly = 256 << 20
+
+// fusedWait is whether an expression waits for its kernel: for tests, and for those who
+// want the same launches from the first step on.
+var fusedWait = os.Getenv("LOCUS_FUSE") == "wait"
+
+// fusedKernel returns the kernel for the call, which may be on its way still, unless the
+// caller waits for it.
+func (d *Device) fusedKernel(c *backend.Call, e *op.Expression, all *fusedKernels, wait bool) (*fusedKernel, error) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	modes, possible := fusedModes(c, e, all.width)
@@ -152,7 +182,7 @@ func (d *Device) fusedKernel(c *backend.Call, e *op.Expression, all *fusedKernel
 	}
 	for _, f := range all.list {
 		if f.card == d.card && f.modes == modes && f.fits(c) {
-			return f, nil
+			return f, d.settle(f, wait)
 		}
 	}
 	k := fusedText(c, e, modes, all.width)
@@ -161,19 +191,51 @@ func (d *Device) fusedKernel(c *backend.Call, e *op.Expression, all *fusedKernel
 		f.strides = append(f.strides, k.Inputs[i].Strides)
 	}
 	text, name, err := scalars().Render(k)
-	if err == nil {
-		f.kernel, err = d.kernelOf(name, func() (string, int, error) { return text, k.ParamBytes(), nil })
-	}
-	if err != nil && (d.capturing() || isExhausted(err) || d.card.lost.Load() != nil) {
-		return nil, err
-	}
 	if err != nil {
-		fuseErrors.Lock()
-		fuseErrors.last = err
-		fuseErrors.Unlock()
+		noteFuseError(err)
+	} else {
+		f.name, f.text, f.params = name, text, k.ParamBytes()
+		if d.dry() && d.card.known(name, text) == nil {
+			d.rec.capture.want(wanted{name, text, f.params, true})
+			f.job = &job{done: make(chan struct{})}
+			return f, nil
+		}
+		f.job = d.card.compile(name, text)
 	}
 	all.list = append(all.list, f)
-	return f, nil
+	return f, d.settle(f, wait)
+}
+
+// settle loads the kernel if it is compiled, or if somebody waits for it.
+func (d *Device) settle(f *fusedKernel, wait bool) error {
+	if f.job == nil || d.dry() || !wait && !fusedWait && !f.job.ready() {
+		return nil
+	}
+	k, err := d.kernelOf(f.name, func() (string, int, error) { return f.text, f.params, nil })
+	if err != nil && (d.capturing() || isExhausted(err) || d.card.lost.Load() != nil) {
+		return err
+	}
+	if err != nil {
+		noteFuseError(err)
+	}
+	f.kernel, f.job, f.text = k, nil, ""
+	return nil
+}
+
+// compiling returns how many expressions among calls have kernels that are not compiled
+// yet. Between begin and end.
+func (d *Device) compiling(calls []*backend.Call) (n int) {
+	for _, c := range calls {
+		if c.Op != op.FusedOps || c.Out.Elements() == 0 {
+			continue
+		}
+		e := c.Attrs.(*op.Expression)
+		f, err := d.fusedKernel(c, e, fusedKernelsOf(e), false)
+		if err == nil && f.job != nil {
+			n++
+		}
+	}
+	return n
 }
 
 // fusedModes says how a kernel that makes w elements per thread finds the operands of a
@@ -220,6 +282,12 @@ var fuseErrors struct {
 	last error
 }
 
+func noteFuseError(err error) {
+	fuseErrors.Lock()
+	defer fuseErrors.Unlock()
+	fuseErrors.last = err
+}
+
 func fusedResult(c *backend.Call, i int) *backend.View {
 	if i == 0 {
 		return &c.Out
@@ -227,8 +295,8 @@ func fusedResult(c *backend.Call, i int) *backend.View {
 	return &c.More[i-1]
 }
 
-// fits reports whether the kernel's strides are those of the call. The same expression
-// nearly always comes with the same.
+// fits reports whether the kernel's strides are the call's. An expression nearly
+// always comes with the same strides.
 func (f *fusedKernel) fits(c *backend.Call) bool {
 	for i, s := range f.strides {
 		if s != nil && (!slices.Equal(s, c.In[i].Strides) || !slices.Equal(f.shape, c.Out.Shape)) {
@@ -283,37 +351,80 @@ func modeOf(v *backend.View, w int) ptx.Mode {
 	return ptx.Scattered
 }
 
+// singly returns where the values between the ops of an expression over n elements lie,
+// by node, and how much room they take: a value that nobody needs any more makes room
+// for the next. Results have memory of their own.
+func singly(e *op.Expression, n int) (at []int, size int) {
+	type slot struct{ at, size, user int } // the user: a node, or -1
+	var slots []slot
+	last := make([]int, len(e.Nodes)) // the node that reads it last
+	for i := range e.Nodes {
+		last[i] = i
+		for _, o := range e.Nodes[i].In {
+			if o.Node {
+				last[o.Index] = i
+			}
+		}
+	}
+	at = make([]int, len(e.Nodes))
+	for i := range e.Nodes {
+		if !slices.Contains(e.Results, i) {
+			need, best := ceil(n*e.Nodes[i].DType.Size(), 256)*256, -1
+			for s := range slots {
+				if slots[s].user < 0 && slots[s].size >= need && (best < 0 || cmp.Less(slots[s].size, slots[best].size)) {
+					best = s
+				}
+			}
+			if best < 0 {
+				best = len(slots)
+				slots = append(slots, slot{at: size, size: need})
+				size += need
+			}
+			slots[best].user = i
+			at[i] = slots[best].at
+		}
+		for s := range slots {
+			if u := slots[s].user; u >= 0 && last[u] <= i {
+				slots[s].user = -1
+			}
+		}
+	}
+	return at, size
+}
+
 // runSingly queues the ops of an expression one after the other.
 func (d *Device) runSingly(c *backend.Call, e *op.Expression) error {
 	n := c.Out.Elements()
-	size := 0
-	for i := range e.Nodes {
-		size += ceil(n*e.Nodes[i].DType.Size(), 256) * 256
-	}
-	room, err := d.workspace(size)
+	at, size := singly(e, n)
+	room, err := d.statespace(size)
 	if err != nil {
 		return err
 	}
 	made := make([]backend.View, len(e.Nodes))
 	for i := range e.Nodes {
-		node := &e.Nodes[i]
-		made[i] = backend.View{Block: &memory.Block{Region: memory.Region{Addr: room, Size: n * node.DType.Size()}}, Shape: c.Out.Shape, Strides: op.Strides(c.Out.Shape), DType: node.DType}
-		room += uintptr(ceil(n*node.DType.Size(), 256) * 256)
+		t := e.Nodes[i].DType
+		made[i] = backend.View{Block: &memory.Block{Region: memory.Region{Addr: room + uintptr(at[i]), Size: n * t.Size()}}, Shape: c.Out.Shape, Strides: op.Strides(c.Out.Shape), DType: t}
 	}
 	for r, i := range e.Results {
 		made[i].Block = fusedResult(c, r).Block
 	}
+	calls := make([]*backend.Call, len(e.Nodes))
 	for i := range e.Nodes {
 		node := &e.Nodes[i]
-		one := backend.Call{Op: node.Op, Attrs: node.Attrs, Out: made[i]}
+		calls[i] = &backend.Call{Op: node.Op, Attrs: node.Attrs, Out: made[i]}
 		for _, o := range node.In {
 			if o.Node {
-				one.In = append(one.In, made[o.Index])
+				calls[i].In = append(calls[i].In, made[o.Index])
 			} else {
-				one.In = append(one.In, c.In[o.Index])
+				calls[i].In = append(calls[i].In, c.In[o.Index])
 			}
 		}
-		if err := runners[node.Op](d, &one); err != nil {
+	}
+	if err := d.preload(calls...); err != nil {
+		return err
+	}
+	for _, one := range calls {
+		if err := runners[one.Op](d, one); err != nil {
 			return err
 		}
 	}

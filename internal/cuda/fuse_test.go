@@ -95,6 +95,13 @@ func compiled(t testing.TB) {
 	}
 }
 
+// waitForKernels makes expressions wait for their kernels, so that the test is of these.
+func waitForKernels(t testing.TB) {
+	old := fusedWait
+	fusedWait = true
+	t.Cleanup(func() { fusedWait = old })
+}
+
 // oneOp is a program of an op between a product and a sum, where there are such: what
 // the assembler must not fuse with it.
 func oneOp(def *op.Def, typ, out dtype.DType, n int, all bool) *program.Program {
@@ -131,6 +138,7 @@ func oneOp(def *op.Def, typ, out dtype.DType, n int, all bool) *program.Program 
 
 // Every op, between a product and a sum, has the bits of its own kernel.
 func TestFusedOpsOnCard(t *testing.T) {
+	waitForKernels(t)
 	d := newDevice(gpu(t).card, 0, "test")
 	r := rand.New(rand.NewPCG(5, 6))
 	start, n, fused := time.Now(), 0, 0
@@ -162,6 +170,7 @@ func TestFusedOpsOnCard(t *testing.T) {
 // Random programs, of all types and layouts, have the bits of their ops' own kernels.
 // LOCUS_FUSE_SEEDS sets how many.
 func TestFusedProgramsOnCard(t *testing.T) {
+	waitForKernels(t)
 	d := newDevice(gpu(t).card, 0, "test")
 	seeds, _ := strconv.Atoi(os.Getenv("LOCUS_FUSE_SEEDS")) // 0 if it is not set
 	if seeds == 0 {
@@ -177,6 +186,7 @@ func TestFusedProgramsOnCard(t *testing.T) {
 
 // What runs op by op, because it cannot be compiled, is the same.
 func TestFusedSinglyOnCard(t *testing.T) {
+	waitForKernels(t)
 	d := newDevice(gpu(t).card, 0, "test")
 	pool := memory.NewPool(d)
 	defer pool.Trim()
@@ -229,6 +239,7 @@ func expression(x, y, out backend.View) *backend.Call {
 
 // BenchmarkExpressions times (x+2).exp()·y of 64 Mi float32 beside a copy and a sum.
 func BenchmarkExpressions(b *testing.B) {
+	waitForKernels(b)
 	const n = 64 << 20
 	for _, name := range []string{"copy", "add", "expression", "bias and gelu"} {
 		b.Run(name, func(b *testing.B) {
@@ -261,6 +272,7 @@ func BenchmarkExpressions(b *testing.B) {
 // TestFusedLoading reports how long it takes from an expression to its kernel; on a
 // second run the driver finds what it has compiled on disk.
 func TestFusedLoading(t *testing.T) {
+	waitForKernels(t)
 	d := newDevice(gpu(t).card, 0, "test")
 	pool := memory.NewPool(d)
 	defer pool.Trim()

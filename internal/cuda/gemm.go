@@ -91,7 +91,7 @@ func (d *Device) ownGemm(t dtype.DType, g *product) error {
 	return d.sumSplits(t, p.partial, g.c, int(p.splits), g.batch*g.m*g.n)
 }
 
-// smallGemm queues a product whose time is that of waiting, not of arithmetic.
+// smallGemm queues a product whose time is spent waiting, not on arithmetic.
 func (d *Device) smallGemm(t dtype.DType, g *product, p *productParams) error {
 	at, stem := g.layout(), "gemm_small_"
 	name := layouts[at]
@@ -121,14 +121,15 @@ func (d *Device) canMMA(t dtype.DType, g *product) bool {
 	return g.a.aligned(v, t.Size(), g.batch) == 1 && g.b.aligned(v, t.Size(), g.batch) == 1 && mmaShared(t, g) <= d.card.sharedMax
 }
 
-// hopper reports whether the card runs the files named …_sm90, and the driver
-// knows their language.
+// hopper reports whether the card runs the files named …_sm90, and the driver knows
+// their version of PTX.
 func (d *Device) hopper() bool {
 	return d.card.major == 9 && d.card.minor == 0 && d.card.drv.version >= 12000
 }
 
-// canWGMMA reports whether Hopper's tensor cores should do a product: there
-// are enough results to keep them busy, and float32 lies along k or can be laid so.
+// canWGMMA reports whether Hopper's tensor cores should do a product: there are
+// enough results to keep them busy, and float32 operands lie along k or can be copied
+// so that they do.
 func (d *Device) canWGMMA(t dtype.DType, g *product) bool {
 	along := !g.a.trans && g.b.trans
 	return t != dtype.Float64 && d.hopper() && d.canMMA(t, g) &&

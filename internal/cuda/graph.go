@@ -13,7 +13,7 @@ import (
 	"github.com/locusml/locus/internal/op"
 )
 
-// A recording is a CUDA graph. The calls are queued by the same code as ever, on a
+// A recording is a CUDA graph. The calls are queued by the same code as always, on a
 // stream that captures: see capture.go. The graph is one chain of kernels, and replays
 // are queued on the device's stream, so that all that is said of the order of ops holds
 // for it as well: working memory may be shared by recordings, because what comes later in
@@ -86,6 +86,9 @@ func (d *Device) RecordCalls(calls []*backend.Call, late []bool) (backend.Record
 	}
 	r := &recording{d: d, calls: len(calls), late: make([]*lateCall, len(calls))}
 	for i, c := range calls {
+		if d.Detours(c) {
+			return nil, fmt.Errorf("%s is computed in main memory: %w", c.Op, op.ErrUnsupported)
+		}
 		if runners[c.Op] == nil {
 			return nil, fmt.Errorf("%s of %s on %s: %w", c.Op, c.Out.DType, d.name, op.ErrUnsupported)
 		}
@@ -98,7 +101,12 @@ func (d *Device) RecordCalls(calls []*backend.Call, late []bool) (backend.Record
 	if err := d.begin(); err != nil {
 		return nil, err
 	}
-	err := d.recordAll(r, calls)
+	var err error
+	if n := d.compiling(calls); n > 0 {
+		err = fmt.Errorf("the driver compiles %d fused kernels: %w", n, backend.ErrLater)
+	} else {
+		err = d.recordAll(r, calls)
+	}
 	if err != nil {
 		r.leave()
 	}
@@ -181,7 +189,7 @@ func (d *Device) recordAll(r *recording, calls []*backend.Call) error {
 }
 
 // instantiate makes a graph ready to launch, with all that it needs on the card, so
-// that a replay does not fail for want of memory.
+// that a replay does not fail for lack of memory.
 func (d *Device) instantiate(r *recording, graph uintptr) error {
 	drv := d.card.drv
 	d.c.fn, d.c.a[0], d.c.a[1], d.c.a[2] = drv.graphs.instantiate, uintptr(unsafe.Pointer(&d.word)), graph, 0
@@ -211,7 +219,7 @@ func (d *Device) instantiate(r *recording, graph uintptr) error {
 	return err
 }
 
-// usable reports why the recording cannot be used, if so.
+// usable returns why the recording cannot be used, or nil.
 func (r *recording) usable() error {
 	switch {
 	case r.broken != nil:
@@ -282,8 +290,8 @@ func (r *recording) Replay() error {
 	return d.result("cuGraphLaunch", Result(d.c.do()))
 }
 
-// Close gives the working memory back, behind what is queued, and the graph when the
-// device is done with it.
+// Close returns the working memory, behind what is queued, and destroys the graph
+// when the device is done with it.
 func (r *recording) Close() {
 	d := r.d
 	d.mu.Lock()

@@ -20,12 +20,12 @@ import (
 // step is a list of calls with what they read, as a program has it.
 type step struct {
 	*rig
-	inputs []backend.View // filled anew before each turn
+	inputs []backend.View // filled again before each turn
 	calls  []*backend.Call
 	late   []int
 }
 
-// in returns an operand that is filled anew before each turn.
+// in returns an operand that is filled again before each turn.
 func (s *step) in(t dtype.DType, shape ...int) backend.View {
 	v := s.view(t, shape)
 	s.inputs = append(s.inputs, v)

@@ -665,6 +665,7 @@ func TestRecordWithBLAS(t *testing.T) {
 // A convolution that cuDNN would have to time first is not recorded, and one that
 // cuDNN refuses in a capture stays cuDNN's.
 func TestRecordWithDNN(t *testing.T) {
+	t.Setenv("LOCUS_CACHE", t.TempDir()) // nothing was timed before
 	refuses := false
 	conv := purego.NewCallback(func(_, _, _, _, _, _, _, _, _, _, _, _, _ uintptr) uintptr {
 		if refuses {

@@ -35,8 +35,8 @@ func (m hostMemory) Allocate(size int) (memory.Region, error) {
 	return memory.Region{Ptr: pointer(p), Size: size}, nil
 }
 
-// Free unlocks pages. Blocks that a device still reads are not given back before
-// it is done.
+// Free unlocks pages. Blocks that a device still reads are not freed before it is
+// done.
 func (m hostMemory) Free(r memory.Region) {
 	p := uintptr(r.Ptr)
 	pinnedRanges.remove(p)

@@ -66,7 +66,7 @@ func (w *twins) random(t dtype.DType, key uint64, shape ...int) operand {
 	return x
 }
 
-// run runs a call on both and gives the results as float64.
+// run runs a call on both and returns the results as float64.
 func (w *twins) run(id op.ID, attrs op.Attrs, t dtype.DType, shape []int, in ...operand) (got, want []float64) {
 	out := w.empty(t, shape)
 	var values [2][]float64

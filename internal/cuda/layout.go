@@ -5,7 +5,6 @@ package cuda
 import (
 	"math/bits"
 
-	"github.com/locusml/locus/dtype"
 	"github.com/locusml/locus/internal/backend"
 	"github.com/locusml/locus/internal/op"
 )
@@ -97,16 +96,5 @@ func sizeOf(shape, axes []int) int {
 func addr(v *backend.View) uintptr {
 	return v.Block.Addr + uintptr(v.Offset*v.DType.Size())
 }
-
-// typeName is a type's name in the kernels, and sizeName that of the unsigned
-// type of the same size, for kernels that only move elements.
-var (
-	typeNames = [...]string{dtype.Bool: "b8", dtype.Uint8: "u8", dtype.Int32: "i32", dtype.Int64: "i64",
-		dtype.Float16: "f16", dtype.BFloat16: "bf16", dtype.Float32: "f32", dtype.Float64: "f64"}
-	sizeNames = [...]string{1: "u8", 2: "u16", 4: "u32", 8: "u64"}
-)
-
-func typeName(t dtype.DType) string { return typeNames[t] }
-func sizeName(t dtype.DType) string { return sizeNames[t.Size()] }
 
 func ceil(a, b int) int { return (a + b - 1) / b }

@@ -9,9 +9,11 @@ import (
 
 // libraries are a device's handles of NVIDIA's libraries, nil before their first use.
 type libraries struct {
-	blas *blas
-	lt   *lt
-	dnn  *dnn
+	blas   *blas
+	lt     *lt
+	dnn    *dnn
+	fft    *fft
+	solver *solver
 }
 
 // loaded is a library of the process: it is found once, whatever the number of cards.
@@ -26,6 +28,8 @@ var (
 	loadedBLASLt loaded[ltLibrary]
 	loadedDNN    loaded[dnnLibrary]
 	loadedNVML   loaded[nvml]
+	loadedFFT    loaded[fftLibrary]
+	loadedSolver loaded[solverLibrary]
 )
 
 // get returns the library, which find has found, or why it has not.
@@ -64,6 +68,12 @@ func librariesFound(drv *driver) []Library {
 	}
 	if n, err := loadDNN(drv); err == nil {
 		l = append(l, Library{libDNN.Name, n.path, "convolutions, long attention"})
+	}
+	if s, err := loadSolver(drv); err == nil {
+		l = append(l, Library{libSolver.Name, s.path, "factorisations of large matrices"})
+	}
+	if f, err := loadFFT(drv); err == nil {
+		l = append(l, Library{libFFT.Name, f.path, "Fourier transforms"})
 	}
 	if n, err := loadNVML(); err == nil {
 		l = append(l, Library{libNVML.Name, n.path, "utilisation, temperature and power"})

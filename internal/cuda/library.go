@@ -35,6 +35,8 @@ var (
 	libBLASLt = nvidia("cuBLASLt", "LOCUS_CUBLASLT", []string{"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so.11"}, []string{"cu13/lib", "cublas/lib"})
 	libBLAS   = nvidia("cuBLAS", "LOCUS_CUBLAS", []string{"libcublas.so.13", "libcublas.so.12", "libcublas.so.11"}, []string{"cu13/lib", "cublas/lib"})
 	libNVRTC  = nvidia("NVRTC", "", []string{"libnvrtc.so.13", "libnvrtc.so.12"}, []string{"cu13/lib", "cuda_nvrtc/lib"})
+	libFFT    = nvidia("cuFFT", "LOCUS_CUFFT", []string{"libcufft.so.12", "libcufft.so.11", "libcufft.so.10"}, []string{"cu13/lib", "cufft/lib"})
+	libSolver = nvidia("cuSOLVER", "LOCUS_CUSOLVER", []string{"libcusolver.so.12", "libcusolver.so.11"}, []string{"cu13/lib", "cusolver/lib"})
 	libDNN    = nvidia("cuDNN", "LOCUS_CUDNN", []string{"libcudnn.so.9"}, []string{"cudnn/lib"})
 )
 

@@ -91,7 +91,7 @@ func resultOf(c *backend.Call, i int) *backend.View {
 	return &c.More[i-1]
 }
 
-// inRows returns the call's operands, those that do not lie in order as copies that do.
+// inRows returns the call's operands, with copies of those that do not lie in order.
 func (d *Device) inRows(c *backend.Call) ([]backend.View, error) {
 	in := c.In
 	var gaps []*backend.View
@@ -314,11 +314,83 @@ func (d *Device) runScaleAll(c *backend.Call) error {
 }
 
 func (d *Device) runCastAll(c *backend.Call) error {
+	c, err := d.turnAll(c)
+	if err != nil || len(c.In) == 0 {
+		return err
+	}
 	in, err := d.inRows(c)
 	if err != nil {
 		return err
 	}
 	return d.mapAll(c, in, c.Out.DType, 0)
+}
+
+// TURN_TILE and TURN_LONG of kernels/lists.cu, and up to what size an axis is short there.
+const (
+	turnTile  = 4096
+	turnLong  = 512
+	turnShort = 64
+)
+
+// turnAll queues the conversions of tensors whose two inner axes change places, in one
+// go, and returns the call with the others.
+func (d *Device) turnAll(c *backend.Call) (*backend.Call, error) {
+	var turned, others []int
+	var sizes [][2]int
+	for i := range c.In {
+		if a, b, ok := exchanged(&c.In[i]); ok {
+			turned, sizes = append(turned, i), append(sizes, [2]int{a, b})
+		} else {
+			others = append(others, i)
+		}
+	}
+	if len(turned) == 0 {
+		return c, nil
+	}
+	k, err := d.kernel("lists", "turn_"+typeName(c.In[0].DType)+"_"+typeName(c.Out.DType))
+	if err != nil {
+		return nil, err
+	}
+	p := paramsOf[listParams](d, k)
+	p.address = 0
+	err = perLaunch(&p.l, 3, len(turned), func(n, blocks int) (int, bool) {
+		i := turned[n]
+		a, b := sizes[n][0], sizes[n][1]
+		tiles := c.In[i].Elements() / (a * b) * ceil(max(a, b), min(turnTile/min(a, b), turnLong))
+		return p.l.add(blocks, tiles, 1, addr(&c.In[i]), resultOf(c, i).Block.Addr, uintptr(a|b<<32))
+	}, func(blocks int) error { return d.launch(k, grid{x: blocks, threads: blockThreads}) })
+	rest := &backend.Call{Op: c.Op, Attrs: c.Attrs}
+	rest.Out.DType = c.Out.DType
+	for n, i := range others {
+		rest.In = append(rest.In, c.In[i])
+		if n == 0 {
+			rest.Out = *resultOf(c, i)
+		} else {
+			rest.More = append(rest.More, *resultOf(c, i))
+		}
+	}
+	return rest, err
+}
+
+// exchanged reports whether a view, which may have several matrices, shows each transposed:
+// (k, a, b) of elements that lie as (k, b, a), with a or b short.
+func exchanged(v *backend.View) (a, b int, ok bool) {
+	if n := v.Elements(); n == 0 || n >= 1<<31 || v.Contiguous() {
+		return 0, 0, false
+	}
+	axes := make([]int, len(v.Shape))
+	for i := range axes {
+		axes[i] = i
+	}
+	x := indexAxes(axes, v)
+	if x.nd < 2 || x.nd > 3 {
+		return 0, 0, false
+	}
+	a, b = int(x.size[1]), int(x.size[0])
+	if min(a, b) > turnShort {
+		return 0, 0, false
+	}
+	return a, b, x.stride[0][0] == int64(a) && x.stride[0][1] == 1 && (x.nd == 2 || x.stride[0][2] == int64(a*b))
 }
 
 // mapAll queues what makes each result of one operand.

@@ -310,3 +310,16 @@ func TestHalfAStepIsNotRepeated(t *testing.T) {
 		t.Errorf("a parameter went from %v to %v; want 0", was, got)
 	}
 }
+
+// A view without elements is none of the tensors that are turned, whatever its strides.
+func TestExchangedEmpty(t *testing.T) {
+	for _, shape := range [][]int{{0, 3}, {3, 0}, {2, 0, 3}, {4, 5}} {
+		v := backend.View{Shape: shape, Strides: []int{1, 7, 2}[:len(shape)], DType: dtype.Float32}
+		if len(shape) == 2 && shape[0] == 4 {
+			v.Strides = []int{1, 4}
+		}
+		if _, _, ok := exchanged(&v); ok != (v.Elements() > 0) {
+			t.Errorf("%v: %v", shape, ok)
+		}
+	}
+}

@@ -18,11 +18,11 @@ var mapped struct {
 	m  map[uintptr][]byte
 }
 
-// lockPages returns page-locked memory; a context is current. The driver's own takes
-// its time, because it gets and clears one page after the other. So large memory is
-// mapped here, in huge pages where there are any, touched by several threads, and the
-// driver only locks it: a fifth of the time. Where that is not to be had, the driver
-// does it all.
+// lockPages returns page-locked memory; a context is current. The driver's own
+// allocation is slow, because it gets and clears one page after the other. So large
+// memory is mapped here, in huge pages where there are any, touched by several
+// threads, and the driver only locks it: a fifth of the time. Where that is not
+// possible, the driver does it all.
 func lockPages(drv *driver, size int) (uintptr, Result) {
 	if size >= hugePage {
 		if p, ok := mapPages(drv, size); ok {
@@ -58,7 +58,7 @@ func mapPages(drv *driver, size int) (uintptr, bool) {
 	return p, true
 }
 
-// touch makes the system give the pages, to several threads at a time.
+// touch makes the system provide the pages, with several threads at a time.
 func touch(b []byte) {
 	const page = 4096
 	threads := min(8, runtime.GOMAXPROCS(0), (len(b)+hugePage-1)/hugePage)
@@ -74,7 +74,7 @@ func touch(b []byte) {
 	wg.Wait()
 }
 
-// unlockPages takes back what lockPages gave; a context is current.
+// unlockPages frees what lockPages returned; a context is current.
 func unlockPages(drv *driver, p uintptr) error {
 	mapped.mu.Lock()
 	b, ok := mapped.m[p]

@@ -137,7 +137,7 @@ func (x *matrix) set(v *backend.View, offset int) {
 }
 
 // inOrder queues copies of the views that cannot be read as they are, and puts the
-// copies in their place. They are good until the next call.
+// copies in their place. They are valid until the next call.
 func (d *Device) inOrder(views []*backend.View, readable func(*backend.View) bool) error {
 	size := func(v *backend.View) int { return (v.Elements()*v.DType.Size() + 255) &^ 255 }
 	room := 0
@@ -164,7 +164,7 @@ func (d *Device) inOrder(views []*backend.View, readable func(*backend.View) boo
 	return nil
 }
 
-// contiguous queues a copy of v to addr and gives the view of it.
+// contiguous queues a copy of v to addr and returns a view of the copy.
 func (d *Device) contiguous(v *backend.View, to uintptr) (backend.View, error) {
 	out := backend.View{Block: blockAt(to), Shape: v.Shape, Strides: op.Strides(v.Shape), DType: v.DType}
 	return out, d.copyView(v, to)
@@ -193,7 +193,7 @@ func (d *Device) gemm(t dtype.DType, g *product) error {
 		return d.ownGemm(t, g)
 	case g.ends():
 		return d.endedGemm(b, t, g)
-	case g.batch == 1: // cuBLAS would choose the algorithm anew each time
+	case g.batch == 1: // cuBLAS would choose the algorithm again each time
 		l, err := d.cublasLt()
 		if err != nil {
 			return err

@@ -24,15 +24,15 @@ func (s *share) reserve(size int) bool {
 	return true
 }
 
-// giveUp gives size bytes of the share back.
+// giveUp returns size bytes to the share.
 func (s *share) giveUp(size int) {
 	if s.cap > 0 {
 		s.used.Add(-int64(size))
 	}
 }
 
-// Allocate returns device memory. The pool of package memory caches what is
-// freed, so that this is called seldom and may be slow.
+// Allocate returns device memory. The pool of package memory caches what is freed, so
+// that this is called rarely and may be slow.
 func (d *Device) Allocate(size int) (memory.Region, error) {
 	if err := d.begin(); err != nil {
 		return memory.Region{}, err
@@ -45,8 +45,8 @@ func (d *Device) Allocate(size int) (memory.Region, error) {
 	return memory.Region{Addr: addr, Size: size}, nil
 }
 
-// take allocates between begin and end: all of the device's memory that is not the
-// driver's own, so that a share keeps to its cap.
+// take allocates between begin and end: all memory of the device that is not the
+// driver's own comes from here, so that a share keeps to its cap.
 func (d *Device) take(size int) (uintptr, error) {
 	if !d.reserve(size) {
 		return 0, memory.ErrExhausted

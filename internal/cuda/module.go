@@ -21,8 +21,8 @@ type kernel struct {
 	shared int // bytes of dynamic shared memory it has been allowed
 }
 
-// kernelTable holds kernels that have been found, by op and element type: looking
-// a name up would cost more than queueing the kernel allows for.
+// kernelTable holds kernels that have been found, by op and element type: looking a
+// name up would take too long beside queueing the kernel.
 type kernelTable [op.NumOps][16]*kernel
 
 // kernelsFound are the kernels of a device that ops have used.
@@ -32,9 +32,10 @@ type kernelsFound struct {
 	small       [6][16]*kernel // of small products, by layout (the last two: with bias and activation) and element type
 }
 
-// library of PTX: where each kernel's text is. The driver compiles what it is
-// given as a whole, so each kernel is loaded as a module of its own, made of the
-// file's declarations and the kernel: what a program does not use costs it nothing.
+// ptxFile is a file of PTX, divided into the texts of its kernels. The driver
+// compiles a module as a whole, so each kernel is loaded as a module of its own, made
+// of the file's declarations and the kernel: what a program does not use costs it
+// nothing.
 type ptxFile struct {
 	shared  string            // header and declarations
 	kernels map[string]string // by name
@@ -120,6 +121,9 @@ func (d *Device) kernelOf(name string, text func() (string, int, error)) (*kerne
 	if k != nil {
 		return k, nil
 	}
+	if d.dry() {
+		return d.rec.capture.standIn(name, text)
+	}
 	if d.capturing() {
 		return nil, d.again(func() error { _, err := d.load(name, text); return err })
 	}
@@ -133,12 +137,9 @@ func (d *Device) load(name string, from func() (string, int, error)) (*kernel, e
 	if err != nil {
 		return nil, err
 	}
-	var module uintptr
-	log := make([]byte, 4096)
-	options := []int32{jitErrorLog, jitErrorLogSize}
-	values := []uintptr{uintptr(unsafe.Pointer(&log[0])), uintptr(len(log))}
-	if err := d.result("cuModuleLoadDataEx", d.current().ModuleLoadDataEx(&module, cBytes(text), 2, &options[0], &values[0])); err != nil {
-		return nil, fmt.Errorf("loading kernel %s: %w %s", name, err, strings.TrimRight(string(log), "\x00"))
+	module, err := d.loadModule(name, text)
+	if err != nil {
+		return nil, err
 	}
 	k := &kernel{name: name, params: params}
 	if err := d.result("cuModuleGetFunction", d.current().ModuleGetFunction(&k.handle, module, cBytes(name))); err != nil {
@@ -146,11 +147,34 @@ func (d *Device) load(name string, from func() (string, int, error)) (*kernel, e
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	delete(c.jobs, name)
 	if other := c.kernels[name]; other != nil {
 		return other, nil
 	}
 	c.kernels[name] = k
 	return k, nil
+}
+
+// loadModule loads what the driver makes of a text, or has made before.
+func (d *Device) loadModule(name, text string) (module uintptr, err error) {
+	var image []byte
+	if j := d.card.known(name, text); j != nil {
+		<-j.done
+		image = j.image
+	} else if d.card.drv.cache != nil {
+		image = d.card.assembleAndKeep(text) // at once: it does not wait for those in the background
+	}
+	// An image that is refused, for whatever reason, is made again of the text.
+	if len(image) > 0 && d.current().ModuleLoadDataEx(&module, &image[0], 0, nil, nil) == success {
+		return module, nil
+	}
+	log := make([]byte, 4096)
+	options := []int32{jitErrorLog, jitErrorLogSize}
+	values := []uintptr{uintptr(unsafe.Pointer(&log[0])), uintptr(len(log))}
+	if err := d.result("cuModuleLoadDataEx", d.current().ModuleLoadDataEx(&module, cBytes(text), 2, &options[0], &values[0])); err != nil {
+		return 0, fmt.Errorf("loading kernel %s: %w %s", name, err, strings.TrimRight(string(log), "\x00"))
+	}
+	return module, nil
 }
 
 // paramBytes reads the size of a kernel's one parameter off its head, which is
@@ -184,6 +208,9 @@ func oneEach(n int) grid { return grid{x: ceil(n, blockThreads), threads: blockT
 
 // launch queues k with the parameters that lie in d.params.
 func (d *Device) launch(k *kernel, g grid) error {
+	if d.dry() {
+		return nil
+	}
 	if err := d.allow(k, g.shared); err != nil {
 		return err
 	}

@@ -3,6 +3,8 @@
 package cuda
 
 import (
+	"fmt"
+
 	"github.com/locusml/locus/dtype"
 	"github.com/locusml/locus/internal/backend"
 	"github.com/locusml/locus/internal/op"
@@ -44,11 +46,17 @@ const (
 	scatteredParams
 )
 
-// normThreads is the bound of its kernels.
+// normThreads is the largest number of threads of a block of its kernels.
 const normThreads = 512
 
 func (d *Device) runNorm(c *backend.Call) error {
-	a, t := c.Attrs.(op.Normalize), c.Out.DType
+	a, plain := c.Attrs.(op.Normalize)
+	var end op.NormEpilogue
+	if !plain {
+		end = c.Attrs.(op.NormEpilogue)
+		a = end.Normalize
+	}
+	t := c.Out.DType
 	batch := c.Op == op.BatchNorm || c.Op == op.BatchNormGrad
 	grad := c.Op == op.NormalizeGrad || c.Op == op.BatchNormGrad
 	in, more := c.In, c.More
@@ -76,7 +84,7 @@ func (d *Device) runNorm(c *backend.Call) error {
 		weight = operand()
 		p.weight = addr(weight)
 	}
-	if a.Bias && !grad {
+	if a.Bias && (!grad || !plain) {
 		bias = operand()
 		p.bias = addr(bias)
 	}
@@ -114,8 +122,17 @@ func (d *Device) runNorm(c *backend.Call) error {
 	if a.RMS {
 		p.rms = 1
 	}
-	red, kept := splitAxes(rank, over)
 	p.x, p.g = addr(x), addr(g)
+	if batch {
+		done, err := d.normPixels(c, &p, g, x, weight, bias, end)
+		if done || err != nil {
+			return err
+		}
+		if !plain {
+			return fmt.Errorf("%s with an end: %w", c.Op, op.ErrUnsupported)
+		}
+	}
+	red, kept := splitAxes(rank, over)
 	p.kept, p.red = indexAxes(kept, x, g, &c.Out), indexAxes(red, x, g, &c.Out)
 	w, b := spread(weight, x.Shape, first), spread(bias, x.Shape, first)
 	p.wkept, p.wred = indexAxes(kept, &w, &b), indexAxes(red, &w, &b)
@@ -130,8 +147,8 @@ func (d *Device) runNorm(c *backend.Call) error {
 	return d.normParams(&p, t, g, x, a, first, last, gradWeight, gradBias)
 }
 
-// spread is a parameter, perhaps missing, as a view of x's shape: its axes are x's
-// from number first on.
+// spread returns a parameter, which may be missing, as a view of x's shape: its axes
+// are x's axes from first on.
 func spread(param *backend.View, shape []int, first int) backend.View {
 	v := backend.View{Shape: shape, Strides: make([]int, len(shape))}
 	if param != nil {
@@ -181,7 +198,7 @@ func (p *normParams) wide(v int) bool {
 	return true
 }
 
-// normRows queues what makes a value for every element.
+// normRows queues the kernels that make a value for every element.
 func (d *Device) normRows(p *normParams, t dtype.DType, grad, wide bool) error {
 	rows, n, v, keep := int(p.rows), int(p.length), 1, held
 	stem, suffix := "norm_", "_"+typeName(t)

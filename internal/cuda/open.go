@@ -26,10 +26,10 @@ var opened struct {
 	err     error
 }
 
-// Open finds the machine's NVIDIA GPUs. It never panics and may be called
-// often: the first call decides. A machine without a usable GPU gives an error
-// that names the cause and, where there is one, the remedy. Nothing is set up on a
-// card until it is used.
+// Open finds the machine's NVIDIA GPUs. It never panics and may be called often: the
+// first call decides. On a machine without a usable GPU it returns an error that
+// names the cause and, where there is one, the remedy. Nothing is set up on a card
+// until it is used.
 func Open() ([]*Device, error) {
 	opened.once.Do(func() {
 		d, err := loadDriver()
@@ -53,6 +53,7 @@ func (d *driver) open() ([]*Device, error) {
 		return nil, err
 	}
 	d.version = int(version)
+	d.name = driverName(d.path, d.version)
 	if d.version < minDriver {
 		return nil, fmt.Errorf("the driver (%s) supports CUDA %s; update it to one that supports CUDA %s or later",
 			d.path, cudaVersion(d.version), cudaVersion(minDriver))

@@ -119,5 +119,8 @@ func (d *Device) failed() error {
 	if f.op == 0 {
 		return nil
 	}
+	if id := op.ID(f.op); op.Get(id).Family == op.LinalgFamily {
+		return &backend.AsyncError{Op: id, Err: unsuitable(id, f.index, f.limit)}
+	}
 	return &backend.AsyncError{Op: op.ID(f.op), Err: op.Problemf(op.ErrIndex, "index %d is out of range for an axis of %d elements", f.index, f.limit)}
 }

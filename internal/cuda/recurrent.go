@@ -48,8 +48,8 @@ type sequence struct {
 	dc                           uintptr
 }
 
-// newSequence lays a call out. need is how much working memory it takes beside copies
-// of operands that do not lie in order; the caller takes it with take.
+// newSequence lays a call out. need returns how much working memory it needs beside
+// copies of operands that do not lie in order; the caller takes it with take.
 func (d *Device) newSequence(c *backend.Call, need func(s *sequence) int) (*sequence, error) {
 	s := &sequence{Recurrence: c.Attrs.(op.Recurrence), t: c.Out.DType}
 	in := c.In

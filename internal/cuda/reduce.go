@@ -47,8 +47,8 @@ func (d *Device) runReduce(c *backend.Call) error {
 // reduce queues a reduction of x over a set of axes.
 func (d *Device) reduce(id op.ID, x *backend.View, axes op.AxisSet, out uintptr) error {
 	t := x.DType
-	// Where the launch reads it: of its many bytes few change, and copying them all
-	// would show beside a small reduction.
+	// Filled in place, where the launch reads it: few of its many bytes change, and
+	// copying them all would be noticeable beside a small reduction.
 	p := (*reduceParams)(unsafe.Pointer(&d.params))
 	p.in, p.out, p.partial, p.arrived = addr(x), out, 0, 0
 	p.splits, p.threads, p.wide = 1, 0, 0
@@ -122,11 +122,14 @@ func tileLanes(t dtype.DType) int { return min(4, lanes(t)) }
 // than would fill any card without sharing.
 const maxCounters = 1 << 14
 
-// counters returns at least n counters that are 0 between launches: kernels leave
-// them so. What p holds, where a launch reads it, stays.
+// counters returns at least n counters that are 0 between launches: kernels set them
+// back. What p holds, where a launch reads it, stays.
 func (d *Device) counters(p *reduceParams, n int) (uintptr, error) {
 	if n > maxCounters {
 		return 0, fmt.Errorf("%d counters were asked for, there are %d", n, maxCounters)
+	}
+	if d.dry() {
+		return noRoom, nil
 	}
 	if d.work.counts == 0 && d.capturing() {
 		return 0, d.again(func() error { _, err := d.counters(new(reduceParams), 1); return err })

@@ -11,7 +11,7 @@ import (
 // Result is a code that the driver returned.
 type Result int32
 
-// The results that are treated apart.
+// The results that are handled specially.
 const (
 	success           Result = 0
 	resultOutOfMemory Result = 2
@@ -105,8 +105,8 @@ func (e *Error) Is(target error) bool {
 	return target == op.ErrOutOfMemory && e.Result == resultOutOfMemory
 }
 
-// LostError is what every call on a device answers after a fault that the
-// driver does not recover from.
+// LostError is what every call on a device returns after a fault that the driver does
+// not recover from.
 type LostError struct {
 	Device string
 	Cause  error

@@ -27,7 +27,7 @@ func cardRig(t *testing.T, limit int64) *rig {
 	return x
 }
 
-// sortsRight runs c, a sortCall, and checks what it gives.
+// sortsRight runs c, a sortCall, and checks its result.
 func (x *rig) sortsRight(c *backend.Call) error {
 	x.t.Helper()
 	x.fill(c.In[0], 5)

@@ -215,6 +215,7 @@ func TestAttentionWithoutWorkspace(t *testing.T) {
 
 // choices of cuDNN's that there is no room for give way to those that need less.
 func TestConvolutionsDoWithLess(t *testing.T) {
+	t.Setenv("LOCUS_CACHE", t.TempDir()) // nothing was timed before
 	fakeConv := purego.NewCallback(func(_, _, _, _, _, _, _, algorithm, _, memory, _, _, _ uintptr) uintptr {
 		ranAlgorithms = append(ranAlgorithms, [2]uintptr{algorithm, memory})
 		return 0

@@ -37,8 +37,8 @@ const sortRun = 1024 // RUN of kernels/sort.cu
 // sortRoom is the working memory of sortKeys: keys and positions, twice.
 func sortRoom(n int) int { return 2 * (n*12 + 1024) }
 
-// sortKeys queues sorting each line of p's view, and gives the positions in
-// order, in working memory. p.keys and p.order are filled in.
+// sortKeys queues sorting each line of p's view, and returns the positions in order,
+// in working memory. p.keys and p.order are filled in.
 func (d *Device) sortKeys(p *keysParams, t dtype.DType) (uintptr, error) {
 	n := int(p.lines * p.length)
 	work, err := d.workspace(sortRoom(n))

@@ -48,12 +48,13 @@ type workspace struct {
 	capture *capture // whose rooms ops get while calls are recorded
 }
 
-// errShort is what an op answers that must be queued again when there is room. It is
-// passed on as it is: to do with less is for when everything was tried, which refused says.
+// errShort is what an op returns that must be queued again when there is room. It is passed
+// on as it is: an op does with less memory only when everything was tried, which refused
+// reports.
 var errShort = errors.New("no working memory is cached")
 
 // refused reports whether err means that there is no more memory, whatever is tried:
-// the time to do with less. Between begin and end.
+// then the op does with less. Between begin and end.
 func (d *Device) refused(err error) bool {
 	return err != nil && (isRefusal(err) || d.work.pressed && isExhausted(err))
 }
@@ -68,8 +69,8 @@ func isExhausted(err error) bool {
 	return errors.Is(err, memory.ErrExhausted) || errors.Is(err, op.ErrOutOfMemory)
 }
 
-// workspace returns at least size bytes between begin and end, good until the
-// next call of workspace, and gone when the op is queued.
+// workspace returns at least size bytes between begin and end. They are valid until
+// the next call of workspace, and at most until the op is queued.
 func (d *Device) workspace(size int) (uintptr, error) { return d.work.room(d.last, workRoom, size) }
 
 // copyspace is another workspace, for copies of operands that a kernel cannot
@@ -132,7 +133,7 @@ func (d *Device) with(pool *memory.Pool, id op.ID, f func() error) error {
 	return err
 }
 
-// leave gives the rooms back behind what is queued.
+// leave returns the rooms behind what is queued.
 func (w *workspace) leave() {
 	for _, r := range w.rooms {
 		if r.Size > 0 {

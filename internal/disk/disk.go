@@ -60,9 +60,9 @@ func (system) Rename(from, to string) error { return os.Rename(from, to) }
 func (system) RemoveAll(path string) error  { return os.RemoveAll(path) }
 func (system) SyncDir(path string) error    { return syncDir(path) }
 
-// WriteFile gives path the content that write writes. A file that is there keeps
-// its permissions; a symbolic link stays, and the file that it leads to gets the
-// content. If anything fails, what was at path before is untouched and nothing is
+// WriteFile replaces the content of path with what write writes. A file that is there
+// keeps its permissions; a symbolic link stays, and the file that it leads to gets
+// the content. If anything fails, what was at path before is untouched and nothing is
 // left behind. Temporary files in the folder whose process is dead are removed.
 func WriteFile(fs FS, path string, write func(io.Writer) error) error {
 	path, old, err := target(path)
@@ -101,8 +101,8 @@ func Fill(f File, write func(io.Writer) error) error {
 	return err
 }
 
-// target returns the path of the file that is written when path is, which may be
-// a symbolic link, and what there is about the file that is there, if one is.
+// target returns the path of the file that is written when path is, which may be a
+// symbolic link, and information on the file that is there, if there is one.
 func target(path string) (string, os.FileInfo, error) {
 	info, err := os.Stat(path)
 	if err == nil && !info.Mode().IsRegular() {

@@ -18,7 +18,7 @@ import (
 	"github.com/locusml/locus/internal/disk"
 )
 
-// What is no file is refused at once, with its name.
+// What is not a file is refused at once, with its name.
 func TestOpenRefusesWhatIsNoFile(t *testing.T) {
 	dir := t.TempDir()
 	fifo := filepath.Join(dir, "fifo")

@@ -13,8 +13,8 @@ import (
 // dontWait keeps open from waiting for the other end of a pipe.
 const dontWait = unix.O_NONBLOCK
 
-// ownLike gives f the owner of another file, if it has another and the process
-// may: the superuser's save of a user's file leaves it the user's.
+// ownLike sets f's owner to that of another file, if they differ and the process may:
+// the superuser's save of a user's file leaves it the user's.
 func ownLike(f *os.File, like os.FileInfo) {
 	want, ok := like.Sys().(*syscall.Stat_t)
 	if !ok {
@@ -35,8 +35,8 @@ func syncDir(path string) error {
 		return err
 	}
 	defer d.Close()
-	// Some network file systems cannot flush a folder, and say so; they have no
-	// stronger promise to give.
+	// Some network file systems cannot flush a folder, and say so; they promise
+	// nothing stronger.
 	if err := d.Sync(); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOTSUP) {
 		return err
 	}

@@ -13,7 +13,7 @@ import (
 // tempName is the form of the names of files and folders that are not finished.
 var tempName = regexp.MustCompile(`^\.unfinished-.*-[0-9a-f]{16}$`)
 
-// IsTemp reports whether a name is that of something unfinished.
+// IsTemp reports whether name is the name of something unfinished.
 func IsTemp(name string) bool { return tempName.MatchString(name) }
 
 // TempName returns a name in path's folder for what will be renamed to path.
@@ -47,8 +47,8 @@ func MakeTemp(path string, make func(temp string) error) (temp string, release f
 // taken for abandoned where locks cannot tell.
 const maxAge = 24 * time.Hour
 
-// Clean removes from a folder what processes that are dead did not finish. What
-// it cannot remove stays; it is no reason for a save to fail.
+// Clean removes from a folder what processes that are dead did not finish. What it
+// cannot remove stays: a save must not fail because of it.
 func Clean(fs FS, dir string) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

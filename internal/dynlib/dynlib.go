@@ -125,7 +125,7 @@ func First(candidates []string, global bool, accept func(*Handle) error) (*Handl
 }
 
 // ErrBuild is the error of everything in builds that load no libraries.
-var ErrBuild = errors.New("this program was built without the loading of libraries (it needs Linux or macOS on amd64 or arm64, and no build tag nocuda)")
+var ErrBuild = errors.New("this program was built without support for loading libraries (it needs Linux or macOS on amd64 or arm64, and no build tag nocuda)")
 
 // Handle is a library that has been loaded.
 type Handle struct {

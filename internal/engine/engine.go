@@ -29,8 +29,8 @@ type Call struct {
 	DType dtype.DType
 	Op    Op
 	Root  int    // of Broadcast and Reduce
-	In    []byte // nil where the rank gives nothing
-	Out   []byte // nil where the rank gets nothing
+	In    []byte // nil where the rank contributes nothing
+	Out   []byte // nil where the rank receives nothing
 	// Parts are the borders of the ranks' parts in elements, one more than there are ranks:
 	// rank i has those from Parts[i] up to Parts[i+1].
 	Parts []int

@@ -81,7 +81,7 @@ type mutable struct {
 
 func (m *mutable) Forward(x *locus.Tensor) *locus.Tensor { return m.y }
 
-// dataset gives nothing useful.
+// dataset returns nothing useful.
 type dataset struct{ n int }
 
 func (d dataset) Len() int { return d.n }

@@ -86,7 +86,7 @@ func TestGarbage(t *testing.T) {
 	}
 }
 
-// try runs a child and gives what it found.
+// try runs a child and returns what it found.
 func try(t *testing.T, seed int64, length time.Duration) []string {
 	folder := t.TempDir()
 	last := folder + "/../last-call"
@@ -170,7 +170,7 @@ func callees() []callee {
 	return l
 }
 
-// child calls and calls, and prints what should not be.
+// child makes call after call, and prints what should not happen.
 func child(t *testing.T) {
 	length, err := time.ParseDuration(os.Getenv("LOCUS_GARBAGE_CHILD"))
 	if err != nil {
@@ -236,6 +236,7 @@ func child(t *testing.T) {
 		locus.Guard(locus.Allow)
 		locus.SetDefaultDevice(locus.CPU())
 		locus.AllowTF32(false)
+		locus.AllowNondeterminism(false)
 	}
 	fmt.Println("CALLS", n, "of", len(all), "functions and methods;", refused, "were refused")
 }
@@ -382,7 +383,7 @@ func names(e *locus.Error, c callee, args []argument) bool {
 // their own names.
 var nested = map[string]bool{"Compiled.Call": true}
 
-// catch runs f and gives what it panicked with, or the *locus.Error.
+// catch runs f and returns what it panicked with, or the *locus.Error.
 func catch(f func()) (p any, refusal *locus.Error, stack string) {
 	defer func() {
 		p = recover()

@@ -2,9 +2,9 @@
 // machine can loop over, nil functions and modules, values that no constructor
 // has made. A check comes before anything is allocated or looped over.
 //
-// The rule is here once. A boundary returns what a check gives; an expression
-// panics with it, by way of [Check]. Tensors have a check of their own in package
-// locus, where it costs ops nothing.
+// The rule is here once. A boundary returns a check's error; an expression panics
+// with it, by way of [Check]. Tensors have a check of their own in package locus,
+// where it costs ops nothing.
 package gate
 
 import (

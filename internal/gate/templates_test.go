@@ -11,7 +11,8 @@ import (
 	"github.com/locusml/locus/train/metric"
 )
 
-// TestTemplates makes sure that they do work, and that each is of something.
+// TestTemplates makes sure that the templates work, and that each is of an exported
+// function.
 func TestTemplates(t *testing.T) {
 	all := map[string]callee{}
 	for _, c := range callees() {
@@ -82,6 +83,19 @@ func templates() map[string][]any {
 		"locus.Attention":                   {f(2, 3, 4), f(2, 5, 4), f(2, 5, 4), locus.AttentionOptions{}},
 		"locus.AvgPool1D":                   {f(1, 2, 5), 2, locus.PoolOptions{}},
 		"locus.AvgPool2D":                   {f(1, 2, 5, 5), locus.Pair(2), locus.PoolOptions{Ceil: true}},
+		"locus.CTCLoss":                     {f(5, 2, 4), ids(1, 2, 3, 3, 2, 1).Reshape(2, 3), ids(5, 4), ids(1, 2), locus.CTCOptions{}},
+		"locus.GridSample":                  {f(1, 2, 4, 5), f(1, 3, 3, 2), locus.GridSampleOptions{Padding: locus.GridReflect}},
+		"locus.AffineGrid":                  {f(1, 2, 3), true, []int{4, 5}},
+		"locus.AdaptiveAvgPool3D":           {f(1, 2, 4, 5, 5), locus.Triple(3)},
+		"locus.AdaptiveMaxPool3D":           {f(1, 2, 4, 5, 5), locus.DHW(3, 2, 2)},
+		"locus.AvgPool3D":                   {f(1, 2, 4, 5, 5), locus.Triple(2), locus.Pool3DOptions{Ceil: true}},
+		"locus.MaxPool3D":                   {f(1, 2, 4, 5, 5), locus.DHW(1, 2, 2), locus.Pool3DOptions{}},
+		"locus.MaxPool3DWithPositions":      {f(1, 2, 4, 5, 5), locus.Triple(2), locus.Pool3DOptions{}},
+		"locus.Conv3D":                      {f(1, 2, 4, 4, 4), f(4, 2, 3, 2, 3), f(4), locus.Conv3DOptions{Padding: locus.Same}, []locus.Activation{}},
+		"locus.ConvTranspose3D":             {f(1, 2, 3, 3, 3), f(2, 4, 3, 2, 3), f(4), locus.ConvTranspose3DOptions{Stride: 2}},
+		"nn.Conv3DLayer.Forward":            {nn.Conv3D(2, 3, 3, locus.Conv3DOptions{}), f(1, 2, 3, 4, 5)},
+		"nn.ConvTranspose3DLayer.Forward":   {nn.LazyConvTranspose3D(3, 3, locus.ConvTranspose3DOptions{}), f(1, 2, 3, 3, 3)},
+		"nn.Conv3D":                         {2, 4, locus.Triple(3), locus.Conv3DOptions{Groups: 2}, []nn.Option{}},
 		"locus.MaxPool2D":                   {f(1, 2, 5, 5), locus.Pair(2), locus.PoolOptions{}},
 		"locus.BCELoss":                     {f(2, 3), f(2, 3), locus.BCEOptions{}},
 		"locus.BCEWithLogits":               {f(2, 3), f(2, 3), locus.BCEOptions{}},

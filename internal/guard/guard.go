@@ -33,9 +33,9 @@ func (p *Panic) Unwrap() error {
 // ErrExit is the error of a function that ended its goroutine.
 var ErrExit = errors.New("the function called runtime.Goexit, as (*testing.T).FailNow does")
 
-// Call runs f and returns its error, or what it panicked with: a *locus.Error as
-// it is, anything else as a *[Panic]. On the calling goroutine runtime.Goexit ends
-// that; use [Go] where it must not.
+// Call runs f and returns its error, or what it panicked with: a *locus.Error as it
+// is, anything else as a *[Panic]. If f calls runtime.Goexit, the calling goroutine
+// ends; use [Go] where it must not.
 func Call(f func() error) (err error) {
 	defer func() {
 		switch v := recover().(type) {

@@ -1,6 +1,6 @@
-// Package lend gives the module's own packages the memory of tensors, which programs do not
-// see: the engines of package collective read and write it. Package locus, which cannot be
-// imported from here, puts the functions in place; they take and return its types.
+// Package lend lends the memory of tensors to the module's own packages, which programs do
+// not see: the engines of package collective read and write it. Package locus, which cannot
+// be imported from here, puts the functions in place; they take and return its types.
 package lend
 
 import (
@@ -63,13 +63,18 @@ var (
 	// owner, and returns it.
 	Own func(tensor any) any
 
+	// Spend and Lose let go of x, a *locus.Tensor of which the caller has the only handle,
+	// after another tensor, by, was computed from it: it is freed as soon as no gradient
+	// will read it. With Spend only the op that made by has read x.
+	Spend, Lose func(x, by any)
+
 	// Readable panics with a *locus.Error if the calling goroutine traces a function, while
 	// which there is nothing to read.
 	Readable func(name string)
 
-	// Export returns what a *locus.Compiled computes of arguments, which are
-	// *locus.Tensor, as a portable program, and its weights in the program's order. It
-	// panics with a *locus.Error where that cannot be.
+	// Export returns what a *locus.Compiled computes from args, of type *locus.Tensor,
+	// as a portable program, and the weights in the program's order. It panics with a
+	// *locus.Error where that cannot be.
 	Export func(compiled any, args []any) (*program.Portable, []ExportedWeight)
 
 	// Import returns a function, of type func(args ...*locus.Tensor) []*locus.Tensor, that
@@ -81,6 +86,6 @@ var (
 // ExportedWeight is a tensor of a portable program.
 type ExportedWeight struct {
 	Tensor   any // a *locus.Tensor with the weight's elements in order
-	Variable any // the *locus.Tensor that a variable holds, or nil if the tensor is no variable's
+	Variable any // the *locus.Tensor that a variable holds, or nil if the tensor is not held by one
 	Const    bool
 }

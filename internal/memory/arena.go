@@ -5,7 +5,7 @@ import "sync"
 // Arena is working memory that the programs of one device share: each of them lays its
 // values out in it while it is queued, one after the other. It grows to what the
 // largest of them needs. Between two of them it counts as cached, and [Pool.Trim]
-// gives it back.
+// returns it to the source.
 type Arena struct {
 	pool   *Pool
 	mu     sync.Mutex // held while a program has it
@@ -62,7 +62,7 @@ func (a *Arena) Return() {
 	a.mu.Unlock()
 }
 
-// release gives the memory back to the source; a.mu is held, and nobody has a lease.
+// release returns the memory to the source; a.mu is held, and nobody has a lease.
 func (a *Arena) release() {
 	r := a.region
 	if r.Size == 0 {

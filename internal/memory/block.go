@@ -1,7 +1,6 @@
 package memory
 
 import (
-	"runtime"
 	"sync/atomic"
 	"unsafe"
 )
@@ -42,7 +41,15 @@ type Block struct {
 type large struct {
 	record  *record // what the out-of-memory report says of it
 	arrival atomic.Pointer[Arrival]
-	managed bool // the collector decides its end; guarded by the pool's lock
+	managed bool // the collector is to free it; guarded by the pool's lock
+	at      int  // its place in Pool.watching, if managed; guarded by the pool's lock
+}
+
+// join makes everything that is queued later wait for a copy that is under way.
+func (l *large) join() {
+	if a := l.arrival.Swap(nil); a != nil {
+		(*a).Join()
+	}
 }
 
 // state counts holds, and has these bits once Free was called and once the
@@ -55,10 +62,10 @@ const (
 // Freed reports whether Free was called.
 func (b *Block) Freed() bool { return b.state.Load()&freedBit != 0 }
 
-// Free returns the memory back. Work that was queued on the device before is
-// not disturbed: the memory is reused in stream order. While somebody holds the
-// block the memory stays, and goes back with the last [Block.LetGo]. A second call
-// does nothing and reports false.
+// Free returns the memory to the pool. Work that was queued on the device before is
+// not disturbed: the memory is reused in stream order. While somebody holds the block
+// the memory stays, and goes back with the last [Block.LetGo]. A second call does
+// nothing and reports false.
 func (b *Block) Free() bool {
 	for {
 		s := b.state.Load()
@@ -101,21 +108,12 @@ func (b *Block) LetGo() {
 	}
 }
 
+// release lets the memory be used again, behind what still writes to it.
 func (b *Block) release() {
-	if b.recycle() {
-		runtime.SetFinalizer(b, nil)
-	}
-}
-
-// recycle lets the memory be used again, behind what still writes to it, and
-// reports whether the collector was to decide the block's end.
-func (b *Block) recycle() (managed bool) {
 	if l := b.large.Load(); l != nil {
-		if a := l.arrival.Swap(nil); a != nil {
-			(*a).Join()
-		}
+		l.join()
 	}
-	return b.pool.release(b)
+	b.pool.release(b)
 }
 
 // Pinned reports whether the memory is page-locked: devices copy from and to it
@@ -168,17 +166,7 @@ func (b *Block) Manage() {
 	if b.slab != nil || b.pool.paper {
 		return // its slab is managed as a whole; without memory there is nothing to free
 	}
-	b.pool.manage(b, true)
-	setFinalizer(b)
-}
-
-func setFinalizer(b *Block) {
-	runtime.SetFinalizer(b, func(b *Block) {
-		if b.state.Swap(freedBit|releasedBit)&releasedBit == 0 {
-			b.pool.found(b)
-			b.recycle()
-		}
-	})
+	b.pool.manage(b)
 }
 
 // Unmanage undoes Manage: the block lives until Free.
@@ -186,15 +174,16 @@ func (b *Block) Unmanage() {
 	if b.slab != nil || b.pool.paper {
 		return
 	}
-	runtime.SetFinalizer(b, nil)
-	b.pool.manage(b, false)
+	b.pool.unmanage(b)
 }
 
 // slab is a region from which small blocks are cut, one after the other. It
-// goes back as a whole when no block refers to it: one finalizer serves a
-// thousand small tensors, each of which would cost more than its arithmetic.
-type slab struct {
-	pool   *Pool
+// goes back as a whole when no block refers to it: the collector watches one object
+// for a thousand small tensors, each of which would cost more than its arithmetic.
+type slab struct{ *cut }
+
+// cut is what is known of a slab, and what is left of it when nobody refers to it.
+type cut struct {
 	region Region
 	used   int
 	live   int64 // bytes of blocks that were not freed by hand

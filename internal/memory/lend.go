@@ -1,8 +1,8 @@
 package memory
 
-// Working memory of ops comes from the pool as tensors' does. It is lent while an
-// op is queued and taken back behind it: memory is reused in stream order, so the
-// op need not have run. Lending makes no garbage, because queueing must not.
+// Working memory of ops comes from the pool, as tensors' memory does. It is lent
+// while an op is queued and taken back behind it: memory is reused in stream order,
+// so the op need not have run. Lending makes no garbage, because queueing must not.
 
 // loan is working memory that is out, for the report.
 type loan struct {
@@ -14,7 +14,7 @@ type loan struct {
 func (b *Block) Pool() *Pool { return b.pool }
 
 // lendMin is the least that is lent: small requests of all kinds share what is
-// cached, and what is lent is aligned as well as what the source gives.
+// cached, and what is lent is aligned as the source's memory is.
 const lendMin = slabSize
 
 // LendCached returns working memory of at least size bytes if some is cached. It

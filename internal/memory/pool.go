@@ -8,9 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
-	"runtime"
 	"slices"
 	"sync"
+	"time"
+	"weak"
 
 	"github.com/locusml/locus/internal/callsite"
 )
@@ -19,7 +20,7 @@ import (
 type Source interface {
 	// Allocate returns at least size bytes, aligned to 64, or ErrExhausted.
 	Allocate(size int) (Region, error)
-	// Free takes back a region that Allocate gave.
+	// Free takes back a region that Allocate returned.
 	Free(Region)
 	// Memory returns the device's total and free bytes.
 	Memory() (total, free int64)
@@ -37,30 +38,33 @@ const (
 
 // Stats are a device's memory counters, in bytes and calls.
 type Stats struct {
-	InUse       int64 // bytes that tensors, and ops while they are queued, hold now
-	Peak        int64 // largest InUse since the start or ResetPeak
-	Cached      int64 // bytes kept for reuse
-	Allocations int64 // blocks handed out
-	Frees       int64 // blocks given back
-	OutOfMemory int64 // requests that failed
-	Collections int64 // garbage collections the allocator asked for
+	InUse       int64         // bytes that tensors, and ops while they are queued, hold now
+	Peak        int64         // largest InUse since the start or ResetPeak
+	Cached      int64         // bytes kept for reuse
+	Allocations int64         // blocks handed out
+	Frees       int64         // blocks freed
+	OutOfMemory int64         // requests that failed
+	Collections int64         // garbage collections the allocator asked for
+	Waited      time.Duration // the program waited for them
 }
 
 // Pool is one device's allocator. It is safe for concurrent use.
 type Pool struct {
 	source Source
 	drain  func()
+	behind func() (idle func() bool)
 	pinned bool
 	paper  bool // there is no memory: see Paper
 
-	mu      sync.Mutex
-	free    map[int]*[]Region        // by class size
-	small   [smallMax/align + 1][]sm // freed small blocks by size
-	slab    *slab
-	handles []Block // made for the slab's next blocks, eight at a time
-	stats   Stats
-	live    map[*record]struct{}
-	lent    []loan // large working memory that is out
+	mu       sync.Mutex
+	free     map[int]*[]Region        // by class size
+	small    [smallMax/align + 1][]sm // freed small blocks by size
+	slab     *slab
+	handles  []Block // made for the slab's next blocks, eight at a time
+	stats    Stats
+	live     map[*record]struct{}
+	lent     []loan    // large working memory that is out
+	watching []watched // blocks and slabs that the collector is to free
 	pace
 
 	arena Arena
@@ -86,7 +90,7 @@ type Label struct {
 
 // NewPool makes a pool that draws from source.
 func NewPool(source Source) *Pool {
-	p := &Pool{source: source, drain: func() {}, free: map[int]*[]Region{}, live: map[*record]struct{}{}}
+	p := &Pool{source: source, drain: func() {}, behind: synchronous, free: map[int]*[]Region{}, live: map[*record]struct{}{}}
 	p.arena.pool = p
 	return p
 }
@@ -98,15 +102,24 @@ func (p *Pool) Drain(wait func()) *Pool {
 	return p
 }
 
-// Pinned says that the source gives page-locked main memory.
+// Behind sets what marks the end of queued work. What it returns tells whether the
+// device has come so far, and so has nothing to do.
+func (p *Pool) Behind(mark func() (idle func() bool)) *Pool {
+	p.behind = mark
+	return p
+}
+
+// synchronous is Behind of a device that is done with everything at once.
+func synchronous() (idle func() bool) { return func() bool { return true } }
+
+// Pinned says that the source has page-locked main memory.
 func (p *Pool) Pinned() *Pool {
 	p.pinned = true
 	return p
 }
 
-// Paper says that the source gives addresses without memory, for blocks that only
-// have an identity: nothing is worth a collection then, and no finalizer keeps the
-// pool alive.
+// Paper says that the source has addresses without memory, for blocks that only have
+// an identity: nothing is worth a collection then.
 func (p *Pool) Paper() *Pool {
 	p.paper = true
 	return p
@@ -187,12 +200,11 @@ func (p *Pool) allocateSmall(want int, label func() Label) (*Block, error) {
 		if err != nil {
 			return nil, err
 		}
-		s := &slab{pool: p, region: r}
-		if !p.paper { // a finalizer would keep a pool that nobody uses any more
-			runtime.SetFinalizer(s, func(s *slab) { p.releaseSlab(s) })
-		}
+		s := &slab{&cut{region: r}}
 		p.mu.Lock()
-		p.managed += slabSize
+		if !p.paper {
+			p.watch(watched{slab: weak.Make(s), cut: s.cut})
+		}
 		p.slab, p.handles = s, nil
 	}
 	b.pool = p
@@ -214,21 +226,15 @@ func (p *Pool) handle() *Block {
 	return b
 }
 
-// region takes a region of exactly the class size from the cache or the
-// source. When the source has no more it tries, in this order: giving back
-// what is cached, and collecting garbage.
+// region takes a region of exactly the class size from the cache or the source. When
+// the source has no more it tries, in this order: returning what is cached, and
+// collecting garbage.
 func (p *Pool) region(want int, label func() Label) (Region, error) {
-	take := func() (Region, bool) {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		return p.cached(want)
-	}
-	if r, ok := take(); ok {
+	if r, ok := p.take(want); ok {
 		return r, nil
 	}
 	if p.overdue() {
-		p.collectOverdue()
-		if r, ok := take(); ok {
+		if r, ok := p.catchUp(want); ok {
 			return r, nil
 		}
 	}
@@ -246,9 +252,16 @@ func (p *Pool) region(want int, label func() Label) (Region, error) {
 	}
 }
 
-// Relieve gives memory back to the source after a request has failed there. It
-// tries harder with each attempt, from 0, and reports false when there is nothing
-// left to try. It may wait for the device and collect garbage.
+// take is cached for a caller without the lock.
+func (p *Pool) take(want int) (Region, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.cached(want)
+}
+
+// Relieve returns memory to the source after a request has failed there. It tries
+// harder with each attempt, from 0, and reports false when there is nothing left to
+// try. It may wait for the device and collect garbage.
 func (p *Pool) Relieve(attempt int) bool {
 	switch attempt {
 	case 0:
@@ -286,9 +299,8 @@ func (p *Pool) cache(r Region) {
 	p.stats.Cached += int64(r.Size)
 }
 
-// release takes back a block that was freed or collected, and reports whether
-// the collector was to decide its end.
-func (p *Pool) release(b *Block) (managed bool) {
+// release takes back a block that was freed.
+func (p *Pool) release(b *Block) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	n := int64(b.Size)
@@ -299,55 +311,26 @@ func (p *Pool) release(b *Block) (managed bool) {
 		s.live -= n
 		s.blocks--
 		p.small[b.Size/align] = append(p.small[b.Size/align], sm{b.Region, s})
-		return false
+		return
 	}
 	l := b.large.Load()
 	if l.managed {
-		p.managed -= n
+		p.forget(l.at)
+		l.managed = false
 	}
+	p.retire(l, b.Region)
+}
+
+// retire keeps the region of a large block that has ended; p.mu is held.
+func (p *Pool) retire(l *large, r Region) {
 	if l.record != nil {
 		delete(p.live, l.record)
 	}
-	p.cache(b.Region)
-	return l.managed
+	p.cache(r)
 }
 
-// releaseSlab takes back a slab to which no block refers any more, and with it
-// the blocks that the collector found.
-func (p *Pool) releaseSlab(s *slab) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.managed -= slabSize
-	p.collected += slabSize
-	p.stats.InUse -= s.live
-	p.stats.Frees += s.blocks
-	p.cache(s.region)
-}
-
-// manage notes whether the collector decides the end of b.
-func (p *Pool) manage(b *Block, on bool) {
-	p.mu.Lock()
-	l := b.large.Load()
-	if l == nil { // its memory was taken over meanwhile
-		p.mu.Unlock()
-		return
-	}
-	switch {
-	case on && !l.managed:
-		p.managed += int64(b.Size)
-	case !on && l.managed:
-		p.managed -= int64(b.Size)
-	}
-	l.managed = on
-	due := on && p.due()
-	p.mu.Unlock()
-	if due {
-		p.collectAhead()
-	}
-}
-
-// Trim gives what is cached back to the source, the arena included unless a program
-// has it.
+// Trim returns what is cached to the source, including the arena unless a program has
+// it.
 func (p *Pool) Trim() {
 	p.arena.trim()
 	p.mu.Lock()

@@ -1,6 +1,6 @@
 package memory
 
-import "runtime"
+import "weak"
 
 // Take ends b as Free does, but hands its memory on: the block that it returns lies
 // in the same memory and holds the same bytes. It is for results that replace an
@@ -8,8 +8,8 @@ import "runtime"
 // memory afterwards, so nobody sees the bytes change.
 //
 // Take reports false, and does nothing, if somebody holds b, if b is freed, or if b is
-// in a group, whose end is another's to decide. Work that was queued before is not
-// disturbed as long as what writes to the new block is queued behind it.
+// in a group, which frees it. Work that was queued before is not disturbed as long as
+// what writes to the new block is queued behind it.
 //
 // Nothing is allocated or freed as far as the counters tell. The new block ends by
 // Free or by the collector as b would have.
@@ -36,7 +36,7 @@ func (b *Block) GiveBack(from *Block) {
 	from.state.Add(-(freedBit | releasedBit)) // a reader may be about to find it freed, and counts itself out again
 }
 
-// pass makes to the one that answers for the memory of from.
+// pass makes to the block that is responsible for from's memory.
 func pass(from, to *Block) {
 	l := from.large.Swap(nil)
 	to.large.Store(l)
@@ -45,10 +45,8 @@ func pass(from, to *Block) {
 	}
 	p := from.pool
 	p.mu.Lock()
-	managed := l.managed
-	p.mu.Unlock()
-	if managed {
-		runtime.SetFinalizer(from, nil)
-		setFinalizer(to)
+	defer p.mu.Unlock()
+	if l.managed {
+		p.watching[l.at].block = weak.Make(to)
 	}
 }

@@ -237,7 +237,7 @@ func initialize(f Family) (*library, error) {
 		return nil, err
 	}
 	if *provided < threadMultiple {
-		return nil, fmt.Errorf("%s gives threads level %d and Locus needs %d (MPI_THREAD_MULTIPLE)", l.version, *provided, threadMultiple)
+		return nil, fmt.Errorf("%s provides thread level %d and Locus needs %d (MPI_THREAD_MULTIPLE)", l.version, *provided, threadMultiple)
 	}
 	return l, l.check("MPI_Comm_set_errhandler", l.setErrHandler(l.world, l.errorsReturn))
 }

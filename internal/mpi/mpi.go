@@ -46,8 +46,8 @@ func Open(ctx context.Context, f Family) (*Comm, error) {
 // undefined is the colour of ranks without a group, in both families.
 const undefined = -32766
 
-// Split makes handles of smaller groups: of the ranks that give the same colour, in the order
-// of their keys. All ranks call it; those of colour -1 get nil.
+// Split makes handles of smaller groups, one per colour, with the ranks in the order of their
+// keys. All ranks call it; those of colour -1 get nil.
 func (c *Comm) Split(ctx context.Context, colour, key int) (*Comm, error) {
 	part := &Comm{lib: c.lib}
 	err := apart(ctx, func() error {
@@ -151,7 +151,7 @@ func pieces(n, elementSize int, f func(from, to int) error) error {
 
 func pointer(b []byte) unsafe.Pointer { return unsafe.Pointer(unsafe.SliceData(b)) }
 
-// AllReduce reduces In of all ranks to Out.
+// AllReduce reduces all ranks' In to Out.
 func (c *Comm) AllReduce(ctx context.Context, call *engine.Call) error {
 	return c.reduce(ctx, call, len(call.In), func(w *wide) error {
 		return pieces(len(w.in)/w.size, w.size, func(from, to int) error {
@@ -209,11 +209,11 @@ func (c *Comm) reduce(ctx context.Context, call *engine.Call, n int, do func(*wi
 		return nil
 	}
 	w := &wide{in: call.In, out: call.Out, size: call.DType.Size(), t: c.lib.types[call.DType]}
-	half := call.DType == dtype.Float16 || call.DType == dtype.BFloat16
+	half := call.DType.IsHalf()
 	var in, out []float32
 	if half {
 		in, out = make([]float32, len(call.In)/2), make([]float32, len(call.Out)/2)
-		widen(call.DType, in, words(call.In))
+		vec.Widen(call.DType, in, words(call.In))
 		w.in, w.size, w.t = bytesOf(in), 4, c.lib.types[dtype.Float32]
 		if w.out = bytesOf(out); w.out == nil && call.Out != nil {
 			w.out = []byte{}
@@ -235,25 +235,9 @@ func (c *Comm) reduce(ctx context.Context, call *engine.Call, n int, do func(*wi
 		}
 	}
 	if half {
-		narrow(call.DType, words(call.Out), out)
+		vec.Narrow(call.DType, words(call.Out), out)
 	}
 	return nil
-}
-
-func widen(d dtype.DType, to []float32, from []uint16) {
-	if d == dtype.Float16 {
-		vec.F16ToF32(to, from)
-	} else {
-		vec.BF16ToF32(to, from)
-	}
-}
-
-func narrow(d dtype.DType, to []uint16, from []float32) {
-	if d == dtype.Float16 {
-		vec.F32ToF16(to, from)
-	} else {
-		vec.F32ToBF16(to, from)
-	}
 }
 
 func words(b []byte) []uint16 { return as[uint16](b) }
@@ -307,7 +291,7 @@ func (c *Comm) AllGather(ctx context.Context, call *engine.Call) error {
 		return err
 	}
 	t := c.lib.types[call.DType]
-	if call.DType == dtype.Float16 || call.DType == dtype.BFloat16 {
+	if call.DType.IsHalf() {
 		t = c.lib.types[dtype.Uint8] // pairs of bytes
 		for i := range n {
 			if at[i] > math.MaxInt32/2-n[i] {
@@ -355,7 +339,7 @@ func (c *Comm) Recv(ctx context.Context, from int, data []byte, what string) err
 	return pieces(len(data), 1, func(at, to int) error { return c.post(ctx, c.lib.irecv, "MPI_Irecv", from, tagData, data[at:to]) })
 }
 
-// post starts a message and asks again and again whether it is done, ever more seldom.
+// post starts a message and polls until it is done, less and less often.
 func (c *Comm) post(ctx context.Context, call func(unsafe.Pointer, int32, uintptr, int32, int32, uintptr, *uintptr) int32, name string, rank int, tag int32, b []byte) error {
 	request, flag := new(uintptr), new(int32)
 	if err := c.lib.check(name, call(pointer(b), int32(len(b)), c.lib.byteType, int32(rank), tag, c.messages, request)); err != nil {

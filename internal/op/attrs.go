@@ -38,7 +38,7 @@ func (s AxisSet) List() []int {
 	return l
 }
 
-// Dims is a shape (or one number an axis) as a comparable value.
+// Dims is a shape (or one number per axis) as a comparable value.
 type Dims struct {
 	N int
 	D [MaxRank]int
@@ -80,11 +80,14 @@ type Create struct {
 	IStep  int64
 }
 
-// Random is the attribute of RandUniform, RandNormal, RandInt and RandBits.
+// Random is the attribute of RandUniform, RandNormal, RandInt and RandBits. Element i is
+// number First+i of the key's sequence, so that a part of a tensor can be drawn without
+// the rest.
 type Random struct {
 	DType     dtype.DType
 	Shape     Dims
 	Key       uint64
+	First     uint64
 	Low, Span int64 // RandInt: Low + [0, Span)
 }
 
@@ -146,8 +149,8 @@ type Pool struct {
 
 // Normalize is the attribute of the normalisations and of their gradients.
 type Normalize struct {
-	// Normalized and its gradient: statistics are those of the axes from From on, and
-	// weight and bias have the axes Params[0] to Params[1]-1 of x, where
+	// Normalized and its gradient: statistics are computed over the axes from From
+	// on, and weight and bias have the axes Params[0] to Params[1]-1 of x, where
 	// Params[0] <= From <= Params[1].
 	From   int
 	Params [2]int
@@ -164,18 +167,29 @@ type Normalize struct {
 	GradWeight, GradBias bool // gradients: whether theirs are wanted, as further results
 }
 
+// NormEpilogue is an attribute of BatchNorm and BatchNormGrad that only passes over
+// programs set; no function of package locus does. The result of BatchNorm is then
+// Act(batch_norm(x) + the last operand); Act or the last operand may be missing. The
+// result of BatchNormGrad is the gradient of Act(batch_norm(x)), and the bias, if there
+// is one, is an operand behind the weight.
+type NormEpilogue struct {
+	Normalize
+	Act ID // Relu, Relu6 or Invalid
+	Add bool
+}
+
 // Attention is the attribute of Attend and AttendGrad.
 type Attention struct {
 	Scale  float64
 	Causal bool
 }
 
-// Epilogue is the attribute of Linear: the unary op that the result passes last;
-// Invalid means none. See Activations.
+// Epilogue is the attribute of Linear: the unary op that is applied to the result
+// last; Invalid means none. See Activations.
 type Epilogue struct{ Act ID }
 
-// ConvEpilogue is the attribute of ConvAct: a convolution and the unary op that its
-// result passes last, as in Epilogue.
+// ConvEpilogue is the attribute of ConvAct: a convolution and the unary op that is
+// applied to its result last, as in Epilogue.
 type ConvEpilogue struct {
 	Conv
 	Act ID
@@ -205,8 +219,8 @@ func (r Rule) String() string {
 // Update is the attribute of UpdateAll. All numbers of a step are here, in one place:
 // nothing else changes from step to step but memory.
 //
-// A gradient g is first multiplied by the factor, if there is one, and then, unless
-// Decay is 0, Decay·p is added to it. What is called an average is Beta·old + (1-Beta)·new.
+// A gradient g is first multiplied by the factor, if there is one, and then, unless Decay
+// is 0, Decay·p is added to it. An average is Beta·old + (1-Beta)·new.
 //
 //	SGD:      m = Momentum·m + Fresh·g, at first g;      p = Keep·p - Rate·m
 //	          without momentum m is g; with Nesterov it is g + Momentum·m in the last formula
@@ -218,7 +232,7 @@ func (r Rule) String() string {
 //	Adagrad:  s = s + g², at first g² + Start;           p = Keep·p - Rate·g/(√s·Root + Eps)
 type Update struct {
 	Rule               Rule
-	First              bool // what the rule remembers does not exist yet, and is no operand
+	First              bool // what the rule remembers does not exist yet, and is not an operand
 	Scaled             bool // the last operand, or the last but one, is the factor
 	Gated              bool // the last operand is a bool; where it is false nothing changes
 	Nesterov, Centered bool
@@ -255,7 +269,7 @@ func (u Update) Each() int {
 	return 2 + u.Slots()
 }
 
-// Extra is how many operands follow those of the parameters.
+// Extra is how many operands follow the parameters' operands.
 func (u Update) Extra() int {
 	n := 0
 	if u.Scaled {

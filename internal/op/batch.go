@@ -3,8 +3,8 @@ package op
 // BatchKind is a way to compute an op for many slices at once.
 type BatchKind uint8
 
-// The kinds. What is called the hidden axis counts the slices; an operand that does
-// not have it is the same for all of them.
+// The kinds. The hidden axis counts the slices; an operand that does not have it is
+// the same for all of them.
 const (
 	// BatchView: there is nothing to compute, or nothing that could have the axis. A
 	// view of all slices is the same view of one, whatever lies in front.
@@ -16,7 +16,7 @@ const (
 	// their axes from behind it.
 	BatchLead
 	// BatchFold: the hidden axis and the first axis of every operand become one. So do
-	// those of the results.
+	// the results' axes.
 	BatchFold
 	// BatchOwn: package locus has a function for it.
 	BatchOwn
@@ -55,6 +55,8 @@ var familyBatch = map[Family]Batch{
 	PoolFamily:    {Kind: BatchFold},
 	ConvFamily:    {Kind: BatchOwn},
 	MatMulFamily:  {Kind: BatchOwn},
+	LinalgFamily:  {Kind: BatchLead}, // axes are counted from the end
+	FourierFamily: leading,
 }
 
 // leading is the rule of ops along an axis, or over some of them.
@@ -74,12 +76,15 @@ var leading = Batch{Kind: BatchLead, Attrs: func(a Attrs) (Attrs, bool) {
 	case Pad:
 		a.Low, a.High, a.Interior = behind(a.Low), behind(a.High), behind(a.Interior)
 		return a, a.Low.N <= MaxRank
+	case Fourier:
+		a.Axis++
+		return a, true
 	}
 	return a, true
 }}
 
 // normalizing is the rule of the normalisations of rows, whose parameters stay as
-// they are; weight is the number of the first of those, statistics follow the last.
+// they are; weight is the index of the first parameter; statistics follow the last.
 // Gradients of parameters would be added up over the slices.
 func normalizing(weight int) Batch {
 	return Batch{Kind: BatchLead,

@@ -14,7 +14,11 @@ const (
 	FusedNodes   = 32
 )
 
-func init() { table[FusedOps].ID = FusedOps }
+func init() {
+	for _, id := range []ID{FusedOps, Begin, Await} {
+		table[id].ID = id
+	}
+}
 
 // Expression is the attribute of FusedOps: elementwise ops that are computed in one
 // pass. Each of them rounds to its own element type, so that the results are those of

@@ -60,9 +60,9 @@ func init() {
 		}})
 }
 
-// attentionSaves is the spec of the logarithm of Σe^score of each row, +Inf where
-// nothing is seen: what the gradient needs to have the weights again. Half-precision types
-// would lose their digits.
+// attentionSaves is the spec of the logarithm of Σe^score of each row, +Inf where nothing
+// is seen: the gradient recomputes the weights from it. Half precision would lose its
+// digits.
 func attentionSaves(in []Spec) Spec {
 	q, t := in[0].Shape, dtype.Float32
 	if in[0].DType == dtype.Float64 {

@@ -159,6 +159,15 @@ const (
 	Recurrent // recurrent.go
 	RecurrentGrad
 
+	// Sampling at given places: grid.go.
+	GridSample
+	GridSampleGradInput
+	GridSampleGradGrid
+
+	// The loss of unaligned sequences: ctc.go.
+	CTC
+	CTCGrad
+
 	// What optimizers do to every parameter, in one pass: optimize.go.
 	Blend
 	BlendSquare
@@ -170,9 +179,33 @@ const (
 	ScaleAll
 	CastAll
 
+	// Linear algebra: linalg.go.
+	Cholesky
+	Solve
+	SolveTriangular
+	Det
+	Cofactor
+	SlogDet
+	QR
+	SVD
+	Eigh
+
+	// Fourier transforms: fourier.go.
+	FFT
+	RFFT
+	IRFFT
+
 	// FusedOps computes an Expression, which passes over programs make of other ops. It is
-	// not in the table: nothing else calls it.
+	// not in the table, since nothing else calls it; nor are the ops behind it.
 	FusedOps
+	AddNormalize // normsum.go
+	NormalizeGradAdd
+
+	// Begin and Await are steps of programs that the device does not run, such as a
+	// collective: one starts it, and the other waits until its result is there. They are
+	// not in the table either.
+	Begin
+	Await
 
 	NumOps
 )

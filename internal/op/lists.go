@@ -102,8 +102,8 @@ func inferUpdate(a Attrs, in []Spec) (Spec, error) {
 	return in[0], nil
 }
 
-// updated returns the specs of UpdateAll's results: for each parameter its own and
-// those of what is remembered.
+// updated returns the specs of UpdateAll's results: for each parameter the
+// parameter's spec and the specs of what is remembered.
 func updated(u Update, in []Spec) []Spec {
 	var l []Spec
 	for i := 0; i+u.Extra() < len(in); i += u.Each() {

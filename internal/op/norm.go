@@ -6,10 +6,10 @@ import (
 	"github.com/locusml/locus/dtype"
 )
 
-// Normalisations. Those of rows (layer, group, instance and RMS normalisation) are
-// one op: they differ in the axes that they take statistics of, and in the axes
-// that weight and bias have. Batch normalisation is the same for channels, whose
-// elements do not lie together, and its statistics are results that programs use.
+// Normalisations. Normalising rows (layer, group, instance and RMS normalisation) is
+// one op: they differ in the axes over which statistics are computed, and in the axes
+// of weight and bias. Batch normalisation is the same for channels, whose elements do
+// not lie together, and its statistics are results that programs use.
 func init() {
 	f := []dtype.Set{dtype.Floats}
 	define(Def{ID: Normalized, Name: "normalize", Family: FusedFamily, Batch: normalizing(1), Arity: -1, DTypes: f, Saves: true,

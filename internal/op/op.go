@@ -1,7 +1,7 @@
 // Package op is the table of primitive operations: for each its name, how many
-// operands it takes, which element types, and the rule that gives the shape
-// and element type of its result. Everything that Locus can compute is one of
-// these or composed from them.
+// operands it takes, which element types, and the rule that determines the shape and
+// element type of its result. Everything that Locus can compute is one of these or
+// composed from them.
 //
 // The table knows nothing of memory or devices. Package locus checks a call
 // against it once, before any backend is involved; a backend looks kernels up
@@ -12,6 +12,7 @@ import (
 	"fmt"
 
 	"github.com/locusml/locus/dtype"
+	"github.com/locusml/locus/internal/elem"
 )
 
 // MaxRank is the largest number of dimensions of a tensor.
@@ -36,10 +37,12 @@ const (
 	MatMulFamily
 	ConvFamily
 	PoolFamily
-	FusedFamily // also defined by a composition of other ops; a backend may leave it out
+	FusedFamily  // also defined by a composition of other ops; a backend may leave it out
+	LinalgFamily // factorisations and solutions of matrices; data can make them fail
+	FourierFamily
 )
 
-var familyNames = [...]string{"", "view", "create", "unary", "binary", "compare", "ternary", "reduce", "index", "matmul", "conv", "pool", "fused"}
+var familyNames = [...]string{"", "view", "create", "unary", "binary", "compare", "ternary", "reduce", "index", "matmul", "conv", "pool", "fused", "linalg", "fourier"}
 
 func (f Family) String() string { return EnumName("Family", int(f), familyNames[:]...) }
 
@@ -63,9 +66,9 @@ type Def struct {
 	DTypes []dtype.Set // accepted types of operand i (the last entry serves the rest)
 	Doc    string      // one line: what it computes
 
-	// Infer gives the result's spec, or a *[Problem]. Operand count and element
-	// types have been checked, and operands of the broadcast families have
-	// been expanded to one shape.
+	// Infer returns the result's spec, or a *[Problem]. Operand count and element
+	// types have been checked, and operands of the broadcast families have been
+	// expanded to one shape.
 	Infer func(a Attrs, in []Spec) (Spec, error)
 
 	// More is set for ops with several results. It returns the specs of those behind
@@ -73,25 +76,29 @@ type Def struct {
 	More func(a Attrs, in []Spec) []Spec
 
 	// Float is what a unary op computes, in float64: the reference of the tests, and on
-	// the CPU the kernel unless there is a better one. Float2 and Int2 are that of a
-	// binary op. They are nil where the tests and the CPU have functions of their own.
+	// the CPU the kernel unless there is a better one. Float2 and Int2 are the same for
+	// a binary op. They are nil where the tests and the CPU have functions of their
+	// own.
 	Float  func(x float64) float64
 	Float2 func(a, b float64) float64
 	Int2   func(a, b int64) int64
 
-	// Saves says that what More describes is there for the op's gradient alone, which
-	// is cheaper with something that is at hand while the result is computed. A
-	// caller that wants no gradient does not ask for it.
+	// Saves says that the results that More describes serve the op's gradient alone,
+	// which is cheaper with something that is at hand while the result is computed. A
+	// caller that needs no gradient does not ask for them.
 	Saves bool
 
 	// Parts says that a gradient passes through every result. Only the first result
 	// of an op records its history; where one is recorded, such an op is computed by
-	// its composition. The others' further results never have a history.
+	// its composition. The further results of other ops never have a history.
 	Parts bool
 
 	// Batch says how the op computes many slices at once. [define] fills it in by the
 	// family for ops that state none.
 	Batch Batch
+
+	// Half says what the op does in half precision beyond the rule; [define] fills it in.
+	Half Half
 }
 
 // String returns the op's name.
@@ -134,8 +141,8 @@ func (d *Def) Accepts(i int) dtype.Set {
 
 // String returns the op's name.
 func (id ID) String() string {
-	if id == FusedOps {
-		return "fused"
+	if name := passNames[id]; name != "" {
+		return name
 	}
 	if int(id) < len(table) && table[id].Name != "" {
 		return table[id].Name
@@ -176,6 +183,7 @@ func define(d Def) {
 	if d.Batch.Kind == 0 {
 		d.Batch = familyBatch[d.Family]
 	}
+	d.Half = halfRules[d.ID]
 	table[d.ID] = d
 }
 
@@ -193,7 +201,7 @@ func Check(id ID, a Attrs, in []Spec) (Spec, error) {
 			switch {
 			case set == dtype.Bools:
 				p.Fix = "compare first, for example .Ne(0)"
-			case set.Has(dtype.Float32) && !s.DType.IsFloat():
+			case set.Has(dtype.Float32):
 				p.Fix = "convert it first: .Cast(locus.Float32)"
 			case set.Has(dtype.Int64):
 				p.Fix = "convert it first: .Cast(locus.Int64)"
@@ -211,20 +219,8 @@ func sameDType(in []Spec, from int) error {
 		if in[i].DType != in[from].DType {
 			return &Problem{Kind: ErrDType,
 				Msg: fmt.Sprintf("operand %d is %s, operand %d is %s; as in Go, numbers of two types do not mix without a conversion", from, in[from].DType, i, in[i].DType),
-				Fix: fmt.Sprintf("convert one of them, for example operand %d with .Cast(locus.%s)", i, ConstName(in[from].DType))}
+				Fix: fmt.Sprintf("convert one of them, for example operand %d with .Cast(locus.%s)", i, elem.GoName(in[from].DType))}
 		}
 	}
 	return nil
-}
-
-// ConstName is the Go constant's name of a dtype: "Float32".
-func ConstName(d dtype.DType) string {
-	switch d {
-	case dtype.BFloat16:
-		return "BFloat16"
-	case dtype.Invalid:
-		return "Invalid"
-	}
-	s := d.String()
-	return string(s[0]-'a'+'A') + s[1:]
 }

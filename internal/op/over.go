@@ -2,9 +2,10 @@ package op
 
 // overwrites are the elementwise ops whose kernels, on all devices, are done with an
 // element of an operand when they write the result's element at its place: the
-// conformance suite runs them so. An op that is not here, such as a new one, is not
-// written over its operands. Kernels of Log and Pow of float64 look again at operands
-// that are subnormal; a copy may be done by a driver, which does not copy onto itself.
+// conformance suite runs them that way. An op that is not here, such as a new one, is
+// not written over its operands. Kernels of Log and Pow of float64 look again at
+// operands that are subnormal; a copy may be done by a driver, which does not copy
+// onto itself.
 var overwrites = [NumOps]bool{
 	CastTo: true, Neg: true, Abs: true, Sign: true, Square: true, Sqrt: true, Rsqrt: true,
 	Reciprocal: true, Exp: true, Exp2: true, Expm1: true, Log2: true, Log10: true, Log1p: true, Sin: true,
@@ -46,19 +47,32 @@ func (d *Def) Over(a Attrs, r, i int) bool {
 	case BatchNorm:
 		// The running statistics: results 3 and 4, behind y and what the gradient needs.
 		n, ok := a.(Normalize)
+		if e, is := a.(NormEpilogue); is {
+			n, ok = e.Normalize, true
+		}
 		return ok && n.Running && r >= 3 && i == r-2+count(n.Weight, n.Bias)
 	case FusedOps:
 		e, ok := a.(*Expression)
 		return ok && e.over(r, i)
+	case Await: // the result stays where it is
+		return r == 0 && i == 0
+	case AddNormalize: // a row is added up before any of its results but the sum is written
+		return i < 2 && r < 2
+	case NormalizeGradAdd: // what is added is read last
+		n, ok := a.(Normalize)
+		return ok && r == 0 && i == 2+count(n.Weight, !n.RMS, true)
 	}
 	return false
 }
 
 // Plain reports whether the op cannot fail, whatever its operands hold, and needs no
-// working memory: what is computed of one element depends on no other.
+// working memory: an element of the result depends on one element of each operand.
 func (d *Def) Plain() bool {
+	if d.ID == AddNormalize || d.ID == NormalizeGradAdd || d.ID == Begin || d.ID == Await {
+		return false
+	}
 	if d.Name == "" {
-		return true // of no op in the table: one that passes over programs make of such ops
+		return true // not in the table: an op that passes over programs make of such ops
 	}
 	switch d.Family {
 	case UnaryFamily, BinaryFamily, CompareFamily, TernaryFamily, CreateFamily:

@@ -41,15 +41,19 @@ var attrTypes = func() map[ID]reflect.Type {
 	set(Scales{}, Blend, BlendSquare)
 	set(Adam{}, AdamStep)
 	set(Update{}, UpdateAll)
+	set(Alignment{}, CTC, CTCGrad)
+	set(Grid{}, GridSample, GridSampleGradInput, GridSampleGradGrid)
+	set(Triangle{}, SolveTriangular)
+	set(Fourier{}, FFT, RFFT, IRFFT)
 	return m
 }()
 
 // Portable reports whether a step of a program in a file may be the op. Views are not
-// steps, random numbers need a key that advances, and fused expressions are made anew by
-// whoever runs the program.
+// steps, random numbers need a key that advances, and fused expressions are made again
+// by whoever runs the program.
 func Portable(id ID) bool {
 	switch id {
-	case Invalid, RandUniform, RandNormal, RandInt, RandBits, FusedOps:
+	case Invalid, RandUniform, RandNormal, RandInt, RandBits, FusedOps, Begin, Await:
 		return false
 	}
 	return int(id) < len(table) && table[id].Name != "" && table[id].Family != ViewFamily
@@ -151,7 +155,8 @@ func unmarshalStruct(text json.RawMessage, v reflect.Value) error {
 }
 
 // MaxSize is the largest size of an axis, and of an attribute that counts elements, in a
-// program from a file; maxCount that of other whole numbers. Rules multiply two of them.
+// program from a file; maxCount is the largest value of other whole numbers. Rules
+// multiply two of them.
 const (
 	MaxSize  = 1 << 36
 	maxCount = 1 << 24

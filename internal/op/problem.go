@@ -18,6 +18,7 @@ var (
 	ErrUnsupported = errors.New("not supported by this device")
 	ErrTransfer    = errors.New("transfer disallowed by the guard")
 	ErrDeviceLost  = errors.New("device failed")
+	ErrMatrix      = errors.New("unsuitable matrix")
 )
 
 // Problem is what a rule reports: which kind of misuse, what was wrong, and if

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/locusml/locus"
-	"github.com/locusml/locus/dtype"
+	"github.com/locusml/locus/internal/elem"
 	"github.com/locusml/locus/internal/op"
 )
 
@@ -19,12 +19,9 @@ func allowed(d locus.DType, o *Op) (relative, ofLargest float64) {
 		return f * 1e-11, f * 1e-13
 	case locus.Float32:
 		return f * 4e-6, f * 5e-7
-	case locus.Float16:
-		f = max(o.HalfTolerance, 1)
-		return f * 0x1p-9, f * 0x1p-11
 	}
-	f = max(o.HalfTolerance, 1)
-	return f * 0x1p-6, f * 0x1p-8
+	f = max(o.HalfTolerance, 1) * elem.OfFloat(d).Step(1)
+	return 2 * f, f / 2
 }
 
 // values reads a tensor's elements as float64; whole numbers of this suite are
@@ -33,14 +30,14 @@ func values(t *locus.Tensor) []float64 {
 	switch t.DType() {
 	case locus.Float64:
 		return locus.ToSlice[float64](t)
-	case locus.Float16, locus.BFloat16, locus.Float32, locus.Uint8, locus.Int32, locus.Bool:
-		return locus.ToSlice[float64](t.Detach().Cast(locus.Float64))
+	case locus.Int64:
+		var l []float64
+		for _, v := range locus.ToSlice[int64](t) {
+			l = append(l, float64(v))
+		}
+		return l
 	}
-	var l []float64
-	for _, v := range locus.ToSlice[int64](t) {
-		l = append(l, float64(v))
-	}
-	return l
+	return locus.ToSlice[float64](t.Detach().Cast(locus.Float64))
 }
 
 // check compares a tensor with a recorded one. scale is the size of the numbers
@@ -53,23 +50,7 @@ func (a *Array) check(got *locus.Tensor, o *Op, scale float64) error {
 	if !slices.Equal(got.Shape(), a.Shape) {
 		return fmt.Errorf("has shape %s, want %s", op.ShapeString(got.Shape()), op.ShapeString(a.Shape))
 	}
-	var want []float64
-	switch {
-	case a.DType.IsFloat():
-		want = a.Floats()
-	case a.DType == dtype.Int64:
-		for _, v := range elements[int64](a.Data) {
-			want = append(want, float64(v))
-		}
-	case a.DType == dtype.Int32:
-		for _, v := range elements[int32](a.Data) {
-			want = append(want, float64(v))
-		}
-	default:
-		for _, v := range a.Data {
-			want = append(want, float64(v))
-		}
-	}
+	want := a.Values()
 	if !a.DType.IsFloat() {
 		return closeTo(values(got), want, 0, 0)
 	}

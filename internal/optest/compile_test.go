@@ -30,10 +30,15 @@ func checkRefused(t *testing.T, c *Case, f func(args ...*locus.Tensor) []*locus.
 // checkCompiled calls a function, and the function compiled, three times each with
 // the same arguments: the third call runs a program.
 func checkCompiled(t *testing.T, what string, f func(args ...*locus.Tensor) []*locus.Tensor, args []*locus.Tensor, refused bool) {
+	compareCompiled(t, what, f, args, refused, func(want, got []*locus.Tensor) bool { return sameBits(bits(want), bits(got)) })
+}
+
+// compareCompiled is checkCompiled with a comparison of its own.
+func compareCompiled(t *testing.T, what string, f func(args ...*locus.Tensor) []*locus.Tensor, args []*locus.Tensor, refused bool, same func(want, got []*locus.Tensor) bool) {
 	c := locus.Compile(f)
 	for i := range 3 {
 		want, got := f(args...), c.Call(args...)
-		if !sameBits(bits(want), bits(got)) {
+		if !same(want, got) {
 			t.Errorf("%s: call %d of the compiled function differs\n%s", what, i, c.Explain())
 			return
 		}

@@ -49,7 +49,7 @@ func TestBadInputs(t *testing.T) {
 	t.Logf("%d calls", n)
 }
 
-// first gives, for each op, its first case with operands that have elements.
+// first returns, for each op, its first case with operands that have elements.
 func first(t *testing.T) map[string]*Case {
 	m := map[string]*Case{}
 	for _, c := range records(t) {
@@ -64,8 +64,8 @@ func first(t *testing.T) map[string]*Case {
 	return m
 }
 
-// TestUnsupportedDTypes checks that ops take exactly the element types that the
-// table says: others are a dtype error, those are none.
+// TestUnsupportedDTypes checks that ops take exactly the element types that the table
+// says: others are a dtype error.
 func TestUnsupportedDTypes(t *testing.T) {
 	rejected, accepted := 0, 0
 	onDevices(t, func(t *testing.T, d locus.Device) {

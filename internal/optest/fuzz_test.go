@@ -12,8 +12,8 @@ import (
 )
 
 // A graph is an expression that bytes describe: leaves, then steps, each of which
-// applies an op to tensors that are there already. The same bytes give the same
-// graph on every device.
+// applies an op to tensors that are there already. The same bytes make the same graph
+// on every device.
 type graph struct {
 	bytes  []byte
 	at     int
@@ -277,8 +277,8 @@ func (g *graph) axes(x *locus.Tensor) []int {
 	return nil
 }
 
-// run builds the graph on a device and gives the leaves and the sum of all
-// that was computed, weighed.
+// run builds the graph on a device and returns the leaves and the weighted sum of
+// everything computed.
 func (g *graph) run(shift float64) (leaves []*locus.Tensor, loss *locus.Tensor) {
 	g.only = smoothness(g.next(3))
 	for i := range 3 {
@@ -310,7 +310,7 @@ func (g *graph) run(shift float64) (leaves []*locus.Tensor, loss *locus.Tensor) 
 	return leaves, loss
 }
 
-// outcome is what a graph gave on a device.
+// outcome is the result of a graph on a device.
 type outcome struct {
 	loss  *locus.Tensor
 	grads []*locus.Tensor

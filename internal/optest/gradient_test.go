@@ -125,7 +125,7 @@ const (
 	relTolerance = 1e-3
 )
 
-// eachSmooth gives f the float64 cases that are fit for finite differences.
+// eachSmooth calls f with the float64 cases that are fit for finite differences.
 func eachSmooth(t *testing.T, f func(c *Case, o *Op)) {
 	for i, c := range records(t) {
 		o := lookup(t, c)

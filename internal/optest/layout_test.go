@@ -7,7 +7,7 @@ import (
 	"github.com/locusml/locus"
 )
 
-// layouts gives the same elements lying otherwise in memory.
+// layouts returns the same elements in other memory layouts.
 var layouts = []struct {
 	name string
 	of   func(x *locus.Tensor) *locus.Tensor
@@ -38,8 +38,8 @@ var layouts = []struct {
 	}},
 }
 
-// TestLayouts checks that views give what contiguous tensors do, results and
-// gradients, up to the order of sums.
+// TestLayouts checks that views have the results and gradients of contiguous tensors,
+// up to the order of sums.
 func TestLayouts(t *testing.T) {
 	onDevices(t, func(t *testing.T, d locus.Device) {
 		views := 0
@@ -67,7 +67,7 @@ func TestLayouts(t *testing.T) {
 				// Operands with axes that are repeated without memory of their own.
 				stretched, copied := make([]*locus.Tensor, len(in)), make([]*locus.Tensor, len(in))
 				for k, x := range in {
-					if x.Len() > 0 && x.Rank() > 0 {
+					if x.Len() > 0 && x.Rank() > 0 && (!o.Matrices || x.Rank() > 2) {
 						x = x.Narrow(0, 0, 1).Expand(x.Shape()...)
 						views++
 					}

@@ -49,18 +49,17 @@ func onDevices(t *testing.T, f func(t *testing.T, d locus.Device)) {
 }
 
 var load = sync.OnceValues(func() (*Records, error) {
-	r, err := Load("../../testdata/ops.bin.gz")
-	if err != nil {
-		return nil, err
+	r := &Records{}
+	for _, name := range []string{"ops", "more", "volumes", "linalg"} {
+		more, err := Load("../../testdata/" + name + ".bin.gz")
+		if err != nil {
+			return nil, err
+		}
+		if r.Torch != "" && more.Torch != r.Torch {
+			return nil, fmt.Errorf("the records are of PyTorch %s and %s; record all again", r.Torch, more.Torch)
+		}
+		r.Torch, r.Cases = more.Torch, append(r.Cases, more.Cases...)
 	}
-	more, err := Load("../../testdata/more.bin.gz")
-	if err != nil {
-		return nil, err
-	}
-	if more.Torch != r.Torch {
-		return nil, fmt.Errorf("the records are of PyTorch %s and %s; record both again", r.Torch, more.Torch)
-	}
-	r.Cases = append(r.Cases, more.Cases...)
 	return r, nil
 })
 
@@ -92,7 +91,7 @@ func lookup(t testing.TB, c *Case) *Op {
 	return o
 }
 
-// guarded calls f and turns panics that are no locus.Error into errors too, so
+// guarded calls f and turns panics that are not a locus.Error into errors too, so
 // that one op's bug does not hide the others'.
 func guarded(f func()) (err error) {
 	defer func() {

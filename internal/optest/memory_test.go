@@ -6,7 +6,7 @@ import (
 	"github.com/locusml/locus"
 )
 
-// mlp is the network whose memory PyTorch's is compared with.
+// mlp is the network whose memory use is compared with PyTorch's.
 func mlp(data, p []*locus.Tensor) *locus.Tensor {
 	h := locus.Linear(data[0], p[0], p[1]).Relu()
 	return locus.CrossEntropy(locus.Linear(h, p[2], p[3]), data[1], locus.CrossEntropyOptions{})
@@ -82,7 +82,7 @@ func TestFlatMemory(t *testing.T) {
 				}
 				late := d.MemoryStats()
 				// How far the program runs ahead of a GPU changes how much is kept for reuse,
-				// a slab of small blocks more or less; a leak of the smallest block a step
+				// a slab of small blocks more or less; a leak of the smallest block per step
 				// would be ten of them. Garbage of other tests that is found only now was in use
 				// before and is cached now.
 				const slabs = 2 * 64 << 10

@@ -9,7 +9,7 @@ func view(name string, run func(c *Call) *tensor) *Op {
 	return &Op{Name: "Tensor." + name, DTypes: dtype.Any, Run: func(c *Call) []*tensor { return one(run(c)) }}
 }
 
-// ranges reads three numbers an axis: from, to (99: the end) and step, where a
+// ranges reads three numbers per axis: from, to (99: the end) and step, where a
 // step of 0 stands for one position.
 func ranges(l []int) []locus.Range {
 	var r []locus.Range

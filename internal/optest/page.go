@@ -16,7 +16,7 @@ import (
 	"github.com/locusml/locus/internal/op"
 )
 
-// Exported is an exported function or method of package locus that gives tensors.
+// Exported is an exported function or method of package locus that returns tensors.
 type Exported struct {
 	Name string // as in [Op]
 	Doc  string // its first sentence
@@ -86,8 +86,8 @@ func givesTensor(f *ast.FuncDecl) bool {
 	return false
 }
 
-// elsewhere are functions that give tensors and are no ops of the table, each
-// with the reason. What they do is tested where they are.
+// elsewhere are functions that return tensors and are not ops of the table, each with
+// the reason. What they do is tested where they are.
 var elsewhere = map[string]string{
 	"Tensor.To": "moves", "Tensor.CopyTo": "moves", "Tensor.Pin": "moves",
 	"Tensor.Detach": "gradients", "Tensor.RequireGrad": "gradients", "Tensor.Grad": "gradients", "Tensor.TakeGrad": "gradients", "Tensor.SetGrad": "gradients", "Grad": "gradients", "GradOf": "gradients",
@@ -147,14 +147,14 @@ with PyTorch %s in %d cases (op × element type × sample), on the CPU and on ev
 * **Types** are the element types that the operands may have; all others are an ErrDType.
 * **Gradient** says whether gradients pass. Where they do, so do gradients of gradients; finite
   differences check both.
-* **Errors** are what misuse gives besides ErrDType; see the list of kinds in the package's documentation.
+* **Errors** are the errors of misuse besides ErrDType; see the list of kinds in the package's documentation.
   Operands on two devices are an ErrDevice, freed ones an ErrFreed, nil and zero ones (new(locus.Tensor)) an ErrArgument, everywhere.
 `, len(ops), strings.Split(r.Torch, "+")[0], len(r.Cases))
 	last := ""
 	for _, o := range ops {
 		if o.Group != last {
 			last = o.Group
-			fmt.Fprintf(&b, "\n## %s\n\n| Op | What it gives | Types | Gradient | Errors | Cases |\n|---|---|---|---|---|---|\n", o.Group)
+			fmt.Fprintf(&b, "\n## %s\n\n| Op | What it returns | Types | Gradient | Errors | Cases |\n|---|---|---|---|---|---|\n", o.Group)
 		}
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %d |\n", o.Name, escape(docs[o.Name]), typeNames(o.DTypes), gradientMark(o), errorNames(o), cases[o.Name])
 	}
@@ -193,7 +193,7 @@ func errorNames(o *Op) string {
 	for _, k := range []struct {
 		kind error
 		name string
-	}{{locus.ErrShape, "ErrShape"}, {locus.ErrAxis, "ErrAxis"}, {locus.ErrIndex, "ErrIndex"}, {op.ErrArgument, "ErrArgument"}} {
+	}{{locus.ErrShape, "ErrShape"}, {locus.ErrAxis, "ErrAxis"}, {locus.ErrIndex, "ErrIndex"}, {locus.ErrMatrix, "ErrMatrix"}, {op.ErrArgument, "ErrArgument"}} {
 		if slices.ContainsFunc(o.Bad, func(b Bad) bool { return b.Kind == k.kind }) {
 			names = append(names, k.name)
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/locusml/locus"
 	"github.com/locusml/locus/dtype"
+	"github.com/locusml/locus/internal/elem"
 	"github.com/locusml/locus/internal/op"
 )
 
@@ -33,7 +34,7 @@ type Case struct {
 	DType  locus.DType
 	In     []Array
 	Out    []Array
-	Grad   []Array // one an operand with Grad; nil where none was recorded
+	Grad   []Array // one per operand with Grad; nil where none was recorded
 	Smooth bool    // away from kinks and poles: fit for finite differences
 	Upcast bool    // PyTorch has no kernel for this type; computed in float32 and rounded
 	attrs  map[string]any
@@ -137,56 +138,16 @@ func (a *Array) Tensor(d locus.Device) *locus.Tensor {
 	if a.Len() == 0 {
 		return d.As(a.DType).Zeros(shape...)
 	}
-	var t *locus.Tensor
-	switch a.DType {
-	case dtype.Bool:
-		t = d.From(elements[bool](a.Data))
-	case dtype.Uint8:
-		t = d.From(a.Data)
-	case dtype.Int32:
-		t = d.From(elements[int32](a.Data))
-	case dtype.Int64:
-		t = d.From(elements[int64](a.Data))
-	case dtype.Float16:
-		t = d.From(elements[dtype.F16](a.Data))
-	case dtype.BFloat16:
-		t = d.From(elements[dtype.BF16](a.Data))
-	case dtype.Float32:
-		t = d.From(elements[float32](a.Data))
-	default:
-		t = d.From(elements[float64](a.Data))
-	}
-	return t.Reshape(shape...)
+	data := slices.Clone(a.Data) // aligned
+	return d.From(elem.Slice(a.DType, data)).Reshape(shape...)
 }
 
-// elements copies raw elements to a Go slice.
-func elements[T any](data []byte) []T {
-	var zero T
-	s := make([]T, len(data)/binary.Size(zero))
-	if _, err := binary.Decode(data, binary.LittleEndian, s); err != nil {
-		panic(err) // the length is a multiple of the size
-	}
-	return s
-}
-
-// Floats returns the elements of floats as float64.
-func (a *Array) Floats() []float64 {
-	out := make([]float64, 0, a.Len())
-	switch a.DType {
-	case dtype.Float16:
-		for _, v := range elements[dtype.F16](a.Data) {
-			out = append(out, float64(v.Float32()))
-		}
-	case dtype.BFloat16:
-		for _, v := range elements[dtype.BF16](a.Data) {
-			out = append(out, float64(v.Float32()))
-		}
-	case dtype.Float32:
-		for _, v := range elements[float32](a.Data) {
-			out = append(out, float64(v))
-		}
-	case dtype.Float64:
-		out = elements[float64](a.Data)
+// Values returns the elements as float64.
+func (a *Array) Values() []float64 {
+	data, size := slices.Clone(a.Data), a.DType.Size() // aligned
+	out := make([]float64, a.Len())
+	for i := range out {
+		out[i] = elem.Get(a.DType, data[size*i:])
 	}
 	return out
 }

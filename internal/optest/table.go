@@ -37,6 +37,9 @@ type Op struct {
 	// Waits says that the result's shape depends on elements, for this call: it waits
 	// for them, and a compiled function refuses it. Nil means never.
 	Waits func(c *Call) bool
+	// Matrices says that the last two axes of operands are matrices that must stay what
+	// they are, such as invertible: tests may scale them, but not mix or repeat rows.
+	Matrices bool
 	// Bad are calls that must fail.
 	Bad []Bad
 }
@@ -156,7 +159,7 @@ func toFloat(v any) float64 {
 func Table() []*Op {
 	var l []*Op
 	known := map[string]bool{}
-	for _, group := range []func() []*Op{binaryOps, reduceOps, viewOps, indexOps, activationOps, convOps, arrangeOps, sequenceOps, normOps, lossOps, optimizeOps, createOps} {
+	for _, group := range []func() []*Op{binaryOps, reduceOps, viewOps, indexOps, activationOps, convOps, volumeOps, samplingOps, alignmentOps, arrangeOps, sequenceOps, normOps, lossOps, optimizeOps, linalgOps, createOps} {
 		for _, o := range group() {
 			known[o.Name] = true
 			l = append(l, o)

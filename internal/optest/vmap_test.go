@@ -15,7 +15,7 @@ const vmapSlices = 3
 
 // vmapped are the arguments of a Vmap of a case: the operands in batched have an axis
 // for the slices, and differ between them as far as they may.
-func vmapped(in []*locus.Tensor, batched []bool) []*locus.Tensor {
+func vmapped(o *Op, in []*locus.Tensor, batched []bool) []*locus.Tensor {
 	var args []*locus.Tensor
 	for i, t := range in {
 		if t == nil || !batched[i] {
@@ -24,7 +24,11 @@ func vmapped(in []*locus.Tensor, batched []bool) []*locus.Tensor {
 		slices := make([]*locus.Tensor, vmapSlices)
 		for k := range slices {
 			slices[k] = t
-			if k > 0 && t.Rank() > 0 && t.Len() > 0 { // other elements that the op accepts as well
+			switch { // other elements that the op accepts as well
+			case k == 0 || t.Rank() == 0 || t.Len() == 0:
+			case o.Matrices:
+				slices[k] = t.Mul(1 + float64(k)/8)
+			default:
 				slices[k] = t.Roll(k, 0)
 			}
 		}
@@ -116,7 +120,7 @@ func TestVmap(t *testing.T) {
 			in := c.Inputs(d, c.DType)
 			for _, batched := range vmapChoices(in) {
 				what := fmt.Sprint(c, describe(c), batched)
-				args := vmapped(in, batched)
+				args := vmapped(o, in, batched)
 				f := func(k int) func(args ...*locus.Tensor) *locus.Tensor {
 					return func(args ...*locus.Tensor) *locus.Tensor { return c.Call(o, d, operands(in, batched, args))[k] }
 				}
@@ -147,8 +151,8 @@ func TestVmap(t *testing.T) {
 	})
 }
 
-// vmapGradient returns a function that gives the gradients of a case's weighted sum for
-// the slices, one after the other in a vector.
+// vmapGradient returns a function that returns the gradients of a case's weighted sum
+// for the slices, one after the other in a vector.
 func vmapGradient(c *Case, o *Op, d locus.Device, in []*locus.Tensor, batched []bool) func(args ...*locus.Tensor) *locus.Tensor {
 	return func(args ...*locus.Tensor) *locus.Tensor {
 		flat := []*locus.Tensor{d.As(c.DType).Zeros(1)}
@@ -175,7 +179,7 @@ func TestVmapGradients(t *testing.T) {
 					continue
 				}
 				what := fmt.Sprint(c, describe(c), batched)
-				args := vmapped(in, batched)
+				args := vmapped(o, in, batched)
 				inside := vmapGradient(c, o, d, in, batched)
 				var want *locus.Tensor
 				if err := guarded(func() { want = loop(inside, args) }); err != nil {
@@ -189,7 +193,7 @@ func TestVmapGradients(t *testing.T) {
 					through := func(vmap func(f func(args ...*locus.Tensor) *locus.Tensor, args []*locus.Tensor) *locus.Tensor) []*locus.Tensor {
 						all, wanted := leaves(c, in)
 						var args []*locus.Tensor
-						for j, a := range vmapped(in, batched) {
+						for j, a := range vmapped(o, in, batched) {
 							args = append(args, a)
 							if a.DType().IsFloat() {
 								args[j] = a.RequireGrad()
@@ -255,8 +259,8 @@ func TestVmapNested(t *testing.T) {
 			over := func(v vmap) *locus.Tensor {
 				return v(func(args ...*locus.Tensor) *locus.Tensor {
 					outer := operands(in, p[0], args)
-					return v(func(args ...*locus.Tensor) *locus.Tensor { return c.Call(o, d, operands(outer, p[1], args))[0] }, vmapped(outer, p[1]))
-				}, vmapped(in, p[0]))
+					return v(func(args ...*locus.Tensor) *locus.Tensor { return c.Call(o, d, operands(outer, p[1], args))[0] }, vmapped(o, outer, p[1]))
+				}, vmapped(o, in, p[0]))
 			}
 			var want *locus.Tensor
 			if err := guarded(func() { want = over(loop) }); err != nil {
@@ -292,7 +296,7 @@ func TestVmapRefused(t *testing.T) {
 		var e *locus.Error
 		batched := vmapChoices(in)[0]
 		err := guarded(func() {
-			locus.Vmap(func(args ...*locus.Tensor) *locus.Tensor { return c.Call(o, d, operands(in, batched, args))[0] })(vmapped(in, batched)...)
+			locus.Vmap(func(args ...*locus.Tensor) *locus.Tensor { return c.Call(o, d, operands(in, batched, args))[0] })(vmapped(o, in, batched)...)
 		})
 		if !errors.As(err, &e) || !errors.Is(err, locus.ErrArgument) || !strings.HasSuffix(c.Op, e.Op) || !strings.Contains(e.Msg, "inside Vmap") {
 			t.Errorf("%s: %v", c, err)
@@ -317,7 +321,7 @@ func TestVmapCompiled(t *testing.T) {
 		if len(choices) == 0 || o.waiting(c, d, in) {
 			continue
 		}
-		args := vmapped(in, choices[0])
+		args := vmapped(o, in, choices[0])
 		f := func(args ...*locus.Tensor) []*locus.Tensor {
 			return one(locus.Vmap(func(args ...*locus.Tensor) *locus.Tensor { return c.Call(o, d, operands(in, choices[0], args))[0] })(args...))
 		}

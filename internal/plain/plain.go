@@ -1,7 +1,7 @@
 // Package plain looks at the Go values that a model is made of beside its tensors:
-// numbers, texts, pointers and functions in its fields. A program that was traced of a
-// model has them in it as they were, so it must not be used when one has changed, and a
-// model that changes one while it computes cannot become a program.
+// numbers, texts, pointers and functions in its fields. A program that was traced from
+// a model contains them as they were, so it must not be used when one has changed, and
+// a model that changes one while it computes cannot become a program.
 package plain
 
 import (
@@ -127,7 +127,7 @@ func (w *walker) walk(v reflect.Value, path string) {
 		}
 	case reflect.Map:
 		w.leaf(v, path)
-		for _, k := range v.MapKeys() { // values in maps that are no pointers are not seen
+		for _, k := range v.MapKeys() { // values in maps that are not pointers are not seen
 			w.walk(v.MapIndex(k), fmt.Sprintf("%s[%v]", path, k))
 		}
 	default:
@@ -193,7 +193,7 @@ var standard = strings.Fields("archive bufio bytes cmp compress container contex
 
 var seed = maphash.MakeSeed()
 
-// Digest is what values come to: equal digests mean equal values.
+// Digest is a hash of values: equal digests mean equal values.
 type Digest uint64
 
 // String returns a short text.

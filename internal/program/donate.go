@@ -14,8 +14,8 @@ type Donation struct {
 	From, To int // values
 }
 
-// Donate returns those of the given donations that do no harm, and why not of the
-// others. The memory of From is written to at the step that makes To, so
+// Donate returns the donations among wanted that are safe, and why the others are
+// not. The memory of From is written to at the step that makes To, so
 //
 //   - nothing reads From afterwards, and that step itself only where its kernel may
 //     write over its operand;
@@ -120,7 +120,7 @@ func (p *Program) lastUses() []int {
 }
 
 // over reports whether the step may write the value out, one of its results, over the
-// value in, all the step's operands in which must allow it.
+// value in; every operand of the step that reads in must allow it.
 func (s *Step) over(out, in int) bool {
 	def := op.Get(s.Op)
 	r := 0

@@ -70,9 +70,9 @@ func (*Executor) Donates() bool { return Mode(mode.Load()) != Default }
 // which the caller holds. It returns the blocks of the values, which are valid until
 // Clear; those that were made for results are the caller's. What is offered may have
 // been taken over: then its block is freed, and the value that was written over it is
-// in another block of the same memory, whose end is decided as that one's would have
-// been. On an error nothing is written over, and everything that the run has made is
-// freed. ready says that the program will be run often.
+// in another block of the same memory, which is freed as the old one would have been.
+// On an error nothing is written over, and everything that the run has made is freed.
+// ready says that the program will be run often.
 func (e *Executor) Run(outside []Binding, ready bool) (blocks []*memory.Block, err error) {
 	if w := backend.Pieces(); w != nil {
 		err = w.Piece(e.device, e.p, func() error {
@@ -155,7 +155,7 @@ const maxMisses = 3
 func (e *Executor) copyMore(r *Recorded) {
 	left := slices.DeleteFunc(slices.Clone(r.donated), func(d Donation) bool { return r.misses[d.To] >= maxMisses-1 })
 	if len(left) == len(r.donated) {
-		return // each time another one
+		return // it was another variable each time
 	}
 	r.Close()
 	e.recorded, e.why = NewRecorded(e.p, left, e.device, e.pool)
@@ -190,8 +190,8 @@ func (e *Executor) Summary() string {
 	if len(donated) > 0 {
 		s += fmt.Sprintf(", %d variables updated in place", len(donated))
 	}
-	if e.recorded != nil && e.recorded.recording != nil {
-		s += ", replayed as one piece"
+	if e.recorded != nil && e.recorded.live {
+		s += ", replayed as " + e.recorded.pieces()
 	}
 	return s
 }
@@ -210,8 +210,10 @@ func (e *Executor) Explain() []string {
 		plan.Arena, plan.Sum, plan.Reused, len(donated), bytes)}
 	lines = append(lines, e.refused...)
 	switch r := e.recorded; {
-	case r != nil && r.recording != nil:
-		lines = append(lines, fmt.Sprintf("recorded: %d recordings, %d replays; each copies %d bytes", r.records, r.replays, r.copied))
+	case r != nil && r.live:
+		lines = append(lines, fmt.Sprintf("recorded: %d recordings, %d replays; each copies %d bytes and is %s", r.records, r.replays, r.copied, r.pieces()))
+	case r != nil && r.later != "":
+		lines = append(lines, "not recorded yet: "+r.later)
 	case r != nil || e.why == "":
 		lines = append(lines, "not recorded yet")
 	default:

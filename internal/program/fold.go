@@ -11,7 +11,7 @@ import (
 // Fold returns a program that computes the same, to the bit, with conversions to float32
 // left out where the op behind them reads half precision as it is: the loss of classes,
 // whose scores are the largest tensor of a language model. Its gradient then writes half
-// precision, where that is what becomes of it. Values keep their numbers; p is not
+// precision, where it is converted to that anyway. Values keep their numbers; p is not
 // changed.
 func (p *Program) Fold(supports func(id op.ID, d dtype.DType) bool) *Program {
 	f := &folder{p: &Program{Values: p.Values, Steps: slices.Clone(p.Steps), Results: p.Results}, supports: supports}
@@ -33,7 +33,7 @@ func (p *Program) Fold(supports func(id op.ID, d dtype.DType) bool) *Program {
 	return f.p
 }
 
-// folder is Fold on its way.
+// folder is the state of Fold.
 type folder struct {
 	p        *Program
 	supports func(id op.ID, d dtype.DType) bool

@@ -14,8 +14,8 @@ import (
 //
 // Steps are put together over one number of elements. Operands that are broadcast, or
 // whose rows are contiguous, are read as they lie. A value that others use too becomes a
-// further result. A step between two others that needs the one and is needed by the
-// other keeps them apart.
+// further result. Two steps are kept apart if a step between them needs the first and is
+// needed by the second.
 func (p *Program) Fuse(d backend.Fuser) *Program {
 	f := newFuser(p, d)
 	for i := range p.Steps {
@@ -24,7 +24,7 @@ func (p *Program) Fuse(d backend.Fuser) *Program {
 	return f.program()
 }
 
-// fuser is Fuse on its way.
+// fuser is the state of Fuse.
 type fuser struct {
 	p      *Program
 	device backend.Fuser
@@ -186,8 +186,8 @@ func (f *fuser) adopt(g *group) {
 	}
 }
 
-// common returns the shape over which both groups can be computed: that of both, or
-// that of the one whose operands are not all in the order of its elements.
+// common returns the shape over which both groups can be computed: the shape of both,
+// or that of the group whose operands are not all in the order of its elements.
 func (f *fuser) common(g, h *group) ([]int, bool) {
 	n := op.Elements(g.shape)
 	if n != op.Elements(h.shape) {
@@ -321,8 +321,8 @@ func (f *fuser) cyclic(g *group) bool {
 	return search(g)
 }
 
-// program returns the program with a step for each group, each as far down as its last
-// one was.
+// program returns the program with a step for each group, in the place of the group's
+// last step.
 func (f *fuser) program() *Program {
 	q := &Program{Values: f.p.Values, Results: f.p.Results}
 	done := make(map[*group]bool, len(f.p.Steps))

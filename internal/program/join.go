@@ -7,11 +7,11 @@ import (
 	"github.com/locusml/locus/internal/op"
 )
 
-// join makes one step of those that move variables towards something else, as running
-// statistics are: of a network with 50 such layers 100 launches would cost more than
-// their arithmetic. A Blend that is written over the variable, and whose result no step
-// reads, becomes part of an UpdateAll, which has the same bits. supports says for which
-// types the device has that.
+// join makes one step of the steps that move variables towards something else, as
+// running statistics do: in a network with 50 such layers 100 launches would cost more
+// than their arithmetic. A Blend that is written over the variable, and whose result no
+// step reads, becomes part of an UpdateAll, which has the same bits. supports says for
+// which types the device has that.
 func (p *Program) join(donated []Donation, supports func(dtype.DType) bool) {
 	type kind struct {
 		scales op.Scales

@@ -18,9 +18,9 @@ type Names struct {
 	Made  [][]string // by value: what of the function's it becomes
 }
 
-// Graph returns the program to be drawn. times are those of the steps, nil if nobody
-// knows. With more than limit steps, neighbours share a box: those of one line first,
-// and the smallest. A limit of 0 is none.
+// Graph returns the program to be drawn. times are the times of the steps, nil if
+// unknown. With more than limit steps, neighbours share a box: steps of one source
+// line first, then the smallest. A limit of 0 is none.
 func (p *Program) Graph(n *Names, times []time.Duration, limit int) *sketch.Graph {
 	groups := p.groups(limit)
 	g := &sketch.Graph{Title: n.Title}
@@ -143,7 +143,7 @@ func (p *Program) box(r span, n *Names, box, makers []int) sketch.Box {
 		s.Outs(func(o *Ref) { x.Writes = append(x.Writes, n.Made[o.Value]...) })
 	}
 	x.Tip = strings.TrimSuffix(b.String(), "\n")
-	const tip = 2000 // letters; who wants more reads the listing
+	const tip = 2000 // letters; the listing has the rest
 	if t := []rune(x.Tip); len(t) > tip {
 		x.Tip = string(t[:tip]) + "…"
 	}
@@ -196,7 +196,7 @@ func makes(s *Step) string {
 	return "→ " + strings.Join(counted(l), ", ")
 }
 
-// counted lists strings in order of their first appearance, with how often they do.
+// counted lists strings in the order of their first appearance, with their number.
 func counted(all []string) []string {
 	n := map[string]int{}
 	var l []string
@@ -233,6 +233,8 @@ func KindOf(id op.ID) sketch.Kind {
 		return sketch.Update
 	case op.ScaleAll, op.CastAll, op.FusedOps:
 		return sketch.Elementwise
+	case op.AddNormalize, op.NormalizeGradAdd:
+		return sketch.Reduction
 	}
 	switch op.Get(id).Family {
 	case op.MatMulFamily, op.ConvFamily:

@@ -30,8 +30,9 @@ type buffer struct {
 // so if nobody needs the operand afterwards. What outlives a run has memory of its own
 // unless inside is set. The program must not change afterwards.
 //
-// The largest come first, each to the lowest place that is free during its life. That
-// is within some percent of the best in practice, which nobody finds in time.
+// The largest come first, each to the lowest place that is free during its life. In
+// practice that is within a few percent of the best plan, which would take too long
+// to find.
 func (p *Program) Plan(donated []Donation, inside bool) *Plan {
 	n := len(p.Values)
 	plan := &Plan{Offset: slices.Repeat([]int{-1}, n), Over: slices.Repeat([]int{-1}, n)}
@@ -104,7 +105,7 @@ func (p *Program) reuse(s *Step, i, v int, in []*buffer, last []int) *buffer {
 
 func round(bytes int) int { return (max(bytes, 1) + align - 1) / align * align }
 
-// place gives every buffer an offset and returns the room that all of them need.
+// place assigns an offset to every buffer and returns the room that all of them need.
 func place(all []*buffer) (room int) {
 	order := slices.Clone(all)
 	slices.SortStableFunc(order, func(a, b *buffer) int {

@@ -14,6 +14,7 @@ type Planned struct {
 	device backend.Device
 	pool   *memory.Pool
 	queues bool // the device works later than it is called
+	waits  bool // for other programs, which must not wait for the arena meanwhile
 	frame  *frame
 	labels []func() memory.Label
 
@@ -27,11 +28,14 @@ type Planned struct {
 	taking taking
 	made   []int // values whose blocks this run has allocated
 	outer  []int // values that are bound
+	flying flights
+
+	prepared bool
 }
 
 // NewPlanned returns an executor of p, which must not change afterwards.
 func NewPlanned(p *Program, plan *Plan, device backend.Device, pool *memory.Pool) *Planned {
-	r := &Planned{p: p, plan: plan, device: device, pool: pool, queues: device.Info().Kind != backend.CPU,
+	r := &Planned{p: p, plan: plan, device: device, pool: pool, queues: device.Info().Kind != backend.CPU, waits: p.Waits(),
 		frame: newFrame(p), labels: labels(p), pieces: make([]*memory.Block, len(p.Values)), blocks: make([]*memory.Block, len(p.Values)), offers: make([]*Binding, len(p.Values)), taking: taking{over: make([]bool, len(p.Values))}, makers: p.makers()}
 	kept := make([]bool, len(p.Values))
 	for _, o := range p.Results {
@@ -82,6 +86,8 @@ func (r *Planned) Run(outside []Binding) (blocks []*memory.Block, err error) {
 		}
 		defer r.endLease(lent)
 	}
+	defer func() { r.flying.end(err) }() // before the arena is somebody else's
+	r.prepare()
 	for i := range r.frame.calls {
 		s, c := &r.p.Steps[i], &r.frame.calls[i]
 		if i == r.plan.First {
@@ -92,11 +98,38 @@ func (r *Planned) Run(outside []Binding) (blocks []*memory.Block, err error) {
 		if s.Late != nil {
 			c.Attrs = s.Late()
 		}
-		if err := backend.Queue(r.device, c); err != nil {
+		if err := r.flying.queue(r.device, s, c); err != nil {
 			return nil, &StepError{s, err}
 		}
 	}
 	return r.blocks, nil
+}
+
+// prepare shows the device the calls before the first run.
+func (r *Planned) prepare() {
+	d, ok := r.device.(backend.Preparer)
+	if r.prepared || !ok {
+		return
+	}
+	r.prepared = true
+	last := len(r.frame.calls)
+	for _, v := range r.over { // the place of what is not taken over yet is known
+		if from := r.offers[r.plan.Over[v]]; from != nil {
+			r.frame.bind(v, from.Block, from.Offset)
+		} else {
+			last = r.plan.First
+		}
+	}
+	var calls []*backend.Call
+	for i := range r.frame.calls[:last] {
+		if c := &r.frame.calls[i]; !r.p.Steps[i].outside() && (r.p.Steps[i].Late == nil || c.Attrs != nil) {
+			calls = append(calls, c)
+		}
+	}
+	d.Prepare(calls)
+	for _, v := range r.over {
+		r.frame.bind(v, nil, 0)
+	}
 }
 
 // take makes room for what variables are set to.
@@ -165,9 +198,14 @@ func (e *noArena) Unwrap() error { return e.err }
 
 // lease lets the program's temporary values lie in the arena until endLease. On a device
 // that works at once programs of other goroutines run at the same time: where one of
-// them has the arena this one borrows memory, and lent is true.
+// them has the arena this one borrows memory, and lent is true. A program that waits for
+// others always does.
 func (r *Planned) lease() (lent bool, err error) {
-	region, ok, err := r.pool.Arena().Lease(r.plan.Arena, r.queues, arenaLabel)
+	var region memory.Region
+	ok := false
+	if !r.waits {
+		region, ok, err = r.pool.Arena().Lease(r.plan.Arena, r.queues, arenaLabel)
+	}
 	if err == nil && !ok {
 		region, err = r.pool.Lend(r.plan.Arena, arenaLabel())
 	}
@@ -211,8 +249,8 @@ func (r *Planned) layOut(region memory.Region) {
 	}
 }
 
-// forget lets go of the arena's memory: the collector frees what the host's arena gave
-// back only if nobody refers to it.
+// forget lets go of the arena's memory: what the host's arena has released is freed
+// only when nothing refers to it.
 func (r *Planned) forget() {
 	r.region = memory.Region{}
 	for _, b := range r.pieces {

@@ -88,7 +88,7 @@ type refText struct {
 	Bits    string          `json:"bits,omitempty"`  // a number in its element type's representation
 }
 
-// MarshalText returns a program that was checked as JSON.
+// MarshalText returns a program, which must have been checked, as JSON.
 func (p *Portable) MarshalText() ([]byte, error) {
 	t := portableText{Version: TextVersion, Locus: p.Locus, Args: items{}, Weights: items{}, Steps: items{}, Results: items{}}
 	for _, a := range p.Args {

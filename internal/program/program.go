@@ -22,7 +22,7 @@ const (
 	Temp     Kind = iota // computed by a step; unset memory if no step does
 	Arg                  // an argument of the function
 	State                // what a variable held before
-	Captured             // a tensor from outside that is no variable's
+	Captured             // a tensor from outside that no variable holds
 	Const                // host data made inside
 )
 
@@ -59,12 +59,16 @@ type Step struct {
 
 	Parts []Step // the steps that a fused one stands for, in their order
 	Alone string // why an elementwise step is not part of a fused one, where that was tried
+	Again bool   // it computes what was computed before: see Recompute
 }
 
-// Name returns the op, or those that a fused step stands for: "add+exp+mul", or where
-// there are many "add+exp+mul+5 more".
+// Name returns the op, or the ops that a fused step stands for: "add+exp+mul", or
+// where there are many "add+exp+mul+5 more".
 func (s *Step) Name() string {
 	const enough = 5
+	if o, ok := s.Attrs.(Outside); ok {
+		return s.Op.String() + " " + o.Work.Name()
+	}
 	if len(s.Parts) == 0 {
 		return s.Op.String()
 	}
@@ -154,7 +158,7 @@ func (p *Program) Verify() error {
 				err = fmt.Errorf("%s: there is no value %d", what, r.Value)
 			case made[r.Value]:
 				err = fmt.Errorf("%s: value %d is made twice", what, r.Value)
-			case r.View.Offset != 0 || !r.View.Contiguous() || size(&r.View) > p.Values[r.Value].Bytes:
+			case r.View.Offset != 0 || !r.View.Contiguous() && !r.View.ChannelsLast() || size(&r.View) > p.Values[r.Value].Bytes:
 				err = fmt.Errorf("%s: its result does not lie at the start of value %d", what, r.Value)
 			default:
 				made[r.Value] = true

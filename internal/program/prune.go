@@ -3,7 +3,8 @@ package program
 import "github.com/locusml/locus/internal/op"
 
 // Prune leaves out steps whose results nobody uses, and returns how many. Steps
-// that look at indices stay: what is out of range there is an error.
+// that look at indices stay: what is out of range there is an error. So do collectives:
+// other ranks count on them.
 func (p *Program) Prune() int {
 	need := make([]bool, len(p.Values))
 	for _, r := range p.Results {
@@ -42,7 +43,7 @@ func (p *Program) Prune() int {
 // shape.
 func mayFail(id op.ID) bool {
 	switch id {
-	case op.Take, op.Gather, op.ScatterAdd, op.Scatter, op.IndexAdd, op.CrossEntropy, op.CrossEntropyGrad:
+	case op.Take, op.Gather, op.ScatterAdd, op.Scatter, op.IndexAdd, op.CrossEntropy, op.CrossEntropyGrad, op.CTC, op.CTCGrad, op.Begin, op.Await:
 		return true
 	}
 	return false

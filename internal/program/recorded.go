@@ -1,6 +1,7 @@
 package program
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 
@@ -9,11 +10,12 @@ import (
 	"github.com/locusml/locus/internal/op"
 )
 
-// Recorded runs a program as one piece of work of its device. A recording has fixed
+// Recorded runs a program as one piece of work of its device, or as several where there
+// are steps between that are not the device's. A recording has fixed
 // addresses: temporary values and results lie in the arena, and results are copied from
 // there; variables are updated in place; an argument that lies elsewhere than when it
-// was recorded is copied to a place of its own from then on. What cannot be helped so,
-// such as a variable that was set from outside, is recorded again.
+// was recorded is copied to a place of its own from then on. Otherwise, as after a
+// variable was set from outside, the program is recorded again.
 type Recorded struct {
 	p       *Program
 	donated []Donation
@@ -29,15 +31,18 @@ type Recorded struct {
 	news    []int           // values that are made in memory of their own
 	late    []bool
 
-	region memory.Region
-	at     []address       // by value: where it is in the calls
-	fixed  []*memory.Block // by value: the place of its own, or nil
-	blocks []*memory.Block // by value, during a run
-	offers []*Binding
-	taking taking
-	made   []int
+	region  memory.Region
+	private memory.Region   // instead of the arena; kept until Close
+	at      []address       // by value: where it is in the calls
+	fixed   []*memory.Block // by value: the place of its own, or nil
+	blocks  []*memory.Block // by value, during a run
+	offers  []*Binding
+	taking  taking
+	made    []int
 
-	recording backend.Recording
+	stretches []stretch
+	live      bool // there is a recording
+	flying    flights
 	last      []op.Attrs // by step: of late ones, as the recording has them
 	copied    int        // bytes that each run copies
 	records   int        // recordings made
@@ -45,7 +50,29 @@ type Recorded struct {
 	misses    []int      // by value: how often it was the new one
 	miss      bool       // the present one is such a run
 	replays   int
+	later     string // why it is not recorded yet, where the device asked for time
 	why       string // it is of no use any more
+}
+
+// stretch is steps that are recorded as one, or one step that the device does not
+// run.
+type stretch struct {
+	from, to  int
+	outside   bool
+	recording backend.Recording // nil if there is none, or if it is not worth it
+}
+
+// stretches cuts a program at the steps that the device does not run.
+func (p *Program) stretches() []stretch {
+	var l []stretch
+	for i := range p.Steps {
+		out := p.Steps[i].outside()
+		if n := len(l); n == 0 || out || l[n-1].outside {
+			l = append(l, stretch{from: i, outside: out})
+		}
+		l[len(l)-1].to = i + 1
+	}
+	return l
 }
 
 // address is where a value begins.
@@ -80,6 +107,7 @@ func NewRecorded(p *Program, donated []Donation, device backend.Device, pool *me
 	for i := range p.Steps {
 		r.late[i] = p.Steps[i].Late != nil
 	}
+	r.stretches = p.stretches()
 	for _, from := range plan.Over {
 		if from >= 0 {
 			r.donor[from] = true
@@ -111,6 +139,10 @@ func (r *Recorded) worth() bool { return r.copied <= copyPerStep*len(r.p.Steps) 
 // Close frees what the recording holds.
 func (r *Recorded) Close() {
 	r.drop()
+	if r.private.Size > 0 {
+		r.pool.Return(r.private)
+		r.private, r.region = memory.Region{}, memory.Region{}
+	}
 	for v, b := range r.fixed {
 		if b != nil {
 			b.Free()
@@ -121,10 +153,13 @@ func (r *Recorded) Close() {
 
 // drop ends the recording.
 func (r *Recorded) drop() {
-	if r.recording != nil {
-		r.recording.Close()
-		r.recording = nil
+	for i := range r.stretches {
+		if s := &r.stretches[i]; s.recording != nil {
+			s.recording.Close()
+			s.recording = nil
+		}
 	}
+	r.live = false
 }
 
 // Run is Planned's Run.
@@ -142,13 +177,13 @@ func (r *Recorded) Run(outside []Binding) (blocks []*memory.Block, err error) {
 		clear(r.offers)
 	}()
 	if r.plan.Arena > 0 {
-		region, _, err := r.pool.Arena().Lease(r.plan.Arena, true, arenaLabel)
+		back, err := r.lease()
 		if err != nil {
 			return nil, &noArena{err}
 		}
-		defer r.pool.Arena().Return()
-		r.layOut(region)
+		defer back()
 	}
+	defer func() { r.flying.end(err) }() // before the arena is somebody else's
 	for i := range outside {
 		r.bind(&outside[i])
 		if a := outside[i].Block.Arrival(); a != nil {
@@ -186,6 +221,26 @@ func (r *Recorded) Run(outside []Binding) (blocks []*memory.Block, err error) {
 	return r.blocks, nil
 }
 
+// lease lays the temporary values out in the arena until back is called. A program that
+// waits for others, which may want the arena, has memory of its own instead.
+func (r *Recorded) lease() (back func(), err error) {
+	if !r.p.Waits() {
+		region, _, err := r.pool.Arena().Lease(r.plan.Arena, true, arenaLabel)
+		if err != nil {
+			return nil, err
+		}
+		r.layOut(region)
+		return r.pool.Arena().Return, nil
+	}
+	if r.private.Size == 0 {
+		if r.private, err = r.pool.Lend(r.plan.Arena, arenaLabel()); err != nil {
+			return nil, err
+		}
+	}
+	r.layOut(r.private)
+	return func() {}, nil
+}
+
 // renew makes room for what a variable is set to: in the place of what it held if that
 // can be taken over.
 func (r *Recorded) renew(v int) error {
@@ -219,7 +274,7 @@ func (r *Recorded) layOut(region memory.Region) {
 	}
 }
 
-// move puts a value to a place. A recording with another one is lost.
+// move puts a value in a place. A recording with another place is dropped.
 func (r *Recorded) move(v int, to memory.Region, offset int) {
 	a := address{to, offset}
 	if r.at[v] == a {
@@ -320,54 +375,72 @@ func (r *Recorded) allocate(v int) error {
 	return nil
 }
 
-// work replays the recording, or runs the calls and records them. Where somebody watches
-// calls, there must be some.
+// work replays the recording, or runs the calls and records them. While somebody watches
+// calls, the calls are run one by one.
 func (r *Recorded) work() error {
 	watched := backend.Watched()
-	if r.recording != nil && !watched && !r.set() {
+	if r.live && !watched && !r.set() {
 		r.drop()
 	}
-	if r.recording != nil && !watched {
+	replay := r.live && !watched
+	if replay {
 		r.replays++
-		err := r.recording.Replay()
-		if err != nil {
-			r.drop() // it may be of no use any more; the next run finds out
-		}
-		return err
 	}
-	for i := range r.frame.calls {
-		s, c := &r.p.Steps[i], &r.frame.calls[i]
-		if s.Late != nil {
-			c.Attrs = s.Late()
-			if r.recording == nil {
-				r.last[i] = c.Attrs
+	for k := range r.stretches {
+		x := &r.stretches[k]
+		if !replay || x.recording == nil {
+			if err := r.calls(x.from, x.to); err != nil {
+				return err
 			}
+			continue
 		}
-		if err := backend.Queue(r.device, c); err != nil {
-			return &StepError{s, err}
+		if err := x.recording.Replay(); err != nil {
+			r.drop() // it may be of no use any more; the next run finds out
+			return err
 		}
 	}
-	if r.recording == nil {
+	if !r.live {
 		r.record()
 	}
 	return nil
 }
 
-// set returns the recording the present attributes. It reports false if that failed.
+// calls runs steps one by one.
+func (r *Recorded) calls(from, to int) error {
+	for i := from; i < to; i++ {
+		s, c := &r.p.Steps[i], &r.frame.calls[i]
+		if s.Late != nil {
+			c.Attrs = s.Late()
+			if !r.live {
+				r.last[i] = c.Attrs
+			}
+		}
+		if err := r.flying.queue(r.device, s, c); err != nil {
+			return &StepError{s, err}
+		}
+	}
+	return nil
+}
+
+// set passes the present attributes to the recording. It reports false if that
+// failed.
 func (r *Recorded) set() bool {
-	for i, late := range r.late {
-		if !late {
-			continue
+	for k := range r.stretches {
+		x := &r.stretches[k]
+		for i := x.from; i < x.to && x.recording != nil; i++ {
+			if !r.late[i] {
+				continue
+			}
+			c := &r.frame.calls[i]
+			c.Attrs = r.p.Steps[i].Late()
+			if c.Attrs == r.last[i] {
+				continue
+			}
+			if x.recording.Set(i-x.from, c) != nil {
+				return false
+			}
+			r.last[i] = c.Attrs
 		}
-		c := &r.frame.calls[i]
-		c.Attrs = r.p.Steps[i].Late()
-		if c.Attrs == r.last[i] {
-			continue
-		}
-		if r.recording.Set(i, c) != nil {
-			return false
-		}
-		r.last[i] = c.Attrs
 	}
 	return true
 }
@@ -389,13 +462,47 @@ func (r *Recorded) record() {
 	for i := range calls {
 		calls[i] = &r.frame.calls[i]
 	}
-	recording, err := r.device.(backend.Recorder).RecordCalls(calls, r.late)
-	if err != nil {
-		r.why = "the device cannot record it: " + err.Error()
+	r.later = ""
+	for k := range r.stretches {
+		x := &r.stretches[k]
+		if x.outside || x.to-x.from < minSteps {
+			continue
+		}
+		recording, err := r.device.(backend.Recorder).RecordCalls(calls[x.from:x.to], r.late[x.from:x.to])
+		if errors.Is(err, backend.ErrLater) { // until then the calls run one by one
+			r.drop()
+			r.later = err.Error()
+			return
+		}
+		if err != nil {
+			r.drop()
+			r.why = "the device cannot record it: " + err.Error()
+			return
+		}
+		x.recording, r.live = recording, true
+	}
+	if !r.live {
+		r.why = "there are only short stretches between its collectives"
 		return
 	}
 	r.records++
-	r.recording = recording
+}
+
+// pieces returns the number of pieces of work as which the program is replayed.
+func (r *Recorded) pieces() string {
+	n, between := 0, 0
+	for i := range r.stretches {
+		switch x := &r.stretches[i]; {
+		case x.recording != nil:
+			n++
+		case x.outside:
+			between++
+		}
+	}
+	if between == 0 {
+		return "one piece"
+	}
+	return fmt.Sprintf("%d pieces with collectives between", n)
 }
 
 // Over is Planned's Over.

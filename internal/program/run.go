@@ -22,6 +22,7 @@ type Runner struct {
 	loose  []int           // values without a step that makes them
 	blocks []*memory.Block // by value, during a run
 	labels []func() memory.Label
+	flying flights
 }
 
 // bind is a place in a call that gets a value's memory.
@@ -120,6 +121,7 @@ func NewRunner(p *Program, device backend.Device, pool *memory.Pool) *Runner {
 // an error everything that it has made is freed.
 func (r *Runner) Run(outside []Binding) (blocks []*memory.Block, err error) {
 	defer func() {
+		r.flying.end(err)
 		if err != nil {
 			r.drop()
 		}
@@ -152,7 +154,7 @@ func (r *Runner) Run(outside []Binding) (blocks []*memory.Block, err error) {
 		if s.Late != nil {
 			c.Attrs = s.Late()
 		}
-		err := backend.Queue(r.device, c)
+		err := r.flying.queue(r.device, s, c)
 		for k := range binds {
 			binds[k].view.Block = nil // the program keeps no memory alive
 		}

@@ -59,6 +59,9 @@ func (p *Program) step(b *strings.Builder, s *Step) {
 		fmt.Fprintf(b, " %+v", s.Attrs)
 	}
 	fmt.Fprintf(b, "  # %s", s.Site)
+	if s.Again {
+		b.WriteString("; computed again")
+	}
 	if s.Alone != "" {
 		fmt.Fprintf(b, "; not fused: %s", s.Alone)
 	}
@@ -71,8 +74,15 @@ func (p *Program) ref(r *Ref, typed bool) string {
 		return fmt.Sprintf("%s#%x", r.View.DType, r.View.Bits)
 	}
 	s := fmt.Sprintf("%%%d", r.Value)
+	last := ""
+	if r.View.Offset == 0 && r.View.ChannelsLast() {
+		last = " channels last"
+	}
 	if typed {
-		return s + fmt.Sprintf(":%s%s", r.View.DType, op.ShapeString(r.View.Shape))
+		return s + fmt.Sprintf(":%s%s%s", r.View.DType, op.ShapeString(r.View.Shape), last)
+	}
+	if last != "" && op.Elements(r.View.Shape) == op.Elements(p.Values[r.Value].Spec.Shape) {
+		return s + last
 	}
 	if r.View.Offset != 0 || !r.View.Contiguous() || op.Elements(r.View.Shape) != op.Elements(p.Values[r.Value].Spec.Shape) {
 		s += fmt.Sprintf("%v/%v+%d", r.View.Shape, r.View.Strides, r.View.Offset)

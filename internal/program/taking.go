@@ -32,7 +32,7 @@ func (t *taking) take(b *Binding, value int) *memory.Block {
 	return n
 }
 
-// undo gives everything back: the run has failed before it wrote anything over.
+// undo returns everything: the run has failed before it wrote anything over.
 func (t *taking) undo() {
 	for _, x := range t.list {
 		x.new.GiveBack(x.old)

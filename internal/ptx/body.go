@@ -65,7 +65,7 @@ var (
 // close makes sure that the assembler does not go on where an op ends. It may make one
 // instruction, which rounds once, of a product and a sum without a rounding mode. Inside
 // of an op it does so in kernels of that op alone, too; across ops it must not. So
-// products that are the op's result get a rounding mode, which forbids it.
+// products that are the op's result get a rounding mode, which prevents it.
 func (b *body) close() error {
 	results := map[string]bool{} // registers that become the result
 	for _, l := range b.lines {
@@ -103,8 +103,8 @@ func (b *body) close() error {
 	return nil
 }
 
-// errAmbiguous is of a body in which a product is the result and part of a sum: whether
-// the assembler fuses it there cannot be kept apart from what follows.
+// errAmbiguous is the error of a body in which a product is the result and part of a
+// sum: whether the assembler fuses it there cannot be kept apart from what follows.
 var errAmbiguous = errors.New("a product is the result and part of a sum")
 
 // mark begins a kernel: at the start of a line, before its name.
@@ -141,7 +141,7 @@ func (l *Library) body(name string) (*body, error) {
 		head, lines, _ := strings.Cut(text, "{\n")
 		m := parameter.FindStringSubmatch(head)
 		if m == nil {
-			return nil, fmt.Errorf("%s has not one parameter", name)
+			return nil, fmt.Errorf("%s does not have exactly one parameter", name)
 		}
 		var err error
 		if b, err = parseBody(m[1], lines); err != nil && !errors.Is(err, errAmbiguous) {
@@ -186,7 +186,7 @@ func parseBody(param, text string) (*body, error) {
 			at, _ := strconv.Atoi(m[4]) // "" is 0
 			switch {
 			case !pointers[m[3]] || at%8 != 0 || at > outAt:
-				return nil, fmt.Errorf("it reads its parameter in a way that is not known: %s", s)
+				return nil, fmt.Errorf("it reads its parameter in an unknown way: %s", s)
 			case at == outAt: // where the result would go
 				b.lines = append(b.lines, line{text: "mov.u64 " + m[2] + ", 0;"})
 			default:
@@ -204,7 +204,7 @@ func parseBody(param, text string) (*body, error) {
 			continue
 		}
 		if strings.Contains(s, "ld.") && !strings.Contains(s, "ld.global.nc") || strings.Contains(s, "st.") || strings.Contains(s, param) || strings.Contains(s, "__cudart") {
-			return nil, fmt.Errorf("it uses memory in a way that is not known: %s", s)
+			return nil, fmt.Errorf("it uses memory in an unknown way: %s", s)
 		}
 		b.lines = append(b.lines, line{text: s})
 	}

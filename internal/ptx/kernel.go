@@ -100,8 +100,8 @@ func (r *renderer) register(size int) string {
 	return r.word()
 }
 
-// kernel writes the body: what every thread needs, the way of threads all of whose
-// elements exist, and that of the last ones.
+// kernel writes the body: what every thread needs, the path of threads all of whose
+// elements exist, and the path of the last threads.
 func (r *renderer) kernel() error {
 	k := r.k
 	if k.Width < 1 || k.Width > 16 || k.Width&(k.Width-1) != 0 {

@@ -5,10 +5,10 @@ import "math"
 // Normal32 maps 32 bits to a standard normal number of float32.
 //
 // It inverts the distribution function by Giles' rational-free polynomials
-// ("Approximating the erfinv function", 2010). Every step is one correctly
-// rounded float32 operation in a fixed order, with no fused multiply-add, so
-// that any device can reproduce it bit for bit; the conversions below keep the
-// Go compiler from fusing. Sizes up to 5.4 standard deviations occur.
+// ("Approximating the erfinv function", 2010). Every step is one correctly rounded
+// float32 operation in a fixed order, with no fused multiply-add, so that any device
+// can reproduce it bit for bit; the conversions below keep the Go compiler from
+// fusing. Magnitudes up to 5.4 standard deviations occur.
 func Normal32(w uint32) float32 {
 	// The middle of one of 2²⁴ cells of (-1, 1): symmetric, never 0, ±1 or beyond.
 	// Magnitude and sign are handled apart, because 1-|x| must be exact.

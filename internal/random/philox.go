@@ -42,9 +42,9 @@ func Split(key, i uint64) uint64 {
 	return uint64(c[0]) | uint64(c[1])<<32
 }
 
-// Uniform32 maps 32 bits to [0, 1): the upper 24 bits as a fraction. Half
-// precision types round it, and a result that rounds to 1 becomes the largest
-// value below 1.
+// Uniform32 maps 32 bits to [0, 1): the upper 24 bits as a fraction. In half
+// precision it is rounded, and a result that rounds to 1 becomes the largest value
+// below 1.
 func Uniform32(w uint32) float32 { return float32(w>>8) * (1.0 / (1 << 24)) }
 
 // Uniform64 maps 64 bits to [0, 1): the upper 53 bits as a fraction.
@@ -56,5 +56,5 @@ func Bounded(w uint64, span uint64) uint64 {
 	return h
 }
 
-// Bits63 is what RandBits gives for a word: never negative as an int64.
+// Bits63 returns RandBits' number for a word: never negative as an int64.
 func Bits63(w uint64) int64 { return int64(w >> 1) }

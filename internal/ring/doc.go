@@ -2,8 +2,9 @@
 // next and receiving from the one before. It needs nothing but a network.
 //
 // All-reduce is a reduce-scatter and an all-gather: each rank sends about twice the memory,
-// whatever their number, which is the least there is. Memory travels in segments; one that
-// has arrived is reduced and passed on while the next is on its way. Each element is summed
-// in the order of the ring, beginning behind the rank that its part belongs to, and its sum
-// is copied to all: so results are the same bits on every rank and in every run.
+// whatever the number of ranks, which is the least possible. Memory travels in segments;
+// one that has arrived is reduced and passed on while the next is on its way. Each element
+// is summed in the order of the ring, beginning behind the rank that its part belongs to,
+// and its sum is copied to all: so results are the same bits on every rank and in every
+// run.
 package ring

@@ -9,7 +9,7 @@ import (
 )
 
 // reduce sets dst to a op b, element by element; divide also divides by n, for the mean.
-// dst may be a or b. Sums of half-precision types are rounded once an element.
+// dst may be a or b. Sums of half-precision types are rounded once per element.
 func reduce(op engine.Op, dt dtype.DType, dst, a, b []byte, n int, divide bool) {
 	switch dt {
 	case dtype.Float32:
@@ -33,10 +33,8 @@ func reduce(op engine.Op, dt dtype.DType, dst, a, b []byte, n int, divide bool) 
 		if divide {
 			vec.DivSF64(d, d, float64(n))
 		}
-	case dtype.Float16:
-		halves(op, as[uint16](dst), as[uint16](a), as[uint16](b), n, divide, vec.F16ToF32, vec.F32ToF16)
-	case dtype.BFloat16:
-		halves(op, as[uint16](dst), as[uint16](a), as[uint16](b), n, divide, vec.BF16ToF32, vec.F32ToBF16)
+	case dtype.Float16, dtype.BFloat16:
+		halves(op, dt, as[uint16](dst), as[uint16](a), as[uint16](b), n, divide)
 	case dtype.Int32:
 		integers(op, as[int32](dst), as[int32](a), as[int32](b))
 	case dtype.Int64:
@@ -59,17 +57,17 @@ func float32s(op engine.Op, d, x, y []float32) {
 	}
 }
 
-func halves(op engine.Op, d, x, y []uint16, n int, divide bool, widen func([]float32, []uint16), narrow func([]uint16, []float32)) {
+func halves(op engine.Op, dt dtype.DType, d, x, y []uint16, n int, divide bool) {
 	var u, v [1024]float32
 	for i := 0; i < len(d); i += len(u) {
 		m := min(len(u), len(d)-i)
-		widen(u[:m], x[i:i+m])
-		widen(v[:m], y[i:i+m])
+		vec.Widen(dt, u[:m], x[i:i+m])
+		vec.Widen(dt, v[:m], y[i:i+m])
 		float32s(op, u[:m], u[:m], v[:m])
 		if divide {
 			vec.DivSF32(u[:m], u[:m], float32(n))
 		}
-		narrow(d[i:i+m], u[:m])
+		vec.Narrow(dt, d[i:i+m], u[:m])
 	}
 }
 

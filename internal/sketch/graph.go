@@ -204,7 +204,8 @@ func (b *Box) draw(p *page, x, y float64) float64 {
 	return y
 }
 
-// lanes returns edges that pass by boxes a lane each, short ones next to the boxes.
+// lanes returns a lane for each edge that passes by boxes, short ones next to the
+// boxes.
 func (g *Graph) lanes() (all []*lane, count int) {
 	type key struct {
 		from  int

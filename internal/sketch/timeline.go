@@ -31,7 +31,7 @@ type Span struct {
 }
 
 // levels puts spans of a row that overlap above each other, and returns the level of
-// each, at most most of them, and how many there are.
+// each span and the number of levels, at most most.
 func (r *Row) levels(most int) (level []int, n int) {
 	level = make([]int, len(r.Spans))
 	order := make([]int, len(r.Spans))

@@ -23,6 +23,7 @@ type Recorder struct {
 	real   backend.Device
 	next   uintptr
 	values map[*memory.Block]int
+	begun  *program.Ref // the token of the last Begin; nil before the first
 }
 
 var _ backend.Device = (*Recorder)(nil)
@@ -142,14 +143,9 @@ func (r *Recorder) Run(c *backend.Call) error {
 			return err
 		}
 	}
-	out := func(v backend.View) program.Ref {
-		id := r.add(v.Block, program.Value{Spec: op.Spec{DType: v.DType, Shape: v.Shape}, Bytes: v.Elements() * v.DType.Size()})
-		v.Block = nil
-		return program.Ref{Value: id, View: v}
-	}
-	s.Out = out(c.Out)
+	s.Out = r.made(c.Out)
 	for _, v := range c.More {
-		s.More = append(s.More, out(v))
+		s.More = append(s.More, r.made(v))
 	}
 	if k, ok := c.Attrs.(op.Keyed); ok {
 		if key := t.keys[k.RandomKey()]; key != nil {

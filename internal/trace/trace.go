@@ -25,6 +25,7 @@ type Trace struct {
 	Variable []*Variable   // in the order of their first use
 	Watched  []Watched     // what the function has looked at
 	Each     []func()      // what advances, before each run
+	Ends     []func()      // what is left to record when the function has returned
 	Err      error         // why the function cannot be traced at all: the caller's error
 	Refusal  string        // why it must be computed without a program
 	Stand    func(any) any // returns the stand-in of a variable's tensor, nil for one that the function has made

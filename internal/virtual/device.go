@@ -116,6 +116,9 @@ func (*Device) Supports(id op.ID, t dtype.DType) bool {
 // Fuses answers as the CPU does.
 func (d *Device) Fuses(id op.ID, t, out dtype.DType) bool { return d.host.Fuses(id, t, out) }
 
+// Arranges answers as the CPU does.
+func (d *Device) Arranges(c *backend.Call) (can bool, saves int) { return d.host.Arranges(c) }
+
 // Run queues the op's kernel.
 func (d *Device) Run(c *backend.Call) error {
 	t := c.KernelType()

@@ -49,7 +49,7 @@ func (s *stream) init() {
 	s.awaited.Store(nobody)
 }
 
-// enqueue appends a task, waiting for room if need be, and gives its number.
+// enqueue appends a task, waiting for room if need be, and returns its number.
 func (s *stream) enqueue(t task) uint64 {
 	s.waitForRoom()
 	s.mu.Lock()

@@ -1,15 +1,17 @@
 """Records what PyTorch's layers compute, for the tests of package nn.
 
-    python record.py
+    python record.py            # or "python record.py volumes" for that file alone
 
 writes, beside itself:
   layers.safetensors    for every case its parameters, inputs, results and gradients, in float64
+  volumes.safetensors   the same, of layers of volumes
   resnet.safetensors    state_dict of a small residual network, float32, as PyTorch users save it
   text.safetensors      state_dict of a small recurrent and attending network, the same
 """
 
 import math
 import os
+import sys
 
 import safetensors.torch
 import torch
@@ -79,6 +81,17 @@ def record(case, module, *inputs, call=None, fixed=(), keep=False):
         for n, b in module.named_buffers():
             if module.training and not n.endswith("num_batches_tracked"):
                 put(f"{case}/after/{n}", b)
+
+
+def volumes():
+    R = torch.randn
+    record("conv3d", nn.Conv3d(4, 6, (2, 3, 2), stride=(1, 2, 1), padding=(1, 0, 1), groups=2), R(2, 4, 3, 5, 4))
+    record("conv_transpose3d", nn.ConvTranspose3d(4, 6, (2, 3, 2), stride=(2, 1, 2), padding=(1, 0, 1), output_padding=(1, 0, 0), groups=2), R(2, 4, 3, 2, 3))
+    record("batch_norm_volumes", nn.BatchNorm3d(3), R(2, 3, 2, 3, 2))
+    record("max_pool3d", None, R(2, 3, 5, 4, 5), call=nn.MaxPool3d((3, 2, 2), 2))
+    record("avg_pool3d", None, R(2, 3, 5, 4, 5), call=nn.AvgPool3d((3, 2, 2), 2))
+    record("adaptive_avg_pool3d", None, R(2, 3, 5, 4, 3), call=nn.AdaptiveAvgPool3d((3, 2, 2)))
+    record("adaptive_max_pool3d", None, R(2, 3, 5, 4, 3), call=nn.AdaptiveMaxPool3d((3, 2, 2)))
 
 
 def layers():
@@ -237,7 +250,18 @@ def checkpoint(file, net, x):
         put(f"{file}/out/0", net(x))
 
 
+def save(name):
+    assert not any(math.isnan(t.double().sum()) for t in records.values())
+    safetensors.torch.save_file(records, os.path.join(HERE, name + ".safetensors"), {"torch": torch.__version__})
+    records.clear()
+
+
 def main():
+    torch.manual_seed(21)
+    volumes()
+    save("volumes")
+    if sys.argv[1:] == ["volumes"]:
+        return
     torch.manual_seed(20)
     layers()
     resnet = nn.Sequential(nn.Conv2d(1, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), BasicBlock(4, 4, 1), BasicBlock(4, 6, 2),
@@ -246,8 +270,7 @@ def main():
         randomize(resnet)
     checkpoint("resnet", resnet, torch.randn(2, 1, 7, 6))
     checkpoint("text", Text(), torch.randint(0, 11, (3, 5)))
-    assert not any(math.isnan(t.double().sum()) for t in records.values())
-    safetensors.torch.save_file(records, os.path.join(HERE, "layers.safetensors"), {"torch": torch.__version__})
+    save("layers")
 
 
 if __name__ == "__main__":

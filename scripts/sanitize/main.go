@@ -188,7 +188,7 @@ func sanitize(ctx context.Context, tool string, ops []string) string {
 	cmd := exec.CommandContext(ctx, *sanitizer, args...)
 	cmd.WaitDelay = time.Second // the program it starts may hold the output open
 	cmd.Dir = filepath.Dir(*binary)
-	cmd.Env = append(os.Environ(), "LOCUS_CUBLAS=off", "LOCUS_CUBLASLT=off", "LOCUS_CUDNN=off")
+	cmd.Env = append(os.Environ(), "LOCUS_CUBLAS=off", "LOCUS_CUBLASLT=off", "LOCUS_CUDNN=off", "LOCUS_CUFFT=off", "LOCUS_CUSOLVER=off")
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	err := cmd.Run()

@@ -31,16 +31,16 @@ func twoClasses(op string, output, target *locus.Tensor) (score, want *locus.Ten
 
 type auc struct{ bins int }
 
-// AUC is the area under the ROC curve of two classes, "auc": how likely an example
-// of class 1 has a higher score than one of class 0. Scores are (N) or (N, 1),
-// logits or any others that rise with class 1, or (N, 2), of which the difference
-// counts; targets are 0 and 1. It is not defined while one of the classes has no
-// example.
+// AUC is the area under the ROC curve of two classes, "auc": the probability that an
+// example of class 1 has a higher score than one of class 0. Scores are (N) or (N,
+// 1), logits or any others that rise with class 1, or (N, 2), of which the
+// difference counts; targets are 0 and 1. It is not defined while one of the classes
+// has no example.
 //
 // Scores are counted in bins, 0 meaning 65,536 of them; the memory is 16 bytes per
 // bin on each device, 1 MiB by default, however many examples there are. Scores of
 // one bin count as equal, so the result is exact if no bin has examples of both
-// classes, and off by at most half the part of pairs that share a bin. Bins are
+// classes, and off by at most half the fraction of pairs that share a bin. Bins are
 // narrow around 0 and wide far from it: with B of them a bin at score z has width
 // (1+|z|)²·2/B. Logits are therefore better than their probabilities. [ExactAUC] has
 // no bins.

@@ -65,10 +65,10 @@ func zeros(t *locus.Tensor, shape ...int) *locus.Tensor {
 
 type accuracy struct{ k int }
 
-// Accuracy is the part of examples whose prediction is right: "accuracy".
+// Accuracy is the fraction of examples whose prediction is right: "accuracy".
 func Accuracy() Metric { return accuracy{1} }
 
-// TopK is the part of examples whose class is among the k largest scores:
+// TopK is the fraction of examples whose class is among the k largest scores:
 // "top_5_accuracy" for k = 5.
 func TopK(k int) Metric {
 	gate.Check("metric.TopK", gate.Count("k", k, 1, math.MaxInt32))
@@ -112,7 +112,7 @@ type Average uint8
 const (
 	Macro    Average = iota + 1 // the mean over the classes
 	Micro                       // over all examples, whatever their class
-	Weighted                    // the mean over the classes, weighed by their number of examples
+	Weighted                    // the mean over the classes, weighted by their number of examples
 	Binary                      // of class 1, of two
 )
 
@@ -149,14 +149,14 @@ func newPerClass(op string, classes int, average Average, which ...string) Metri
 	return perClass{classes, average, which}
 }
 
-// Precision is the part of the predictions of a class that are right: "precision".
-// Its memory is 24 bytes per class on each device.
+// Precision is the fraction of the predictions of a class that are right:
+// "precision". Its memory is 24 bytes per class on each device.
 func Precision(classes int, average Average) Metric {
 	return newPerClass("Precision", classes, average, "precision")
 }
 
-// Recall is the part of the examples of a class that are found: "recall". Memory as
-// [Precision].
+// Recall is the fraction of the examples of a class that are found: "recall".
+// Memory as [Precision].
 func Recall(classes int, average Average) Metric {
 	return newPerClass("Recall", classes, average, "recall")
 }
@@ -164,7 +164,7 @@ func Recall(classes int, average Average) Metric {
 // F1 is the harmonic mean of precision and recall: "f1". Memory as [Precision].
 func F1(classes int, average Average) Metric { return newPerClass("F1", classes, average, "f1") }
 
-// PrecisionRecallF1 is all three, for the price of one.
+// PrecisionRecallF1 computes all three at the cost of one.
 func PrecisionRecallF1(classes int, average Average) Metric {
 	return newPerClass("PrecisionRecallF1", classes, average, "precision", "recall", "f1")
 }
@@ -246,7 +246,7 @@ func total(l []float64) (sum float64) {
 type confusion struct{ classes int }
 
 // ConfusionMatrix counts, for every class (row), how often each was predicted
-// (column). It is a table, "confusion_matrix", and no number. Its memory is 8
+// (column). It is a table, "confusion_matrix", not a number. Its memory is 8
 // bytes times the square of the number of classes on each device.
 func ConfusionMatrix(classes int) Tabler {
 	gate.Check("metric.ConfusionMatrix", gate.Count("the number of classes", classes, 2, 1<<14))

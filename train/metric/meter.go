@@ -10,7 +10,7 @@ import (
 	"github.com/locusml/locus/internal/trace"
 )
 
-// Meter adds the statistics of metrics up on the device of the batches. It must
+// Meter adds up the statistics of metrics on the device of the batches. It must
 // not be used from several goroutines at the same time; use one for each device,
 // and [Read] for all of them.
 type Meter struct {
@@ -34,8 +34,8 @@ func NewMeter(metrics ...Metric) *Meter {
 	return &Meter{slices.Clone(metrics), make([][]*locus.Tensor, len(metrics)), make([][]chunk, len(metrics))}
 }
 
-// Check refuses metrics that cannot be measured together: nil, or two with one
-// name.
+// Check returns an error for metrics that cannot be measured together: nil, or two
+// with one name.
 func Check(metrics ...Metric) error {
 	seen := map[string]bool{}
 	for i, m := range metrics {
@@ -75,7 +75,7 @@ func (m *Meter) Add(output, target *locus.Tensor) {
 		}
 	}
 	if t := trace.Current(); t != nil && slices.ContainsFunc(m.metrics, collects) {
-		t.Refuse("a metric keeps a statistic of every example, so there is more of it with every call")
+		t.Refuse("a metric keeps a statistic of every example, which grows with every call")
 		return // the function is called again, without a program
 	}
 	// What does not fit changes nothing.
@@ -247,8 +247,9 @@ func (m *Meter) Names() (names []string) {
 	return names
 }
 
-// Values computes the metrics over all batches since the last Reset: NaN for what
-// these do not define, nothing before the first. It waits for the device, once.
+// Values computes the metrics over all batches since the last Reset: NaN where a
+// metric is not defined for them, and no values before the first batch. It waits
+// for the device, once.
 func (m *Meter) Values() map[string]float64 { return Read(m.ready("Values")).Values }
 
 // Tables computes the tables of the metrics that have one, such as
@@ -268,7 +269,7 @@ func (m *Meter) State() map[string]*locus.Tensor {
 
 func key(i, k int) string { return fmt.Sprintf("%d.%d", i, k) }
 
-// SetState puts back what State returned of a meter of the same metrics. The
+// SetState restores what State returned for a meter of the same metrics. The
 // tensors are copied.
 func (m *Meter) SetState(state map[string]*locus.Tensor) error {
 	sums := make([][]*locus.Tensor, len(m.ready("SetState").metrics))
@@ -282,7 +283,7 @@ func (m *Meter) SetState(state map[string]*locus.Tensor) error {
 				}
 				kept := collects(m.metrics[i])
 				if t == nil || !kept && t.DType() != locus.Int64 && t.DType() != locus.Float64 || kept && t.Rank() == 0 {
-					fail(locus.ErrArgument, "Meter.SetState", fmt.Sprintf("%s is no sum", key(i, k)), "")
+					fail(locus.ErrArgument, "Meter.SetState", fmt.Sprintf("%s is not a sum", key(i, k)), "")
 				}
 				c := t.Copy()
 				if s := c.Scope(); s != nil {
@@ -293,7 +294,7 @@ func (m *Meter) SetState(state map[string]*locus.Tensor) error {
 			}
 		}
 		if used != len(state) {
-			fail(locus.ErrArgument, "Meter.SetState", fmt.Sprintf("of %d sums, %d belong to these metrics", len(state), used), "use the same metrics in the same order")
+			fail(locus.ErrArgument, "Meter.SetState", fmt.Sprintf("%d sums, of which %d belong to these metrics", len(state), used), "use the same metrics in the same order")
 		}
 	})
 	if err != nil {
@@ -309,7 +310,7 @@ func (m *Meter) SetState(state map[string]*locus.Tensor) error {
 	return nil
 }
 
-// Result is what metrics say about all examples.
+// Result holds the values and tables of metrics over all examples.
 type Result struct {
 	Values map[string]float64
 	Tables map[string][][]float64

@@ -4,8 +4,8 @@
 // A metric is not the mean of its values over batches: that is wrong where batches
 // differ in size, and for most metrics where they do not. Here each batch adds to
 // statistics, which stay on the device that computed the batch. The metric is
-// computed from their sums when somebody asks, so batches of any size on any number
-// of devices give what one batch on one device does.
+// computed from their sums when it is read, so batches of any size on any number of
+// devices have the same result as one batch on one device.
 //
 // The trainer takes metrics with train.Measure. A loop by hand uses a [Meter]:
 //
@@ -34,14 +34,14 @@ type Metric interface {
 	Update(output, target *locus.Tensor) []*locus.Tensor
 
 	// Values computes the numbers, in the order of Names, from the sums of the
-	// statistics over all batches; NaN for what these do not define.
+	// statistics over all batches; NaN where a number is not defined for them.
 	Values(sums [][]float64) []float64
 }
 
 // Collector is a metric that depends on all examples at once. Its statistics, of
-// any type, are kept for every example and joined along axis 0 where those of
-// others are added up; [Metric.Values] gets them whole. Its memory grows with the
-// number of examples, so it is for data that is known to be small enough.
+// any type, are kept for every example and joined along axis 0 whereas those of
+// other metrics are added up; [Metric.Values] gets them whole. Its memory grows
+// with the number of examples, so it is for data that is known to be small enough.
 type Collector interface {
 	Metric
 

@@ -51,10 +51,10 @@ func RMSE() Metric { return mean{"rmse", (*locus.Tensor).Square, math.Sqrt} }
 
 type r2 struct{}
 
-// R2 is the coefficient of determination, "r2": 1 of a perfect prediction, 0 of the
-// targets' mean. With several outputs per example it is the mean of theirs. As in
-// scikit-learn, where all targets are the same it is 1 if they are met and 0 if
-// not, and of fewer than two examples it is not defined.
+// R2 is the coefficient of determination, "r2": 1 for a perfect prediction, 0 for
+// the targets' mean. With several outputs per example it is the mean over the
+// outputs. As in scikit-learn, where all targets are the same it is 1 if they are
+// met and 0 if not, and of fewer than two examples it is not defined.
 func R2() Metric { return r2{} }
 
 func (r2) Names() []string { return []string{"r2"} }

@@ -1,5 +1,5 @@
 // Package checkpoint keeps the state of a training run on disk so that it can go
-// on after a crash: tensors, and beside them whatever else the run needs (epoch,
+// on after a crash: tensors, and with them whatever else the run needs (epoch,
 // step, keys, schedule, position in the data) as JSON.
 //
 //	dir, err := checkpoint.Open("run1", 3)         // keeps the last three
@@ -10,9 +10,9 @@
 //	w, err := c.Tensors.Load("w", gpu)
 //
 // A checkpoint is a folder. It is written under another name, flushed to the
-// disk and then renamed: whatever happens, and whenever, those before it stay
-// whole, and a part of one is never taken for one. Checksums find what a disk
-// lost later. Other things in the folder are left alone, also if their names
+// disk and then renamed: whenever a crash happens, earlier checkpoints stay whole,
+// and an unfinished one is never mistaken for a checkpoint. Checksums find later
+// damage on the disk. Other files in the folder are left alone, even if their names
 // begin like those of checkpoints.
 package checkpoint
 
@@ -51,7 +51,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // checkpoint.
 var ErrNone = errors.New("no whole checkpoint")
 
-// manifest is what stands beside the tensors.
+// manifest is what a checkpoint holds besides the tensors.
 type manifest struct {
 	Version int       `json:"version"`
 	Number  int       `json:"number"`
@@ -72,7 +72,7 @@ type Dir struct {
 	mu   sync.Mutex // one Save at a time
 }
 
-// Open returns the folder of checkpoints at path, which it makes if there is
+// Open returns the folder of checkpoints at path, which it creates if there is
 // none. Saving removes all but the last keep checkpoints; 0 keeps all.
 func Open(path string, keep int) (*Dir, error) {
 	if keep < 0 {
@@ -89,7 +89,7 @@ func (d *Dir) Path() string { return d.path }
 
 // Save writes a new checkpoint: tensors, from whatever devices, and state, which
 // is anything that encoding/json can write. It returns when both are safe on the
-// disk. On an error those before it are intact.
+// disk. After an error earlier checkpoints are intact.
 func (d *Dir) Save(tensors map[string]*locus.Tensor, state any) (Entry, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -269,9 +269,9 @@ type Broken struct {
 	Err  error // why
 }
 
-// List returns the checkpoints, oldest first, and apart from them those that are
-// not whole: unfinished, cut short or damaged in their manifest. Damage inside
-// the tensors is found when a checkpoint is read.
+// List returns the checkpoints, oldest first, and separately those that are not
+// whole: unfinished, cut short or damaged in their manifest. Damage inside the
+// tensors is found when a checkpoint is read.
 func (d *Dir) List() (whole []Entry, broken []Broken, err error) {
 	entries, err := os.ReadDir(d.path)
 	if err != nil {
@@ -325,7 +325,7 @@ func readManifest(path string, number int) (*manifest, error) {
 	return m, nil
 }
 
-// Checkpoint is one that is open for reading.
+// Checkpoint is a checkpoint that is open for reading.
 type Checkpoint struct {
 	Entry
 	Tensors *weights.File
@@ -335,9 +335,9 @@ type Checkpoint struct {
 	state json.RawMessage
 }
 
-// Latest opens the newest whole checkpoint; newer ones that are broken are
-// passed over and reported in its Skipped. If there is none, the error is an
-// [ErrNone] that says what was wrong with each.
+// Latest opens the newest whole checkpoint; newer ones that are broken are skipped
+// and listed in its Skipped. If there is none, the error is an [ErrNone] that says
+// what was wrong with each.
 func (d *Dir) Latest() (*Checkpoint, error) {
 	whole, broken, err := d.List()
 	if err != nil {
@@ -400,7 +400,7 @@ func verify(file string, m *manifest) error {
 	return nil
 }
 
-// State reads what was saved beside the tensors into the value that v points to.
+// State reads what was saved with the tensors into the value that v points to.
 func (c *Checkpoint) State(v any) error {
 	if err := json.Unmarshal(c.state, v); err != nil {
 		return fmt.Errorf("checkpoint: %s: the state: %w", c.Path, err)
@@ -408,10 +408,10 @@ func (c *Checkpoint) State(v any) error {
 	return nil
 }
 
-// Close lets go of the files.
+// Close closes the files.
 func (c *Checkpoint) Close() error { return c.Tensors.Close() }
 
-// Remove deletes all checkpoints and what dead processes did not finish; other
+// Remove deletes all checkpoints, and what killed processes left unfinished; other
 // files stay.
 func (d *Dir) Remove() error {
 	d.mu.Lock()

@@ -101,8 +101,8 @@ func TestFaultsInWhatIsSaved(t *testing.T) {
 	}
 }
 
-// tries runs all small samples of an op on a faulty device and gives how many
-// were noticed, and one of the messages.
+// tries runs all small samples of an op on a faulty device and returns how many
+// faults were noticed, and one of the messages.
 func tries(id op.ID, d dtype.DType, fault func(*backend.Call, []byte)) (tried, noticed int, message string) {
 	s := &suite{}
 	dev := &oracle{fault: fault}

@@ -7,6 +7,7 @@ import (
 	"math"
 
 	"github.com/locusml/locus/dtype"
+	"github.com/locusml/locus/internal/elem"
 	"github.com/locusml/locus/internal/op"
 	"github.com/locusml/locus/internal/op/sample"
 )
@@ -96,8 +97,8 @@ func (e *expected) bound(i int) float64 {
 	}
 	compute, units := e.dtype, e.units
 	b := 0.0
-	switch e.dtype {
-	case dtype.Float16, dtype.BFloat16:
+	switch {
+	case e.dtype.IsHalf():
 		compute = dtype.Float32
 		at := want
 		switch {
@@ -107,7 +108,7 @@ func (e *expected) bound(i int) float64 {
 			at = size
 		}
 		b = e.halves * step(e.dtype, at)
-	case dtype.Float64: // the reference itself errs
+	case e.dtype == dtype.Float64: // the reference itself errs
 		units *= 4
 	}
 	b += units*step(compute, size) + step(e.dtype, want)/2
@@ -120,15 +121,10 @@ func (e *expected) bound(i int) float64 {
 
 // round rounds x to type d.
 func round(d dtype.DType, x float64) float64 {
-	switch d {
-	case dtype.Float32:
-		return float64(float32(x))
-	case dtype.Float16:
-		return float64(dtype.ToF16(float32(x)).Float32())
-	case dtype.BFloat16:
-		return float64(dtype.ToBF16(float32(x)).Float32())
+	if !d.IsFloat() {
+		return x
 	}
-	return x
+	return elem.Round(d, x)
 }
 
 func smallestNormal(d dtype.DType) float64 {
@@ -140,21 +136,12 @@ func smallestNormal(d dtype.DType) float64 {
 
 // step is the distance between neighbouring numbers of type d at x.
 func step(d dtype.DType, x float64) float64 {
-	digits, least := 52, -1074
-	switch d {
-	case dtype.Float32:
-		digits, least = 23, -149
-	case dtype.BFloat16:
-		digits, least = 7, -133
-	case dtype.Float16:
-		digits, least = 10, -24
-	}
-	if x == 0 {
-		return math.Ldexp(1, least)
-	}
 	if math.IsInf(x, 0) {
 		return math.NaN()
 	}
-	_, exp := math.Frexp(x) // x = f·2^exp with f in [½, 1)
-	return math.Ldexp(1, max(exp-1-digits, least))
+	f := elem.OfFloat(d)
+	if f == nil {
+		f = elem.OfFloat(dtype.Float64)
+	}
+	return f.Step(x)
 }

@@ -17,7 +17,7 @@ func (d *dice) below(n int) int {
 	return int(random.Bounded(random.Word64(d.key, d.n), uint64(n)))
 }
 
-// size returns a size that is mostly small, seldom 0 or beyond one vector.
+// size returns a size that is mostly small, and rarely 0 or beyond one vector.
 func (d *dice) size(most int) int {
 	switch d.below(12) {
 	case 0:
@@ -94,6 +94,10 @@ func randomSample(seed uint64, i int) (sample.Sample, bool) {
 			return c, false
 		}
 		randomIndexing(d, &c, in, shape, axis)
+	case op.LinalgFamily:
+		// A layout that repeats elements would make the matrix singular.
+		layouts := []sample.Layout{sample.Scrambled, sample.Contiguous, sample.Offset, sample.Transposed}
+		in[0].Layout = layouts[d.below(len(layouts))]
 	case op.FusedFamily:
 		switch c.Attrs.(type) {
 		case op.Axis:
@@ -128,7 +132,7 @@ func randomSample(seed uint64, i int) (sample.Sample, bool) {
 	return c, true
 }
 
-// randomNorm returns a normalisation another shape and other axes.
+// randomNorm changes the shape and the axes of a normalisation.
 func randomNorm(d *dice, c *sample.Sample, in []sample.Operand, shape []int) bool {
 	a, rank := c.Attrs.(op.Normalize), len(shape)
 	id, own := op.Normalized, 1

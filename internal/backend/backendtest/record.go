@@ -55,8 +55,8 @@ func (s *suite) recorded(dev backend.Device, call *backend.Call, fill func() err
 	return nil
 }
 
-// otherNumbers returns attributes that differ in those that may change from one replay
-// to the next, if there are such.
+// otherNumbers returns attributes that differ in the numbers that may change from one
+// replay to the next, if there are any.
 func otherNumbers(a op.Attrs) (op.Attrs, bool) {
 	switch a := a.(type) {
 	case op.Random:
@@ -122,7 +122,7 @@ func (s *suite) testRecording(t *testing.T) {
 			err = r.dev.Synchronize()
 			var async *backend.AsyncError
 			if !errors.As(err, &async) || async.Op != op.Take {
-				t.Errorf("a bad index in a replay gave %v", err)
+				t.Errorf("a bad index in a replay returned %v", err)
 			}
 		}
 		if !errors.Is(err, op.ErrIndex) {

@@ -70,15 +70,15 @@ func wrap(d dtype.DType, x int64) int64 {
 type expected struct {
 	*array
 
-	// exact: floats must be the value rounded to their type; with signs, also the
-	// sign of zero counts. Otherwise the error may be units steps of the type in
-	// which kernels compute (float32 for the half-precision types) at the size of the value or
-	// of scale, whichever is larger, and for half-precision types halves steps of theirs.
+	// exact: floats must be the value rounded to their type; with signs, also the sign of zero
+	// counts. Otherwise the error may be units steps of the type in which kernels compute
+	// (float32 for the half-precision types) at the size of the value or of scale, whichever
+	// is larger, and for half-precision types halves steps of that type.
 	exact, signs  bool
 	units, halves float64
 	scale         []float64
 	before        []float64 // the size at which half-precision types may round on the way, where it is known
-	// bits: what is compared are the bytes of this, all of them.
+	// bits: all bytes are compared.
 	bits []byte
 	// more are the results behind the first, if the op has several.
 	more []*expected
@@ -114,6 +114,10 @@ func evaluate(s sample.Sample, tensors []sample.Tensor) *expected {
 		convolve(s.Op, s.Attrs.(op.Conv), e, in[0], in[1])
 	case f == op.PoolFamily || s.Op == op.MaxPool || s.Op == op.MaxPoolGrad:
 		pool(s.Op, s.Attrs.(op.Pool), e, in)
+	case f == op.LinalgFamily:
+		linalg(s.Op, s.Attrs, e, in)
+	case f == op.FourierFamily:
+		fourier(s.Op, s.Attrs.(op.Fourier), e, in[0])
 	case f == op.FusedFamily:
 		fused(s.Op, s.Attrs, e, in)
 	default:
@@ -159,7 +163,7 @@ func alongAxis(shape []int, axis int) []line {
 	return l
 }
 
-// groups gives, for each element of a reduction's result, the elements of the
+// groups returns, for each element of a reduction's result, the elements of the
 // operand that belong to it, in order.
 func groups(shape []int, axes op.AxisSet) [][]int {
 	out := make([]int, len(shape))

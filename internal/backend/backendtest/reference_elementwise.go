@@ -35,7 +35,7 @@ func sign(x float64) float64 {
 	return x // zero or NaN
 }
 
-// log and pow are Go's but for subnormal numbers, which its assembly for amd64
+// log and pow are Go's except for subnormal numbers, which Go's assembly for amd64
 // takes for the smallest normal one.
 func log(x float64) float64 {
 	if x > 0 && x < 0x1p-1022 {
@@ -44,8 +44,8 @@ func log(x float64) float64 {
 	return math.Log(x)
 }
 
-// log2 is Go's but near 1, where that one adds an exponent and a fraction's
-// logarithm that cancel.
+// log2 is Go's except near 1, where Go's adds an exponent and a fraction's logarithm
+// that cancel.
 func log2(x float64) float64 {
 	if x > 0.5 && x < 2 {
 		return math.Log1p(x-1) / math.Ln2
@@ -147,7 +147,7 @@ func truth(b bool) int64 {
 func cast(e *expected, x *array) {
 	to := e.dtype
 	e.exact, e.signs = true, true
-	if to == dtype.Float16 || to == dtype.BFloat16 {
+	if to.IsHalf() {
 		// From types wider than float32, rounding once and rounding on the way over
 		// float32 may differ by a step.
 		if x.dtype == dtype.Float64 || x.dtype == dtype.Int64 || x.dtype == dtype.Int32 {

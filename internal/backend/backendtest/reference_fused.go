@@ -48,6 +48,10 @@ func fused(id op.ID, a op.Attrs, e *expected, in []*array) {
 		} else {
 			attend(a, e, in)
 		}
+	case op.Grid:
+		gridSample(id, a, e, in)
+	case op.Alignment:
+		ctc(id, a, e, in)
 	case op.Epilogue:
 		linear(a.Act, e, in)
 	case op.ConvEpilogue:
@@ -215,6 +219,8 @@ func complete(c sample.Sample, tensors []sample.Tensor) {
 		completeClasses(c, tensors)
 	case op.RecurrentGrad:
 		completeRecurrence(c, tensors)
+	case op.CTCGrad:
+		completeCTC(c, tensors)
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 	"github.com/locusml/locus/internal/op/sample"
 )
 
-// norm tells of each element of x which statistics and which parameters it has.
+// norm says which statistics and which parameters each element of x has.
 type norm struct {
 	stat, param   []int
 	stats, params int

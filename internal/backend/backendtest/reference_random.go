@@ -2,6 +2,7 @@ package backendtest
 
 import (
 	"github.com/locusml/locus/dtype"
+	"github.com/locusml/locus/internal/elem"
 	"github.com/locusml/locus/internal/op"
 	"github.com/locusml/locus/internal/op/sample"
 	"github.com/locusml/locus/internal/random"
@@ -16,7 +17,8 @@ func create(s sample.Sample, e *expected) {
 		return
 	}
 	for i := range e.len() {
-		w32, w64 := random.Word32(a.Key, uint64(i)), random.Word64(a.Key, uint64(i))
+		n := a.First + uint64(i)
+		w32, w64 := random.Word32(a.Key, n), random.Word64(a.Key, n)
 		switch {
 		case s.Op == op.RandBits:
 			e.ints[i] = random.Bits63(w64)
@@ -49,11 +51,8 @@ func create(s sample.Sample, e *expected) {
 
 // belowOne rounds u to d; what would become 1 becomes the largest value below.
 func belowOne(d dtype.DType, u float32) float64 {
-	switch d {
-	case dtype.Float16:
-		return float64(min(dtype.ToF16(u).Float32(), 1-0x1p-11))
-	case dtype.BFloat16:
-		return float64(min(dtype.ToBF16(u).Float32(), 1-0x1p-8))
+	if !d.IsHalf() {
+		return float64(u)
 	}
-	return float64(u)
+	return min(elem.Round(d, float64(u)), 1-elem.OfFloat(d).Step(0.5))
 }

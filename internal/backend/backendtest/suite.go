@@ -52,8 +52,8 @@ func Only(ids ...op.ID) Option {
 	return func(s *suite) { s.only = append(s.only, ids...) }
 }
 
-// Run tests a kind of device. open gives a new device, or another handle of
-// one that exists; it is called several times.
+// Run tests a kind of device. open returns a new device, or another handle of one
+// that exists; it is called several times.
 func Run(t *testing.T, open func() backend.Device, options ...Option) {
 	s := &suite{open: open, dev: open(), unsupported: map[string]bool{}}
 	for _, o := range options {
@@ -109,8 +109,8 @@ type suite struct {
 
 func label() memory.Label { return memory.Label{DType: "bytes", Shape: "test"} }
 
-// testSupports: a device has kernels for all that the table accepts but the
-// fused family, and claims none that it refuses.
+// testSupports checks that a device has kernels for everything that the table
+// accepts, except the fused family, and claims none that the table refuses.
 func (s *suite) testSupports(t *testing.T) {
 	for _, def := range op.All() {
 		if def.Family == op.ViewFamily {
@@ -174,8 +174,8 @@ func (s *suite) testOps(t *testing.T) {
 	}
 }
 
-// everyth: one in so many samples is tried; with -short as few as under the race
-// detector, for tools that watch every access.
+// everyth returns n if one in n samples is tried; with -short as few as under the
+// race detector, for tools that watch every access.
 func everyth() int {
 	if testing.Short() {
 		return max(thinning, 10)
@@ -386,7 +386,7 @@ func (s *suite) testRandom(t *testing.T) {
 	}
 }
 
-// together runs f in several goroutines and gives their errors.
+// together runs f in several goroutines and returns their errors.
 func together(n int, f func(i int) error) error {
 	errs := make([]error, n)
 	var wg sync.WaitGroup

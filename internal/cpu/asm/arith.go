@@ -4,7 +4,7 @@ import (
 	. "github.com/mmcloughlin/avo/operand"
 )
 
-// Emitters for arithmetic. simple ones take four vectors a turn.
+// Emitters for arithmetic. Simple ones take four vectors per turn.
 
 func binary(f func(v *vk, x V, y Op) V) func(*vk) {
 	return func(v *vk) {

@@ -145,7 +145,7 @@ func (d *depth) convolve() {
 		zero(acc[1])
 		ctx.TESTQ(rows, rows)
 		ctx.JZ(LabelRef("end0"))
-		// Three rows a turn, so that each accumulator is in its place again.
+		// Three rows per turn, so that each accumulator is in its place again.
 		ctx.Label("row")
 		for i := range 3 {
 			l := load()

@@ -93,7 +93,7 @@ func dotKernel(ctx *build.Context, bits int, double bool, h int, consts map[stri
 		k := v.tailMask(n)
 		step(func(p reg.GPVirtual) V { return v.loadMasked(at(p), k) })
 	} else {
-		// All registers are in use: the mask is read anew for each load.
+		// All registers are in use: the mask is read again for each load.
 		p, t := ctx.GP64(), n
 		ctx.LEAQ(Mem{Symbol: Symbol{Name: "·tailMask"}, Base: reg.StaticBase}, p)
 		ctx.SHLQ(Imm(uint64(2+v.es()/8)), t)

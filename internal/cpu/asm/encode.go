@@ -83,5 +83,5 @@ func tileDot(c, a, b int) []byte {
 // tileConfig loads the tile configuration from the address in RAX.
 var tileConfig = []byte{0xc4, 0xe2, 0x78, 0x49, 0x00}
 
-// tileRelease gives the tiles back: they need not be saved any more.
+// tileRelease releases the tiles: they need not be saved any more.
 var tileRelease = []byte{0xc4, 0xe2, 0x78, 0x49, 0xc0}

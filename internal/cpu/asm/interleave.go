@@ -11,10 +11,10 @@ import (
 	"github.com/mmcloughlin/avo/x86"
 )
 
-// An elementary function is one long chain of instructions that wait for each
-// other, and a core's schedulers hold two or three such chains at most. So those of
-// several vectors are woven together: then an instruction's operands are about
-// ready when it comes.
+// An elementary function is one long chain of instructions that wait for each other,
+// and a core's schedulers hold two or three such chains at most. So the chains of
+// several vectors are woven together: then an instruction's operands are about ready
+// when it comes.
 
 const (
 	weaveBegin = "weave: begin"
@@ -22,7 +22,7 @@ const (
 	weaveEnd   = "weave: end"
 )
 
-// woven emits n independent chains, which weave makes one of.
+// woven emits n independent chains, which weave merges into one.
 func woven(ctx *build.Context, n int, chain func(i int)) {
 	ctx.Comment(weaveBegin)
 	for i := range n {
@@ -79,7 +79,7 @@ func weave(ctx *build.Context, f *ir.File) {
 }
 
 // share looks at instruction i of all chains. If they differ in registers only and
-// read the same constant, it makes them read it from a register, and gives the
+// read the same constant, it makes them read it from a register, and returns the
 // instruction that loads it there.
 func share(ctx *build.Context, chains [][]ir.Node, i int) ir.Node {
 	var same []*ir.Instruction

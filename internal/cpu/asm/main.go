@@ -96,9 +96,9 @@ func main() {
 	writeSums()
 }
 
-// sixteen makes sure that AVX2 code does not use the vector registers that came
-// with AVX-512: they are given out, and most instructions assembled with them,
-// without a word.
+// sixteen makes sure that AVX2 code does not use the vector registers that came with
+// AVX-512: avo hands them out, and most instructions assemble with them, without an
+// error.
 func sixteen(f *ir.File) {
 	for _, fn := range f.Functions() {
 		for _, i := range fn.Instructions() {

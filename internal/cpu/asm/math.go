@@ -57,8 +57,8 @@ func (v *vk) expPoly(r V) V {
 	return v.poly(r, 1.37805939e-3, 8.37312452e-3, 4.16695364e-2, 1.66664720e-1, 4.99999851e-1, 1, 1)
 }
 
-// pow2 is 2^(n+k) for the n in the low bits of t, -126 <= n+k <= 127. What it
-// gives for a NaN is no NaN: whatever it is multiplied with must be one.
+// pow2 is 2^(n+k) for the n in the low bits of t, -126 <= n+k <= 127. Its result for
+// a NaN is not a NaN: whatever it is multiplied with must be one.
 func (v *vk) pow2(t V, k int64) V { return v.iadd(v.shl(t, 23), v.ci(one(k))) }
 
 // one is the bits of 2^k.
@@ -67,9 +67,9 @@ func one(k int64) int64 { return (127 + k) << 23 }
 func (v *vk) exp(x V) V {
 	x = v.clampLo(v.clampHi(x, 89.5), -120)
 	r, t := v.expReduce(x, nil)
-	// 2^n in two factors of about the same size. The product with the first is
-	// exact, that with the second rounds once, to a denormal, zero or infinity
-	// where need be.
+	// 2^n in two factors of about the same size. The product with the first is exact;
+	// the product with the second rounds once, to a denormal, zero or infinity where
+	// need be.
 	h := v.fma(x, v.c(log2e/2), v.c(nearest))
 	return v.mul(v.mul(v.expPoly(r), v.pow2(v.isub(t, h), 0)), v.pow2(h, 0))
 }

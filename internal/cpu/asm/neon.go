@@ -75,7 +75,7 @@ func (k neon) emit(w *bytes.Buffer) {
 	p := func(f string, a ...any) { fmt.Fprintf(w, "\t"+f+"\n", a...) }
 	label := func(l string) { fmt.Fprintf(w, "\n%s:\n", l) }
 	// A's vectors are V0 to V7, B's from V8 on, the sums from V16 on.
-	va := 8 / k.lanes() // vectors of A a step
+	va := 8 / k.lanes() // vectors of A per step
 	unroll := 8 / va
 	steps := func(n int) {
 		for v := 0; v < n*va; v += min(4, n*va) {

@@ -65,7 +65,7 @@ func neonFile(pkg string, fns []neonFn) (asm, stubs []byte) {
 	return s.Bytes(), d
 }
 
-// compile emits a function with as many vectors a turn, four at most, as leave
+// compile emits a function with as many vectors per turn, four at most, as leave
 // registers for all its constants; two must do, with constants read where they are used.
 func (f neonFn) compile(k *neonState) *ir.Function {
 	try := func(unroll, limit int) (*ir.Function, error) {

@@ -100,8 +100,8 @@ func (v *vk) neonElementwise(inputs string, unroll int, body func(in ...Op) V, a
 		}
 		v.bump(16*u, ptrs...)
 	}
-	// Functions that ask for less than four vectors do so because AVX2 has no
-	// registers for more; see neonFunction.
+	// Functions that ask for fewer than four vectors do so because AVX2 has no
+	// registers for more; see neonFn.compile.
 	if u := v.k.unroll; u > 1 {
 		v.count(n, "many", u*v.lanes(), func() { turn(u) })
 		v.text("BEQ <L", LabelRef("end"))
@@ -168,8 +168,8 @@ func (v *vk) firstLanes(n reg.GPVirtual) V {
 	return v.load(Mem{Base: p})
 }
 
-// neonReduce is reduce: an accumulator has two lanes, so a vector of float32 is for two of
-// them.
+// neonReduce is reduce: an accumulator has two lanes, so a vector of float32 is added to
+// two accumulators.
 func (v *vk) neonReduce(inputs string, unroll int, body func(set int, valid func(V) V, in ...Op)) {
 	var src []reg.GPVirtual
 	for _, s := range strings.Fields(inputs) {
@@ -360,7 +360,7 @@ func (v *vk) neonCompare(pred int, scalar bool) {
 		if !scalar {
 			y = v.loads(at("b", v.es(), 0).Base.(reg.GPVirtual), count)
 		}
-		// What is not is made of what is, at the end.
+		// Negated comparisons are the inverse of the others, at the end.
 		p, not := pred, false
 		if pred == ne {
 			p, not = eq, true

@@ -86,7 +86,7 @@ func (v *vk) neonTranspose(size int) {
 }
 
 // neonEnds is ends: a loop over [0, n-8] in steps of 8 whose last turn begins at n-8. at
-// gives the address of element i, or 2i for scale 8, of a parameter.
+// returns the address of element i, or 2i for scale 8, of a parameter.
 func (v *vk) neonEnds(body func(at func(p reg.GPVirtual, scale int) reg.GPVirtual)) {
 	n, i := v.ptr("n"), v.ctx.GP64()
 	v.text("MOVD $0, >R", i)
@@ -251,8 +251,8 @@ func (v *vk) neonPhilox() {
 	v.text("BGT <L", LabelRef("blocks"))
 }
 
-// turns emits a loop over n elements, a multiple of 8, 8 at a time. Of a parameter whose name
-// has a "2" behind it there are two for each.
+// turns emits a loop over n elements, a multiple of 8, 8 at a time. A parameter whose name
+// ends in "2" has two elements for each.
 func (v *vk) turns(body func(p []reg.GPVirtual), params ...string) {
 	var p []reg.GPVirtual
 	for _, name := range params {

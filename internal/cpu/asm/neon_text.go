@@ -15,8 +15,8 @@ import (
 
 // avo knows amd64 only, but what it does between an emitter and a printer, liveness and
 // the choice of registers, holds for arm64 as well: its 32 vector registers are V0 to V31
-// here, and those of its general registers that are given out R0 to R15 without R4, so
-// never those that arm64's Go or an operating system keeps. This file adds arm64's
+// here, and the general registers that are handed out are R0 to R15 without R4, so never
+// those that Go for arm64 or an operating system reserves. This file adds arm64's
 // instructions and the printer.
 //
 // An instruction is either one of neonForms, which become words because Go's assembler

@@ -27,9 +27,9 @@ func packKernels(ctx *build.Context) {
 	copyRows(ctx)
 }
 
-// rowsHead begins a function over rows of at least 8 elements of 16 bits. body is given
-// the number of the first element of a group of `group` of them, of which the last one
-// ends where the row does, over what is there already.
+// rowsHead begins a function over rows of at least 8 elements of 16 bits. body gets the
+// number of the first element of a group of `group` elements; the last group ends where
+// the row does, over what is there already.
 func rowsHead(ctx *build.Context, name, doc, sources string, group int, body func(dst reg.GPVirtual, src []reg.GPVirtual, i reg.GPVirtual)) {
 	ctx.Function(name)
 	ctx.Attributes(build.NOSPLIT)

@@ -5,8 +5,8 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// These take 8 elements a turn at every level: they shuffle, and rows of images
-// are short. n is a multiple of 8.
+// These take 8 elements per turn at every level: they shuffle, and rows of images are
+// short. n is a multiple of 8.
 
 func (v *vk) eights(params string, body func(at func(name string, scale, disp int) Mem)) {
 	ctx := v.ctx

@@ -40,9 +40,9 @@ func emitSum(v *vk) {
 	v.ret(0, v.total(acc), true)
 }
 
-// emitSumFours: blocks of 16 vectors, each four of which are added as
-// float32. That is a third of the instructions of emitSum, so that more loads
-// are under way at a time.
+// emitSumFours takes blocks of 16 vectors, every four of which are added as float32.
+// That is a third of the instructions of emitSum, so that more loads are under way at
+// a time.
 func emitSumFours(v *vk) {
 	ctx := v.ctx
 	w := v.as(true)
@@ -226,8 +226,8 @@ func (v *vk) powTwo(a Mem, s, t V) V {
 	return v.mul(v.mul(p, v.pow2(whole, 64)), v.c(0x1p-64))
 }
 
-// upper rounds to the upper halves of words, ties up, and gives them. A NaN stays one if it has no digits in its
-// lower half, as those of products of bfloat16.
+// upper rounds to the upper halves of words, ties up, and returns them. A NaN stays one if its
+// lower half is zero, as it is in products of bfloat16.
 func (v *vk) upper(x V) V { return v.shr(v.iadd(x, v.ci(0x8000)), 16) }
 
 // storeLower stores the lower halves of the words of x, 16 of them: one vector, or two.

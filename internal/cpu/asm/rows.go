@@ -12,9 +12,8 @@ import (
 // rows, and a core still follows so many streams.
 const rowsAtATime = 8
 
-// overRows emits a loop over vectors of columns; n is a multiple of a block
-// of two. take is given the address of the columns' accumulators, and of the
-// columns in each row.
+// overRows emits a loop over vectors of columns; n is a multiple of a block of two.
+// take gets the address of the columns' accumulators, and of the columns in each row.
 func (v *vk) overRows(accSize int, take func(acc func(vector int) Mem, row []Mem)) {
 	if v.neon() {
 		v.neonOverRows(accSize, take)

@@ -31,40 +31,49 @@ type class struct {
 	call           string // arguments to the assembly
 	goCall         string
 	empty          string // what to return when there is nothing to do
-	blocks         bool   // the assembly takes whole blocks of 16 elements
+	takes          reach
 }
 
+// reach is how many elements the assembly takes; plain Go takes the others.
+type reach int
+
+const (
+	all    reach = iota
+	blocks       // of 16 elements
+	pairs        // of vectors
+)
+
 var classes = map[string]class{
-	"unary":            {"dst, a []T", "", "dst", "a", "dst, a *T, n int", "&dst[0], &a[0], n", "dst, a", "", false},
-	"binary":           {"dst, a, b []T", "", "dst", "a,b", "dst, a, b *T, n int", "&dst[0], &a[0], &b[0], n", "dst, a, b", "", false},
-	"scalar":           {"dst, a []T, s T", "", "dst", "a", "dst, a *T, s T, n int", "&dst[0], &a[0], s, n", "dst, a, s", "", false},
-	"scalar2":          {"dst, a []T, s, t T", "", "dst", "a", "dst, a *T, s, t T, n int", "&dst[0], &a[0], s, t, n", "dst, a, s, t", "", false},
-	"axpy":             {"dst []T, s T, x []T", "", "dst", "x", "dst, a *T, s T, n int", "&dst[0], &x[0], s, n", "dst, s, x", "", false},
-	"blend":            {"dst, a []T, s T, b []T, t T", "", "dst", "a,b", "dst, a, b *T, s, t T, n int", "&dst[0], &a[0], &b[0], s, t, n", "dst, a, s, b, t", "", false},
-	"ternary":          {"dst, a, b, c []T", "", "dst", "a,b,c", "dst, a, b, c *T, n int", "&dst[0], &a[0], &b[0], &c[0], n", "dst, a, b, c", "", false},
-	"compare":          {"dst []uint8, a, b []T", "", "dst", "a,b", "dst *uint8, a, b *T, n int", "&dst[0], &a[0], &b[0], n", "dst, a, b", "", true},
-	"compareS":         {"dst []uint8, a []T, s T", "", "dst", "a", "dst *uint8, a *T, s T, n int", "&dst[0], &a[0], s, n", "dst, a, s", "", true},
-	"select":           {"dst []T, mask []uint8, a, b []T", "", "dst", "mask,a,b", "dst *T, mask *uint8, a, b *T, n int", "&dst[0], &mask[0], &a[0], &b[0], n", "dst, mask, a, b", "", true},
-	"reduce":           {"a []T", "float64", "a", "", "a *T, n int", "&a[0], n", "a", "return 0", false},
-	"reduce2":          {"a []T", "(sum, sumsq float64)", "a", "", "a *T, n int", "&a[0], n", "a", "return 0, 0", false},
-	"reduceS64":        {"a []T, mean float64", "float64", "a", "", "a *T, s float64, n int", "&a[0], mean, n", "a, mean", "return 0", false},
-	"dot":              {"a, b []T", "float64", "a", "b", "a, b *T, n int", "&a[0], &b[0], n", "a, b", "return 0", false},
-	"reduceMax":        {"a []T", "T", "a", "", "a *T, n int", "&a[0], n", "a", "return T(math.Inf(-1))", false},
-	"reduceMin":        {"a []T", "T", "a", "", "a *T, n int", "&a[0], n", "a", "return T(math.Inf(1))", false},
-	"sumExp":           {"a []T, m T", "float64", "a", "", "a *T, s T, n int", "&a[0], m, n", "a, m", "return 0", false},
-	"expSub":           {"dst, a []T, m T", "float64", "dst", "a", "dst, a *T, s T, n int", "&dst[0], &a[0], m, n", "dst, a, m", "return 0", false},
-	"scalarTo16":       {"dst []uint16, a []float32, s float32", "", "dst", "a", "dst *uint16, a *float32, s float32, n int", "&dst[0], &a[0], s, n", "dst, a, s", "", true},
+	"unary":            {"dst, a []T", "", "dst", "a", "dst, a *T, n int", "&dst[0], &a[0], n", "dst, a", "", all},
+	"binary":           {"dst, a, b []T", "", "dst", "a,b", "dst, a, b *T, n int", "&dst[0], &a[0], &b[0], n", "dst, a, b", "", all},
+	"scalar":           {"dst, a []T, s T", "", "dst", "a", "dst, a *T, s T, n int", "&dst[0], &a[0], s, n", "dst, a, s", "", all},
+	"scalar2":          {"dst, a []T, s, t T", "", "dst", "a", "dst, a *T, s, t T, n int", "&dst[0], &a[0], s, t, n", "dst, a, s, t", "", all},
+	"axpy":             {"dst []T, s T, x []T", "", "dst", "x", "dst, a *T, s T, n int", "&dst[0], &x[0], s, n", "dst, s, x", "", all},
+	"blend":            {"dst, a []T, s T, b []T, t T", "", "dst", "a,b", "dst, a, b *T, s, t T, n int", "&dst[0], &a[0], &b[0], s, t, n", "dst, a, s, b, t", "", all},
+	"ternary":          {"dst, a, b, c []T", "", "dst", "a,b,c", "dst, a, b, c *T, n int", "&dst[0], &a[0], &b[0], &c[0], n", "dst, a, b, c", "", all},
+	"compare":          {"dst []uint8, a, b []T", "", "dst", "a,b", "dst *uint8, a, b *T, n int", "&dst[0], &a[0], &b[0], n", "dst, a, b", "", blocks},
+	"compareS":         {"dst []uint8, a []T, s T", "", "dst", "a", "dst *uint8, a *T, s T, n int", "&dst[0], &a[0], s, n", "dst, a, s", "", blocks},
+	"select":           {"dst []T, mask []uint8, a, b []T", "", "dst", "mask,a,b", "dst *T, mask *uint8, a, b *T, n int", "&dst[0], &mask[0], &a[0], &b[0], n", "dst, mask, a, b", "", blocks},
+	"reduce":           {"a []T", "float64", "a", "", "a *T, n int", "&a[0], n", "a", "return 0", all},
+	"reduce2":          {"a []T", "(sum, sumsq float64)", "a", "", "a *T, n int", "&a[0], n", "a", "return 0, 0", all},
+	"reduceS64":        {"a []T, mean float64", "float64", "a", "", "a *T, s float64, n int", "&a[0], mean, n", "a, mean", "return 0", all},
+	"dot":              {"a, b []T", "float64", "a", "b", "a, b *T, n int", "&a[0], &b[0], n", "a, b", "return 0", all},
+	"reduceMax":        {"a []T", "T", "a", "", "a *T, n int", "&a[0], n", "a", "return T(math.Inf(-1))", all},
+	"reduceMin":        {"a []T", "T", "a", "", "a *T, n int", "&a[0], n", "a", "return T(math.Inf(1))", all},
+	"sumExp":           {"a []T, m T", "float64", "a", "", "a *T, s T, n int", "&a[0], m, n", "a, m", "return 0", all},
+	"expSub":           {"dst, a []T, m T", "float64", "dst", "a", "dst, a *T, s T, n int", "&dst[0], &a[0], m, n", "dst, a, m", "return 0", all},
+	"scalarTo16":       {"dst []uint16, a []float32, s float32", "", "dst", "a", "dst *uint16, a *float32, s float32, n int", "&dst[0], &a[0], s, n", "dst, a, s", "", blocks},
 	"powHalf":          {result: "float32", asmParams: "dst *uint16, a *float32, s, t float32, n int"},
 	"powGradHalf":      {asmParams: "p, d *uint16, a, b *float32, s, t, u, w float32, n int"},
-	"from16":           {"dst []float32, a []uint16", "", "dst", "a", "dst *float32, a *uint16, n int", "&dst[0], &a[0], n", "dst, a", "", true},
-	"to16":             {"dst []uint16, a []float32", "", "dst", "a", "dst *uint16, a *float32, n int", "&dst[0], &a[0], n", "dst, a", "", true},
-	"from8":            {"dst []float32, a []uint8", "", "dst", "a", "dst *float32, a *uint8, n int", "&dst[0], &a[0], n", "dst, a", "", true},
-	"from32":           {"dst []float32, a []int32", "", "dst", "a", "dst *float32, a *int32, n int", "&dst[0], &a[0], n", "dst, a", "", true},
-	"average":          {"dst, a, b []T", "", "dst", "a,b", "dst, a, b *T, n int", "", "", "", false},
-	"spread":           {"dst, also, a []T", "", "a", "dst,also", "dst, also, a *T, n int", "", "", "", false},
-	"largest":          {"dst, also, a, b, grad []T", "", "grad", "dst,also,a,b", "dst, also, a, b, grad *T, n int", "", "", "", false},
-	"sumRows":          {asmParams: "acc *float64, rows *[8]*T, ahead, n int"},
-	"extremeRows":      {asmParams: "acc *T, rows *[8]*T, ahead, n int"},
+	"from16":           {"dst []float32, a []uint16", "", "dst", "a", "dst *float32, a *uint16, n int", "&dst[0], &a[0], n", "dst, a", "", blocks},
+	"to16":             {"dst []uint16, a []float32", "", "dst", "a", "dst *uint16, a *float32, n int", "&dst[0], &a[0], n", "dst, a", "", blocks},
+	"from8":            {"dst []float32, a []uint8", "", "dst", "a", "dst *float32, a *uint8, n int", "&dst[0], &a[0], n", "dst, a", "", blocks},
+	"from32":           {"dst []float32, a []int32", "", "dst", "a", "dst *float32, a *int32, n int", "&dst[0], &a[0], n", "dst, a", "", blocks},
+	"average":          {"dst, a, b []T", "", "dst", "a,b", "dst, a, b *T, n int", "", "", "", all},
+	"spread":           {"dst, also, a []T", "", "a", "dst,also", "dst, also, a *T, n int", "", "", "", all},
+	"largest":          {"dst, also, a, b, grad []T", "", "grad", "dst,also,a,b", "dst, also, a, b, grad *T, n int", "", "", "", all},
+	"sumRows":          {params: "acc []float64, rows *[Rows]*T, ahead int", length: "acc", asmParams: "acc *float64, rows *[8]*T, ahead, n int", call: "&acc[0], rows, ahead, n", goCall: "acc, rows, n", takes: pairs},
+	"extremeRows":      {params: "acc []T, rows *[Rows]*T, ahead int", length: "acc", asmParams: "acc *T, rows *[8]*T, ahead, n int", call: "&acc[0], rows, ahead, n", goCall: "acc, rows, n", takes: pairs},
 	"take":             {asmParams: "dst, src *uint8, idx *int64, n, size int"},
 	"split":            {asmParams: "even, odd, a *T, n int"},
 	"join":             {asmParams: "dst, even, odd *T, n int"},
@@ -77,9 +86,9 @@ var classes = map[string]class{
 	"transposeStream2": {asmParams: "dst *uint16, pitch int, src *uint16, from int, buf *byte, tiles int"},
 	"transposeStream4": {asmParams: "dst *uint32, pitch int, src *uint32, from int, buf *byte, tiles int"},
 	"transposeStream8": {asmParams: "dst *uint64, pitch int, src *uint64, from int, buf *byte, tiles int"},
-	"philox":           {"dst []uint32, key, block uint64", "", "dst", "", "dst *uint32, key, block uint64, n int", "", "", "", false},
-	"fromWords":        {"dst []float32, a []uint32", "", "dst", "a", "dst *float32, a *uint32, n int", "&dst[0], &a[0], n", "dst, a", "", true},
-	"from64":           {"dst []float32, a []int64", "", "dst", "a", "dst *float32, a *int64, n int", "&dst[0], &a[0], n", "dst, a", "", true},
+	"philox":           {"dst []uint32, key, block uint64", "", "dst", "", "dst *uint32, key, block uint64, n int", "", "", "", all},
+	"fromWords":        {"dst []float32, a []uint32", "", "dst", "a", "dst *float32, a *uint32, n int", "&dst[0], &a[0], n", "dst, a", "", blocks},
+	"from64":           {"dst []float32, a []int64", "", "dst", "a", "dst *float32, a *int64, n int", "&dst[0], &a[0], n", "dst, a", "", blocks},
 }
 
 func goType(t string) string {
@@ -136,7 +145,8 @@ func (f fn) hasAsm(t string) bool {
 
 func (f fn) hasNEON(t string) bool { return f.hasAsm(t) && !f.amd64 }
 
-// levels are those that a function has assembly for, in the order in which they are looked for.
+// levels returns the levels for which a function has assembly, in the order in which they are
+// tried.
 func (f fn) levels(t string) []string {
 	if f.hasNEON(t) {
 		return []string{"AVX512", "AVX2", "NEON"}
@@ -152,6 +162,15 @@ func (f fn) streamName(level string) string { return lower(f.name) + "StreamF32"
 func (f fn) asmResult() string {
 	c := classes[f.class]
 	return c.result
+}
+
+// pair is how many elements two vectors have.
+func pair(t, level string) int {
+	bytes := map[string]int{"AVX512": 64, "AVX2": 32, "NEON": 16}[level]
+	if t == "F64" {
+		return 2 * bytes / 8
+	}
+	return 2 * bytes / 4
 }
 
 func vecDispatch() []byte {
@@ -172,6 +191,14 @@ func vecDispatch() []byte {
 			}
 			fmt.Fprintf(&w, "// %s%s %s\n", f.name, t, doc)
 			fmt.Fprintf(&w, "func %s%s(%s) %s {\n", f.name, t, subst(c.params, t), subst(c.result, t))
+			if c.takes == pairs {
+				fmt.Fprintf(&w, "n := 0\nswitch level {\n")
+				for _, l := range f.levels(t) {
+					fmt.Fprintf(&w, "case %s:\nif n = len(%s) &^ %d; n > 0 {\n%s(%s)\n}\n", l, c.length, pair(t, l)-1, f.asmName(t, l), c.call)
+				}
+				fmt.Fprintf(&w, "}\n%s(%s)\n}\n\n", f.go_, c.goCall)
+				continue
+			}
 			fmt.Fprintf(&w, "n := len(%s)\nif n == 0 {\n%s\n}\n", c.length, strings.TrimSuffix("return "+subst(strings.TrimPrefix(c.empty, "return "), t), " "))
 			args := c.goCall
 			for _, o := range strings.Split(c.others, ",") {
@@ -190,7 +217,7 @@ func vecDispatch() []byte {
 					fmt.Fprintf(&w, "case %s:\nbounded(dst, a, %s, %s, %s)\nreturn\n", l, f.small, f.asmName(t, l), f.go_+"["+goType(t)+"]")
 				}
 				fmt.Fprintf(&w, "}\n")
-			case f.hasAsm(t) && c.blocks:
+			case f.hasAsm(t) && c.takes == blocks:
 				fmt.Fprintf(&w, "if m := n &^ 15; m > 0 {\n")
 				call := strings.TrimSuffix(c.call, "n") + "m"
 				fmt.Fprintf(&w, "switch level {\n")

@@ -30,8 +30,8 @@ func (b block) reg(v *vk) V {
 	return v.ctx.YMM()
 }
 
-// network transposes the columns x of a block and gives each row of the result
-// to store: the register and which part of it the row is.
+// network transposes the columns x of a block and passes each row of the result to
+// store: the register and which part of it the row is.
 func (b block) network(v *vk, x []V, store func(row int, x V, part int)) {
 	pair := func(width string, x, y V) (lo, hi V) {
 		lo, hi = b.reg(v), b.reg(v)
@@ -84,7 +84,7 @@ func (b block) network(v *vk, x []V, store func(row int, x V, part int)) {
 	}
 }
 
-// put stores a row that network gives.
+// put stores a row of network's.
 func (b block) put(v *vk, x V, part int, m Mem) {
 	switch {
 	case b.size == 1 && part == 0:
@@ -161,7 +161,7 @@ func emitTranspose(size int) func(*vk) {
 		ctx.MOVQ(dst, d)
 		ctx.Label("row")
 		x := b.load(v, p, f, f3)
-		// Rows of the result are stored four at a time, as network gives them.
+		// Rows of the result are stored four at a time, as network passes them.
 		type out struct {
 			x    V
 			part int

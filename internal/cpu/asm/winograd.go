@@ -63,10 +63,10 @@ func (w *winograd) word(p reg.GPVirtual, off int) reg.GPVirtual {
 	return d
 }
 
-// planes gives the addresses of the 16 planes of transformed elements from a pointer on.
+// planes holds the addresses of the 16 planes of transformed elements from a pointer on.
 type planes struct {
 	base       [4]reg.GPVirtual // of planes 0, 4, 8, 12
-	one, three reg.GPVirtual    // the distance of planes, and thrice that
+	one, three reg.GPVirtual    // the distance of planes, and three times that
 }
 
 func (w *winograd) planes(first, plane reg.GPVirtual) planes {
@@ -307,7 +307,7 @@ func (w *winograd) tilesOut() {
 			stores[i] = w.tailMask(px[i])
 		}
 	}
-	// weave gives the elements of a and b in turn.
+	// weave returns the elements of a and b in turn.
 	weave := func(a, b V) [2]V {
 		if w.wide() {
 			x, y := w.copy(low), w.copy(high)

@@ -61,7 +61,7 @@ func howToInstall() string {
 func use(h *dynlib.Handle) (*Library, error) {
 	f := functions(h)
 	if f == nil {
-		return nil, fmt.Errorf("%s is no BLAS library with a C interface: it has no function cblas_sgemm under any of its usual names", h.Path())
+		return nil, fmt.Errorf("%s is not a BLAS library with a C interface: it has no function cblas_sgemm under any of its usual names", h.Path())
 	}
 	l := &Library{Name: "BLAS", Path: h.Path()}
 	around := f.prepare(l)
@@ -103,8 +103,8 @@ func (f *found) symbol(name string) uintptr {
 	return f.handle.Symbol(name)
 }
 
-// call calls a function of one optional integer argument, if there is one of
-// that name; else it gives 0.
+// call calls a function of one optional integer argument, if there is one of that
+// name; else it returns 0.
 func (f *found) call(name string, args ...uintptr) uintptr {
 	p := f.symbol(name)
 	if p == 0 {
@@ -114,7 +114,8 @@ func (f *found) call(name string, args ...uintptr) uintptr {
 	return r & math.MaxInt32 // an int; the rest of the register may hold anything
 }
 
-// text calls a function that gives a string, "" if there is none of that name.
+// text calls a function that returns a string; it returns "" if there is none of that
+// name.
 func (f *found) text(name string) string {
 	p := f.symbol(name)
 	if p == 0 {
@@ -126,7 +127,7 @@ func (f *found) text(name string) string {
 }
 
 // prepare finds out which library it is and tells it to compute on the calling
-// thread. What it gives runs around every product.
+// thread. What it returns runs around every product.
 func (f *found) prepare(l *Library) (around func(product func())) {
 	if config := f.text("openblas_get_config"); config != "" {
 		return f.prepareOpenBLAS(l, config)

@@ -22,7 +22,7 @@ func TestOpenWhatIsNoBLAS(t *testing.T) {
 	}
 	for _, c := range []struct{ name, says string }{
 		{text, text},
-		{libc, "no BLAS library with a C interface"},
+		{libc, "not a BLAS library with a C interface"},
 		{filepath.Join(t.TempDir(), "libnone.so"), "no such file"},
 		{"libnone-of-this-name.so", "libnone-of-this-name.so"},
 	} {

@@ -43,7 +43,8 @@ type Filter struct {
 	masks  []masks
 }
 
-// New prepares a Filter, or gives nil if this CPU, or the shape, has no kernel.
+// New prepares a Filter. It returns nil if there is no kernel for this CPU or this
+// shape.
 func New(s Shape) *Filter {
 	kernel, lanes := kernelFor(s.Stride)
 	if kernel == nil || max(s.Pad[0], s.Pad[1]) > 2 || min(s.Pad[0], s.Pad[1]) < 0 || s.OH < 1 || s.OW < 1 {

@@ -70,7 +70,7 @@ func (p *plane) convolve(stride int, kernel func(*byte)) {
 	buffers.Put(b)
 }
 
-// narrow is for results with less columns than a vector has.
+// narrow is for results with fewer columns than a vector has.
 func (b *padded) narrow(stride, pitch int) {
 	y, taps := unsafe.Slice((*float32)(b.y), b.rows*b.columns), unsafe.Slice((*float32)(b.w), 9)
 	for i := range y {

@@ -80,8 +80,8 @@ func (p *problem[T]) halfDirect() {
 	})
 }
 
-// panelGrid is grid for halfDirect: panels of B are divided first, since each
-// row of blocks packs them anew.
+// panelGrid is grid for halfDirect: panels of B are divided first, since each row of
+// blocks packs them again.
 func (p *problem[T]) panelGrid() grid {
 	mr, nr := p.ks.mr, p.ks.nr()
 	tasks := min(3*p.threads, 2*p.m*p.n*p.k/flopsPerTask)

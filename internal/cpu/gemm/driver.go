@@ -62,7 +62,7 @@ func buffers[T Float]() *sync.Pool {
 	return &buffers64
 }
 
-// release gives s back without holding on to the matrices it worked on.
+// release returns s for reuse without holding on to the matrices it worked on.
 func (s *scratch[T]) release() {
 	s.t = tile{}
 	s.d.x, s.d.y = nil, nil

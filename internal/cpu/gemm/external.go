@@ -34,9 +34,9 @@ const (
 
 var external atomic.Pointer[External]
 
-// Use lets x multiply float32 and float64 matrices from now on; nil gives the
-// products back to the kernels here. Elements are then summed in an order that
-// may depend on the number of threads.
+// Use lets x multiply float32 and float64 matrices from now on; nil returns to the
+// kernels here. Elements are then summed in an order that may depend on the number of
+// threads.
 func Use(x *External) {
 	if x != nil {
 		c := *x

@@ -120,7 +120,7 @@ func TestExternalTakes(t *testing.T) {
 			t.Errorf("%+v: external %t", c, got)
 		}
 	}
-	// A broadcast row, and rows that overlap, are no matrices for BLAS.
+	// A broadcast row, and rows that overlap, are not matrices for BLAS.
 	data := vector[float32](r, 1000)
 	for _, a := range []Mat[float32]{{Data: data, RowStride: 0, ColStride: 1}, {Data: data, RowStride: 1, ColStride: 1}} {
 		calls.Store(0)

@@ -13,7 +13,7 @@ import (
 	"github.com/locusml/locus/internal/cpu/vec"
 )
 
-// halves rounds a matrix to 16 bits and gives both the bits and the values.
+// halves rounds a matrix to 16 bits and returns both the bits and the values.
 func halves(m Mat[float32], to func([]uint16, []float32), from func([]float32, []uint16)) (Mat[uint16], Mat[float32]) {
 	bits, vals := make([]uint16, len(m.Data)), make([]float32, len(m.Data))
 	to(bits, m.Data)

@@ -78,7 +78,8 @@ func (ks *kernels[T]) liesInTiles(s *source[T], n int) bool {
 	return s.pairs == pairLines && s.col == 1 && s.k%32 == 0 && n%ks.mr == 0 && s.row%32 == 0 && uintptr(unsafe.Pointer(unsafe.SliceData(s.bits)))%64 == 0
 }
 
-// distances returns those of the lines of a packed panel, and of its columns or, for AMX, 16 words of them.
+// distances returns the distances between the lines of a packed panel, and between its columns
+// or, for AMX, runs of 16 words.
 func (s *source[T]) distances(width int) (line, next int) {
 	if s.pairs == pairLines {
 		return 16, 16 * width

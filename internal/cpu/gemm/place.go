@@ -4,7 +4,7 @@ import "unsafe"
 
 // placedPart is how many elements of C a thread may have for its operands to be read where
 // they lie: then a panel is used so few times that packing it costs more than it saves, and
-// most of the panels would be packed by other threads, on whose cores they lie.
+// most of the panels would be packed by other threads, and be in the caches of their cores.
 const placedPart = 36 << 10
 
 // placed reports which operands of a product on several threads are read where they lie. It has

@@ -13,7 +13,7 @@ type Prepared[T Float] struct {
 	buf  *[]T
 }
 
-// Set makes p the matrix b. Free gives its memory back in the end.
+// Set makes p the matrix b. Free releases its memory.
 func (p *Prepared[T]) Set(k, n int, b Mat[T]) { p.set(kernelsOf[T](), k, n, b) }
 
 func (p *Prepared[T]) set(ks *kernels[T], k, n int, b Mat[T]) {

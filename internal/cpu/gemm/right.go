@@ -22,7 +22,7 @@ func (ks *kernels[T]) fitsRight(n int) bool {
 	return ks.pixels != nil && n > 0 && n <= ks.nr() && n%4 == 0
 }
 
-// NewRight packs B, k×n. Free gives its memory back.
+// NewRight packs B, k×n. Free releases its memory.
 func NewRight[T Float](k, n int, b Mat[T]) *Right[T] { return newRight(kernelsOf[T](), k, n, b) }
 
 func newRight[T Float](ks *kernels[T], k, n int, b Mat[T]) *Right[T] {

@@ -23,7 +23,7 @@ func runHalf(ks *kernels[float32], m, n, k int, a, b source[float32], c []uint16
 	p.release()
 }
 
-// done ends what is to be done with a part of C, once its sums are there.
+// done finishes a part of C once its sums are computed.
 func (p *problem[T]) done(i0, i1, j0, j1 int) {
 	p.activate(i0, i1, j0, j1)
 	if p.out == nil {

@@ -60,7 +60,7 @@ type Left[T Float] struct {
 	buf   *[]T
 }
 
-// NewLeft packs A. Free gives its memory back.
+// NewLeft packs A. Free releases its memory.
 func NewLeft[T Float](m, k int, a Mat[T]) *Left[T] { return newLeft(kernelsOf[T](), m, k, a) }
 
 func newLeft[T Float](ks *kernels[T], m, k int, a Mat[T]) *Left[T] {

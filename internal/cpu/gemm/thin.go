@@ -97,7 +97,7 @@ func (s source[T]) alongK(dst []T, lines, k int) source[T] {
 	return source[T]{data: dst, row: k, col: 1}
 }
 
-// putRow stores adjacent sums with the epilogue but for the activation's slow ones.
+// putRow stores adjacent sums with the epilogue, except for slow activations.
 func (p *problem[T]) putRow(i, j int, sums []T) {
 	if p.ep.Alpha == 1 && p.ep.Beta == 0 && p.ep.Bias == nil && p.ep.RowBias == nil && p.ep.Act != op.Relu {
 		copy(p.c[i*p.ldc+j:], sums)
@@ -108,7 +108,7 @@ func (p *problem[T]) putRow(i, j int, sums []T) {
 	}
 }
 
-// put stores one sum with the epilogue but for the activation's slow ones.
+// put stores one sum with the epilogue, except for slow activations.
 func (p *problem[T]) put(i, j int, v T) {
 	c := &p.c[i*p.ldc+j]
 	v *= p.ep.Alpha

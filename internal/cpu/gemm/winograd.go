@@ -13,11 +13,11 @@ import (
 // Convolutions of 3×3 filters that go from element to element are computed by
 // Winograd's minimal filtering F(2×2, 3×3): tiles of 4×4 elements of the image, 2
 // apart, and the filters are transformed into 16 numbers each, which are multiplied
-// number by number and summed over channels (16 matrix products), and a
-// transform of the sums gives 2×2 elements of the result. That takes 16
-// multiplications where 36 are needed otherwise, and the transforms, with factors of
-// 1 and ½ only, hardly add to the rounding error. Larger tiles would save more and
-// round worse; they are not used.
+// number by number and summed over channels (16 matrix products), and a transform of
+// the sums yields 2×2 elements of the result. That takes 16 multiplications where 36
+// are needed otherwise, and the transforms, with factors of 1 and ½ only, hardly add
+// to the rounding error. Larger tiles would save more and round worse; they are not
+// used.
 //
 // An element that is not finite reaches all four results of its tile, also those that
 // do not depend on it, and a sum in a transform may overflow: Convolve reports the
@@ -163,7 +163,7 @@ type Images struct {
 	NextX, NextY int // from one image to the next
 }
 
-// check panics if there are not m×k filters' images and results.
+// check panics unless the images and results fit m×k filters.
 func (x *Images) check(m, k int) {
 	if need := (x.N-1)*x.NextX + k*x.H*x.W; len(x.X) < need {
 		panic(fmt.Sprintf("gemm: %d elements for images of %d", len(x.X), need))
@@ -211,7 +211,7 @@ func (f *Filters) columnsCost(n int) int {
 	}
 }
 
-// Reading a filter costs so many columns, and more where it lies on the cores of others.
+// Reading a filter costs so many columns, and more where it is in another core's cache.
 const (
 	winogradFilterCols = 4
 	winogradFarCols    = 12
@@ -246,7 +246,7 @@ func (f *Filters) division(total int) winogradTask {
 	}
 }
 
-// Convolve computes the results and gives the images that have some that are not
+// Convolve computes the results and returns the images that have results that are not
 // finite, which may be wrong.
 func (f *Filters) Convolve(x *Images) (bad []int) {
 	if x.N == 0 || x.OH == 0 || x.OW == 0 {
@@ -310,7 +310,7 @@ type winogradWork struct {
 
 var winogradWorks = sync.Pool{New: func() any { return new(winogradWork) }}
 
-// release gives w back without holding on to the images it worked on.
+// release returns w for reuse without holding on to the images it worked on.
 func (w *winogradWork) release() {
 	w.t, w.in, w.out = tile{}, tilesIn{}, tilesOut{}
 	winogradWorks.Put(w)
@@ -380,8 +380,8 @@ func (w *winogradWork) multiply(f *Filters, i int, at []int, p, rows, n int, v, 
 	}
 }
 
-// store writes what a vector of tiles gives for filters [i0, i1), and reports whether
-// something of it is not finite.
+// store writes the results of a vector of tiles for filters [i0, i1), and reports
+// whether any of them is not finite.
 func (w *winogradWork) store(f *Filters, x *Images, from []float32, n, ty, tx, count, i0, i1 int) bool {
 	out := &w.out
 	for i := range out.mask {

@@ -1,15 +1,15 @@
 // Package pool runs loops in parallel on a small, process-wide set of helper
 // goroutines.
 //
-// The way it divides a loop depends only on the loop, never on the number of
-// threads, so a kernel that combines per-chunk results in chunk order gives the
-// same bits on any machine. A caller always works on its own loop and waits
-// only for chunks a helper has already begun, so a helper that is slow to wake
-// costs nothing, nested loops cannot deadlock, and when every helper is busy
-// (many goroutines computing at once) the caller simply begins alone: the
-// process never runs more than Threads()-1 helpers in all. A loop that got
-// fewer helpers than it could use stays open, and helpers that become free,
-// among them those that woke too late for the loop before, join it.
+// The way it divides a loop depends only on the loop, never on the number of threads,
+// so a kernel that combines per-chunk results in chunk order has the same bits on any
+// machine. A caller always works on its own loop and waits only for chunks a helper
+// has already begun, so a helper that is slow to wake costs nothing, nested loops
+// cannot deadlock, and when every helper is busy (many goroutines computing at once)
+// the caller simply begins alone: the process never runs more than Threads()-1
+// helpers in all. A loop that got fewer helpers than it could use stays open, and
+// helpers that become free, among them those that woke too late for the loop before,
+// join it.
 package pool
 
 import (
@@ -63,7 +63,7 @@ func For(n, grain int, f func(lo, hi int)) {
 type job struct {
 	f        func(lo, hi int)
 	n, grain int
-	per      int // chunks a unit
+	per      int // chunks per unit
 	units    int
 	parties  int       // participants that have shares
 	crew     []*worker // helpers hired at the start; number i has place i+1

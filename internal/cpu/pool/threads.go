@@ -31,7 +31,7 @@ const maxThreads = 1024
 
 // threadsFrom returns the number in v, the value of LOCUS_THREADS; without one
 // GOMAXPROCS, which since Go 1.25 is the smaller of the CPUs in the process's
-// affinity mask and its cgroup (v1 or v2) CPU quota. The error says that v is no
+// affinity mask and its cgroup (v1 or v2) CPU quota. The error says that v is not a
 // number of threads.
 func threadsFrom(v string) (int, error) {
 	v = strings.TrimSpace(v)
@@ -49,9 +49,9 @@ func threadsFrom(v string) (int, error) {
 // Threads returns how many goroutines, the caller among them, one For may use.
 func Threads() int { return int(threads.Load()) }
 
-// SetThreads changes what Threads returns and gives back the old number. n < 1
-// restores the default: LOCUS_THREADS, else the CPUs the process may use.
-// Helpers beyond the new number end as soon as they are idle.
+// SetThreads changes what Threads returns, and returns the old number. n < 1 restores
+// the default: LOCUS_THREADS, else the CPUs the process may use. Helpers beyond the
+// new number end as soon as they are idle.
 func SetThreads(n int) (old int) {
 	if n < 1 {
 		n, _ = threadsFrom(os.Getenv("LOCUS_THREADS"))

@@ -162,7 +162,7 @@ func trim() {
 	}
 }
 
-// give hands a hired worker its job.
+// give hands its job to a hired worker.
 func (w *worker) give(j *job) {
 	w.job.Store(j)
 	w.rouse()

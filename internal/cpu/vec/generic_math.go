@@ -26,8 +26,8 @@ func cosGo[T float](dst, a []T)      { mapGo(dst, a, math.Cos) }
 
 func sigmoid1(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
 
-// silu1 and the gelus end at zero on the far negative side, also at -Inf,
-// where the formulas give 0 times infinity.
+// silu1 and the gelus end at zero on the far negative side, also at -Inf, where the
+// formulas are 0 times infinity.
 func silu1(x float64) float64 {
 	if math.IsInf(x, -1) {
 		return math.Copysign(0, -1)

@@ -25,9 +25,9 @@ func AveragePairsF32(dst, a, b []float32) {
 	}
 }
 
-// SpreadPairsF32 is the transpose of AveragePairsF32: it stores a[i]/4 at 2i
-// and 2i+1 of both dst and also, which must not overlap a. Where the end of dst is
-// the beginning of also, that of also counts, for up to 8 elements of a.
+// SpreadPairsF32 is the transpose of AveragePairsF32: it stores a[i]/4 at 2i and 2i+1
+// of both dst and also, which must not overlap a. For up to 8 elements of a, the end
+// of dst may overlap the beginning of also: there also's elements are kept.
 func SpreadPairsF32(dst, also, a []float32) {
 	n := len(a)
 	dst, also = dst[:2*n], also[:2*n]
@@ -52,9 +52,10 @@ func SpreadPairsF32(dst, also, a []float32) {
 	}
 }
 
-// LargestPairsGradF32 gives g[i] to the largest of the 2×2 elements 2i and 2i+1 of two
-// rows a and b, in dst and also, the rest of which is 0. Of several largest the first
-// counts, and a NaN is larger than any number. dst and also must not overlap the others.
+// LargestPairsGradF32 stores g[i] at the largest of the 2×2 elements 2i and 2i+1 of two
+// rows a and b, in dst and also, the rest of which becomes 0. Of several largest the
+// first counts, and a NaN is larger than any number. dst and also must not overlap the
+// others.
 func LargestPairsGradF32(dst, also, a, b, g []float32) {
 	n := len(g)
 	dst, also, a, b = dst[:2*n], also[:2*n], a[:2*n], b[:2*n]

@@ -70,9 +70,9 @@ func JoinPairsF32(dst, even, odd []float32) {
 	}
 }
 
-// ClaimF32 moves elements of g to dst, adding them, where a is m or NaN: those
-// of g become 0. Called for one candidate after the other it gives g to the first
-// that is the largest, m.
+// ClaimF32 moves elements of g to dst, adding them, where a is m or NaN; in g they
+// become 0. Called for one candidate after the other it adds g to the first that is
+// the largest, m.
 func ClaimF32(dst, g, a, m []float32) {
 	n := len(dst)
 	g, a, m = g[:n], a[:n], m[:n]

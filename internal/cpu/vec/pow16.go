@@ -3,9 +3,9 @@ package vec
 import "math"
 
 // PowBF16 stores 2^(a·s - t) in bfloat16 and returns the sum of it, not rounded. It is for the
-// weights of a softmax: powers should be at most about 1, numbers below 2^-126 become 0 or not, and the
-// error before rounding is up to 2e-7 of a power, or that of the exponent, which is computed in float32.
-// The length must be a multiple of 32.
+// weights of a softmax: powers should be at most about 1, numbers below 2^-126 may become 0, and
+// the error before rounding is up to 2e-7 of a power, or that of the exponent, which is computed
+// in float32. The length must be a multiple of 32.
 func PowBF16(dst []uint16, a []float32, s, t float32) float32 {
 	n := len(dst)
 	a = a[:n]
@@ -13,7 +13,7 @@ func PowBF16(dst []uint16, a []float32, s, t float32) float32 {
 	case n == 0:
 		return 0
 	case n%32 != 0:
-		panic("vec: PowBF16 of a length that is no multiple of 32")
+		panic("vec: PowBF16 of a length that is not a multiple of 32")
 	}
 	switch level {
 	case AVX512:
@@ -38,7 +38,7 @@ func PowGradBF16(p, d []uint16, a, b []float32, s, t, u, w float32) {
 	case n == 0:
 		return
 	case n%32 != 0:
-		panic("vec: PowGradBF16 of a length that is no multiple of 32")
+		panic("vec: PowGradBF16 of a length that is not a multiple of 32")
 	}
 	switch level {
 	case AVX512:

@@ -2,10 +2,10 @@ package vec
 
 import "math"
 
-// SumFoursF32 returns the sum of a, of which four elements each are added as
-// float32 before the sums are added as float64: the error is at most that of
-// two roundings of every element, however many there are. Long sums are faster
-// so than SumF32's, which wait for memory as well as for the conversions.
+// SumFoursF32 returns the sum of a, of which four elements each are added as float32
+// before the sums are added as float64: the error is at most that of two roundings of
+// every element, however many there are. For long slices that is faster than SumF32,
+// which waits for memory as well as for the conversions.
 func SumFoursF32(a []float32) float64 {
 	var s float64
 	n := 0

@@ -104,10 +104,10 @@ func transposeBlocks[W Word](dst *W, pitch int, src *W, from, rows, columns int)
 // cache line, and so is a column.
 const tileSide = 16
 
-// transposeGo is Transpose in tiles. One is read into a buffer by whole cache
-// lines of the source and written from there by whole ones of the result: where
-// strides are powers of two, lines of either side fight for the same places in
-// the cache and do not last.
+// transposeGo is Transpose in tiles. One is read into a buffer by whole cache lines
+// of the source and written from there by whole ones of the result: where strides are
+// powers of two, lines of either side compete for the same places in the cache and
+// are soon evicted.
 func transposeGo[W Word](dst []W, pitch int, src []W, at, from, rows, columns int) {
 	var buf [tileSide * tileSide]W
 	for r0 := 0; r0 < rows; r0 += tileSide {

@@ -397,5 +397,5 @@ template <class T> DEV void row_sums(const AttentionGrad& g) {
 #define SUMS(T) KERNEL attention_sums_##T(const __grid_constant__ AttentionGrad g) { row_sums<T>(g); }
 SMALL(f16, 64) SMALL(bf16, 64) SMALL(f32, 64) SMALL(f64, 32)
 ATTEND(f32, large_, 1, 128, 128, 64) ATTEND(f32, , 2, 128, 64, 64) GRAD(f32, , 2, 64, 64, 64)
-SUMS(f16) SUMS(bf16) SUMS(f32) SUMS(f64)
+FLOAT_TYPES(SUMS)
 KERNEL __launch_bounds__(256, 2) attention_dq_stored_f32(const __grid_constant__ AttentionGrad g) { Stored x; x.run(g); }

@@ -191,4 +191,4 @@ template <class T, int W, int MT, int BS, bool KEYS, bool MASK> struct Grad {
   KERNEL __launch_bounds__(128, 2) attention_dq##W##_##NAME##T(const __grid_constant__ AttentionGrad g) { Grad<T, W, 2, 32, false, MASK> x; x.run(g); }                    \
   KERNEL __launch_bounds__(128, 2) attention_dkv##W##_##NAME##T(const __grid_constant__ AttentionGrad g) { Grad<T, W, KMT, KBS, true, MASK> x; x.run(g); }
 #define TYPE(T) GRAD(T, 64, , false, 2, 32) GRAD(T, 128, , false, 1, 64) GRAD(T, 64, masked_, true, 2, 32) GRAD(T, 128, masked_, true, 1, 64)
-TYPE(f16) TYPE(bf16)
+HALF_TYPES(TYPE)

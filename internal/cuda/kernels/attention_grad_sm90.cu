@@ -240,4 +240,4 @@ template <class T, int W, bool KEYS, bool MASK> struct Grad {
   KERNEL __launch_bounds__(384, 1) attention_wgmma_dq##W##_##NAME##T(const __grid_constant__ AttentionGrad g) { Grad<T, W, false, MASK>::run(g); }            \
   KERNEL __launch_bounds__(384, 1) attention_wgmma_dkv##W##_##NAME##T(const __grid_constant__ AttentionGrad g) { Grad<T, W, true, MASK>::run(g); }
 #define TYPE(T) GRAD(T, 64, , false) GRAD(T, 128, , false) GRAD(T, 64, masked_, true) GRAD(T, 128, masked_, true)
-TYPE(f16) TYPE(bf16)
+HALF_TYPES(TYPE)

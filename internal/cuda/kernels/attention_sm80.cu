@@ -192,4 +192,4 @@ template <class T, int W, bool MASK> DEV void attend(const Attention& p) {
 #define MASKED(T, W) \
   KERNEL __launch_bounds__(128, 2) attention_mma##W##_masked_##T(const __grid_constant__ Attention p) { attend<T, W, true>(p); }
 #define TYPE(T) ATTEND(T, 32) ATTEND(T, 64) ATTEND(T, 96) ATTEND(T, 128) MASKED(T, 64) MASKED(T, 128)
-TYPE(f16) TYPE(bf16)
+HALF_TYPES(TYPE)

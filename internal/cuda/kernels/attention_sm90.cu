@@ -224,4 +224,4 @@ template <class T, int W, int GROUPS, int BK, bool TURNS, bool MASK> struct Atte
 #define TYPE(T)                                                                                                                        \
   ATTEND(T, 64, 2, false, , false) ATTEND(T, 64, 3, false, , false) ATTEND(T, 128, 2, true, , false)                                   \
   ATTEND(T, 64, 2, false, masked_, true) ATTEND(T, 128, 2, true, masked_, true)
-TYPE(f16) TYPE(bf16)
+HALF_TYPES(TYPE)

@@ -6,17 +6,15 @@
     typedef Compute<T>::type A;                                                           \
     elementwise<2, V, T, T, T, T>(p, [](A a, A b, A) -> A { return expr; });              \
   }
-#define FLOATS(name, width, expr) \
-  BINARY(name, f16, width(f16), expr) BINARY(name, bf16, width(bf16), expr) BINARY(name, f32, width(f32), expr) BINARY(name, f64, width(f64), expr)
+#define FLOAT(T, name, width, expr) BINARY(name, T, width(T), expr)
+#define FLOATS(name, width, expr) FLOAT_TYPES_WITH(FLOAT, name, width, expr)
 #define INTS(name, expr) BINARY(name, u8, WIDE(u8), expr) BINARY(name, i32, WIDE(i32), expr) BINARY(name, i64, WIDE(i64), expr)
-#define COMPARE(name, T, expr)                                                               \
+#define COMPARE(T, name, expr)                                                               \
   KERNEL name##_##T(const __grid_constant__ Elementwise p) {                                 \
     typedef Compute<T>::type A;                                                              \
     elementwise<2, WIDE(T), b8, T, T, T>(p, [](A a, A b, A) -> bool { return expr; });       \
   }
-#define NUMBERS(name, expr) \
-  COMPARE(name, f16, expr) COMPARE(name, bf16, expr) COMPARE(name, f32, expr) COMPARE(name, f64, expr) \
-  COMPARE(name, u8, expr) COMPARE(name, i32, expr) COMPARE(name, i64, expr)
+#define NUMBERS(name, expr) FLOAT_TYPES_WITH(COMPARE, name, expr) COMPARE(u8, name, expr) COMPARE(i32, name, expr) COMPARE(i64, name, expr)
 #define WHERE(T)                                                                                    \
   KERNEL where_##T(const __grid_constant__ Elementwise p) {                                         \
     elementwise<3, WIDE(T), T, b8, T, T>(p, [](bool a, T b, T c) -> T { return a ? b : c; });       \
@@ -124,8 +122,8 @@ FLOATS(hard_swish_grad, WIDE, b > A(-3) && b < A(3) ? a * (b * A(1.0 / 3) + A(0.
 FLOATS(mish_grad, WIDE, mish_grad(a, b))
 FLOATS(leaky_relu, WIDE, a > A(0) ? a : a * b)
 FLOATS(leaky_slope, WIDE, a > A(0) ? A(1) : b)
-NUMBERS(eq, a == b) COMPARE(eq, b8, a == b)
-NUMBERS(ne, a != b) COMPARE(ne, b8, a != b)
+NUMBERS(eq, a == b) COMPARE(b8, eq, a == b)
+NUMBERS(ne, a != b) COMPARE(b8, ne, a != b)
 NUMBERS(lt, a < b)
 NUMBERS(le, a <= b)
 NUMBERS(gt, a > b)

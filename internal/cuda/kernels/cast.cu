@@ -16,12 +16,12 @@ SPECIAL(i64, f64, x != x ? 0 : __double2ll_rz(x))
 SPECIAL(bool, f32, x != 0.f)
 SPECIAL(bool, f64, x != 0.0)
 
-#define CAST(From, To)                                                                          \
+#define CAST(To, From)                                                                          \
   KERNEL cast_##From##_##To(const __grid_constant__ Elementwise p) {                            \
     typedef Compute<From>::type A;                                                              \
     typedef Compute<To>::type B;                                                                \
     elementwise<1, (LANES(From) < LANES(To) ? LANES(From) : LANES(To)), To, From, From, From>(  \
         p, [](A x, A, A) -> B { return Cast<B, A>::of(x); });                                   \
   }
-#define FROM(T) CAST(T, b8) CAST(T, u8) CAST(T, i32) CAST(T, i64) CAST(T, f16) CAST(T, bf16) CAST(T, f32) CAST(T, f64)
-FROM(b8) FROM(u8) FROM(i32) FROM(i64) FROM(f16) FROM(bf16) FROM(f32) FROM(f64)
+#define FROM(T) ALL_TYPES_WITH(CAST, T)
+ALL_TYPES(FROM)

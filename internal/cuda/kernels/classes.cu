@@ -102,4 +102,4 @@ template <class T> DEV void class_grad(const Classes& p) {
   KERNEL __launch_bounds__(128) cross_entropy_warp_##T(const __grid_constant__ Classes p) { class_loss<T, false>(p); }                \
   KERNEL __launch_bounds__(512) cross_entropy_block_##T(const __grid_constant__ Classes p) { class_loss<T, true>(p); }                \
   KERNEL __launch_bounds__(256) cross_entropy_grad_##T(const __grid_constant__ Classes p) { class_grad<T>(p); }
-CLASSES(f16) CLASSES(bf16) CLASSES(f32) CLASSES(f64)
+FLOAT_TYPES(CLASSES)

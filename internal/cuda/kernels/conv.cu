@@ -180,7 +180,7 @@ template <class T, int KIND, int BM, int BN, bool BY_TAP> DEV void conv(const Co
   KIND_OF(conv2d_grad_input, INPUT, false, T, BM, BN)            \
   KIND_OF(conv2d_grad_input_by_tap, INPUT, true, T, BM, BN)
 #define TILES(T) CONV(T, 64, 64) CONV(T, 64, 128) CONV(T, 128, 128)
-TILES(f32) TILES(f16) TILES(bf16) CONV(f64, 64, 64)
+TILES(f32) HALF_TYPES(TILES) CONV(f64, 64, 64)
 
 // The gradient of an input of few channels, which would leave most rows of a tile
 // empty. A thread makes all channels of FEW_ROWS pixels, one below the other in the
@@ -263,7 +263,7 @@ template <class T> DEV void few(const Conv& p) {
 }
 
 #define FEW_CHANNELS(T) KERNEL __launch_bounds__(256) conv2d_grad_input_few_##T(const __grid_constant__ Conv p) { few<T>(p); }
-FEW_CHANNELS(f32) FEW_CHANNELS(f16) FEW_CHANNELS(bf16) FEW_CHANNELS(f64)
+FLOAT_TYPES(FEW_CHANNELS)
 
 // A convolution with few output channels in a group, likewise: a thread makes F of them of
 // FEW_ROWS pixels, one below the other. The weight lies as the op has it, contiguous.
@@ -327,4 +327,4 @@ template <class T, int F> DEV void few_outputs(const Conv& p) {
 #define FEW_RESULTS(T)                                                                                                    \
   KERNEL __launch_bounds__(256) conv2d_few_##T(const __grid_constant__ Conv p) { few_outputs<T, FEW>(p); }                \
   KERNEL __launch_bounds__(256) conv2d_one_##T(const __grid_constant__ Conv p) { few_outputs<T, 1>(p); }
-FEW_RESULTS(f32) FEW_RESULTS(f16) FEW_RESULTS(bf16) FEW_RESULTS(f64)
+FLOAT_TYPES(FEW_RESULTS)

@@ -140,8 +140,8 @@ template <class T, int BM, int BN, int BK> DEV void grad_weight(const Conv& p) {
   KERNEL __launch_bounds__(THREADS, 2) conv2d_grad_weight_##BM##x##BN##_##T(const __grid_constant__ Conv p) { grad_weight<T, BM, BN, BK>(p); }
 #define SMALL(T) GRAD_WEIGHT(T, 32, 32, 32) GRAD_WEIGHT(T, 64, 64, 16)
 #define LARGE(T) GRAD_WEIGHT(T, 64, 128, 16) GRAD_WEIGHT(T, 128, 128, 8)
-SMALL(f32) SMALL(f16) SMALL(bf16) SMALL(f64)
-LARGE(f32) LARGE(f16) LARGE(bf16)
+FLOAT_TYPES(SMALL)
+LARGE(f32) HALF_TYPES(LARGE)
 
 // Groups of one channel each: a block of threads sums up ONE_TAPS taps of one group, each
 // thread every blockDim.xth pixel of the block's, whose gradient serves all taps.
@@ -185,4 +185,4 @@ template <class T> DEV void grad_weight_one(const Conv& p) {
   }
 }
 #define ONE(T) KERNEL __launch_bounds__(THREADS) conv2d_grad_weight_one_##T(const __grid_constant__ Conv p) { grad_weight_one<T>(p); }
-ONE(f32) ONE(f16) ONE(bf16) ONE(f64)
+FLOAT_TYPES(ONE)

@@ -33,10 +33,10 @@ struct Range { void* out; u64 n; f64 start, step; i64 istart, istep; };
   }
 #define ARANGE_FLOAT(T) ARANGE(T, __dadd_rn(p.start, __dmul_rn((f64)i, p.step)))
 #define ARANGE_INT(T) ARANGE(T, (u64)p.istart + i * (u64)p.istep)
-ARANGE_FLOAT(f16) ARANGE_FLOAT(bf16) ARANGE_FLOAT(f32) ARANGE_FLOAT(f64)
+FLOAT_TYPES(ARANGE_FLOAT)
 ARANGE_INT(u8) ARANGE_INT(i32) ARANGE_INT(i64)
 
-struct Random { void* out; u64 n, key; i64 low; u64 span; };
+struct Random { void* out; u64 n, key; i64 low; u64 span, first; };
 
 struct Words { u32 w[4]; };
 
@@ -136,32 +136,32 @@ DEV f32 below1(f32 v, f32*) { return v; }
 DEV f16 below1(f32 v, f16*) { f16 r = make<f16>(v); if (r.x == 0x3c00) r.x = 0x3bff; return r; }
 DEV bf16 below1(f32 v, bf16*) { bf16 r = make<bf16>(v); if (r.x == 0x3f80) r.x = 0x3f7f; return r; }
 
-// Four elements of a 32-bit word each share a counter block, or two of 64 bits.
+// Four elements of a 32-bit word each share a counter block, or two of 64 bits. The first
+// element may be in the middle of its block: skip are those before it, and i, which wraps
+// around for them, the place in the result of the block's first.
 #define RANDOM32(name, T, value)                                       \
   KERNEL name##_##T(const __grid_constant__ Random p) {                \
-    u64 b = (u64)blockIdx.x * blockDim.x + threadIdx.x;                \
-    if (b * 4 >= p.n) return;                                          \
-    Words r = philox(p.key, b);                                        \
-    T* out = (T*)p.out + b * 4;                                        \
+    u64 b = (u64)blockIdx.x * blockDim.x + threadIdx.x, skip = p.first & 3, i = b * 4 - skip; \
+    if (b * 4 >= p.n + skip) return;                                   \
+    Words r = philox(p.key, p.first / 4 + b);                          \
     Vec<T, 4> v;                                                       \
     _Pragma("unroll") for (int j = 0; j < 4; j++) { u32 w = r.w[j]; v.v[j] = value; } \
-    if (p.n - b * 4 >= 4) *(Vec<T, 4>*)out = v;                        \
-    else _Pragma("unroll") for (int j = 0; j < 4; j++) if (b * 4 + j < p.n) out[j] = v.v[j]; \
+    if (skip == 0 && p.n - i >= 4) *(Vec<T, 4>*)((T*)p.out + i) = v;   \
+    else _Pragma("unroll") for (int j = 0; j < 4; j++) if (i + j < p.n) ((T*)p.out)[i + j] = v.v[j]; \
   }
 #define RANDOM64(name, T, value)                                       \
   KERNEL name##_##T(const __grid_constant__ Random p) {                \
-    u64 b = (u64)blockIdx.x * blockDim.x + threadIdx.x;                \
-    if (b * 2 >= p.n) return;                                          \
-    Words r = philox(p.key, b);                                        \
-    T* out = (T*)p.out + b * 2;                                        \
+    u64 b = (u64)blockIdx.x * blockDim.x + threadIdx.x, skip = p.first & 1, i = b * 2 - skip; \
+    if (b * 2 >= p.n + skip) return;                                   \
+    Words r = philox(p.key, p.first / 2 + b);                          \
     _Pragma("unroll") for (int j = 0; j < 2; j++) {                    \
       u64 w = r.w[2 * j] | (u64)r.w[2 * j + 1] << 32;                  \
-      if (b * 2 + j < p.n) out[j] = value;                             \
+      if (i + j < p.n) ((T*)p.out)[i + j] = value;                     \
     }                                                                  \
   }
-RANDOM32(rand_uniform, f16, below1(uniform32(w), (f16*)0)) RANDOM32(rand_uniform, bf16, below1(uniform32(w), (bf16*)0))
+#define RANDOM_HALF(T) RANDOM32(rand_uniform, T, below1(uniform32(w), (T*)0)) RANDOM32(rand_normal, T, make<T>(normal32(w)))
+HALF_TYPES(RANDOM_HALF)
 RANDOM32(rand_uniform, f32, uniform32(w)) RANDOM64(rand_uniform, f64, uniform64(w))
-RANDOM32(rand_normal, f16, make<f16>(normal32(w))) RANDOM32(rand_normal, bf16, make<bf16>(normal32(w)))
 RANDOM32(rand_normal, f32, normal32(w)) RANDOM64(rand_normal, f64, normal64(w))
 #define RAND_INT(T) RANDOM64(rand_int, T, (T)((u64)p.low + __umul64hi(w, p.span)))
 RAND_INT(u8) RAND_INT(i32) RAND_INT(i64)

@@ -116,7 +116,7 @@ template <class T, bool TA, bool TB, bool ENDS> DEV void small(const Product& p)
   KERNEL gemm_small_tt_##T(const __grid_constant__ Product p) { small<T, true, true, false>(p); }          \
   KERNEL gemm_small_end_nn_##T(const __grid_constant__ Product p) { small<T, false, false, true>(p); }     \
   KERNEL gemm_small_end_nt_##T(const __grid_constant__ Product p) { small<T, false, true, true>(p); }
-SMALL(f16) SMALL(bf16) SMALL(f32) SMALL(f64)
+FLOAT_TYPES(SMALL)
 
 #define GEMM(T, B, BOUNDS)                                                                                            \
   KERNEL BOUNDS gemm##B##_nn_##T(const __grid_constant__ Product p) { gemm<T, B, B, false, false, false>(p); }        \
@@ -144,4 +144,4 @@ template <class T> DEV void sum_parts(const Product& p) {
 }
 
 #define SUM(T) KERNEL gemm_sum_##T(const __grid_constant__ Product p) { sum_parts<T>(p); }
-SUM(f16) SUM(bf16) SUM(f32) SUM(f64)
+FLOAT_TYPES(SUM)

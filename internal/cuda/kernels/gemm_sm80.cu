@@ -229,4 +229,4 @@ template <class T, bool TA, bool TB> DEV void gemm(const Product& p) {
   KERNEL __launch_bounds__(256, 1) gemm_mma_nt_##T(const __grid_constant__ Product p) { gemm<T, false, true>(p); }     \
   KERNEL __launch_bounds__(256, 1) gemm_mma_tn_##T(const __grid_constant__ Product p) { gemm<T, true, false>(p); }     \
   KERNEL __launch_bounds__(256, 1) gemm_mma_tt_##T(const __grid_constant__ Product p) { gemm<T, true, true>(p); }
-GEMM(f16) GEMM(bf16) GEMM(tf32)
+HALF_TYPES(GEMM) GEMM(tf32)

@@ -185,5 +185,5 @@ template <class T, bool TA, bool TB> DEV void gemm(const Product& p) { // across
   KERNEL __launch_bounds__(256, 1) gemm_wgmma_nt_##T(const __grid_constant__ Product p) { gemm<T, false, false>(p); }      \
   KERNEL __launch_bounds__(256, 1) gemm_wgmma_tn_##T(const __grid_constant__ Product p) { gemm<T, true, true>(p); }        \
   KERNEL __launch_bounds__(256, 1) gemm_wgmma_tt_##T(const __grid_constant__ Product p) { gemm<T, true, false>(p); }
-GEMM(f16) GEMM(bf16)
+HALF_TYPES(GEMM)
 KERNEL __launch_bounds__(256, 1) gemm_wgmma_nt_tf32(const __grid_constant__ Product p) { gemm<tf32, false, false>(p); }

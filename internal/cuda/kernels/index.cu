@@ -194,7 +194,7 @@ template <class T> DEV void scatter_add(const Scatter& p) {
   }
 }
 #define SCATTER(T) KERNEL scatter_add_##T(const __grid_constant__ Scatter p) { scatter_add<T>(p); }
-SCATTER(u8) SCATTER(i32) SCATTER(i64) SCATTER(f16) SCATTER(bf16) SCATTER(f32) SCATTER(f64)
+NUMBER_TYPES(SCATTER)
 
 // Running sums along an axis. Lines are found by line (strides: in, out).
 struct Scan {
@@ -280,4 +280,4 @@ template <class T> DEV void scan_block(const Scan& p) {
 #define SCAN(T)                                                                            \
   KERNEL scan_lines_##T(const __grid_constant__ Scan p) { scan_lines<T>(p); }              \
   KERNEL scan_block_##T(const __grid_constant__ Scan p) { scan_block<T>(p); }
-SCAN(u8) SCAN(i32) SCAN(i64) SCAN(f16) SCAN(bf16) SCAN(f32) SCAN(f64)
+NUMBER_TYPES(SCAN)

@@ -252,4 +252,4 @@ template <class T> DEV void row_joins(const RowSums& p) {
 #define ROWS(T)                                                                                        \
   KERNEL __launch_bounds__(256) row_sums_##T(const __grid_constant__ RowSums p) { row_sums<T>(p); }     \
   KERNEL __launch_bounds__(256) row_joins_##T(const __grid_constant__ RowSums p) { row_joins<T>(p); }
-ROWS(f16) ROWS(bf16) ROWS(f32) ROWS(f64)
+FLOAT_TYPES(ROWS)

@@ -167,9 +167,9 @@ template <class T, int R, int S> DEV void update(const Update& u) {
   }
 }
 
-#define UPDATE(name, R, S, T) \
+#define UPDATE(T, name, R, S) \
   KERNEL update_##name##_##T(const __grid_constant__ Update u) { update<T, R, S>(u); }
-#define UPDATES(name, R, S) UPDATE(name, R, S, f16) UPDATE(name, R, S, bf16) UPDATE(name, R, S, f32) UPDATE(name, R, S, f64)
+#define UPDATES(name, R, S) FLOAT_TYPES_WITH(UPDATE, name, R, S)
 UPDATES(sgd, SGD, 1)
 UPDATES(adam, ADAM, 2)
 UPDATES(rmsprop, RMSPROP, 3)
@@ -217,7 +217,7 @@ template <class T> DEV void root(const Root& p) {
 }
 
 #define SQUARES(T) KERNEL squares_##T(const __grid_constant__ Squares p) { squares<T>(p); }
-SQUARES(f16) SQUARES(bf16) SQUARES(f32) SQUARES(f64)
+FLOAT_TYPES(SQUARES)
 #define ROOT(T) KERNEL root_##T(const __grid_constant__ Root p) { root<T>(p); }
 ROOT(f32) ROOT(f64)
 
@@ -249,6 +249,49 @@ template <class From, class To> DEV void map(const Map& p) {
   }
 }
 
-#define MAP(From, To) KERNEL map_##From##_##To(const __grid_constant__ Map p) { map<From, To>(p); }
-#define MAPS(T) MAP(T, f16) MAP(T, bf16) MAP(T, f32) MAP(T, f64)
-MAPS(f16) MAPS(bf16) MAPS(f32) MAPS(f64)
+#define MAP(To, From) KERNEL map_##From##_##To(const __grid_constant__ Map p) { map<From, To>(p); }
+#define MAPS(T) FLOAT_TYPES_WITH(MAP, T)
+FLOAT_TYPES(MAPS)
+
+// Tensors whose two inner axes change places: [k][a][b] of an operand [k][b][a]. The third
+// word is a below bit 32 and b from there on, and the head counts tiles in place of elements.
+// Filters, whose channels become last or are so no more: one of the axes is short. A tile is
+// all of that and some of the other, read and written in order by way of shared memory.
+#define TURN_TILE 4096
+#define TURN_LONG 512
+template <class From, class To> DEV void turn(const Map& p) {
+  typedef typename Compute<From>::type A;
+  typedef typename Compute<To>::type B;
+  __shared__ A room[TURN_TILE];
+  u32 low = 0, high = p.l.count - 1; // the last tensor whose first block is not behind this one
+  while (low < high) {
+    u32 middle = (low + high + 1) / 2;
+    if ((u32)(p.l.words[middle * p.l.each] >> 40) <= blockIdx.x) low = middle;
+    else high = middle - 1;
+  }
+  const u64* w = p.l.words + low * p.l.each;
+  const From* x = (const From*)w[1];
+  To* out = (To*)w[2];
+  u32 a = (u32)w[3], b = (u32)(w[3] >> 32), n = a < b ? a : b, m = a < b ? b : a; // the short axis and the long one
+  u32 most = TURN_TILE / n < TURN_LONG ? TURN_TILE / n : TURN_LONG, tiles = (m + most - 1) / most;
+  u32 tile = blockIdx.x - (u32)(w[0] >> 40), k = tile / tiles, first = (tile - k * tiles) * most;
+  u32 here = first + most < m ? most : m - first; // of the long axis
+  u64 lines = (u64)k * a * b, block = lines + (u64)first * n;
+  // What lies with the short axis inside is one piece; else it is a row for each of the short axis.
+  bool together = a <= b; // in the operand; in the result if not
+  for (u32 i = threadIdx.x; i < here * n; i += LIST_THREADS) {
+    u32 row = i / here, at = i - row * here;
+    if (together) room[i] = get(x[block + i]);
+    else room[at * n + row] = get(x[lines + (u64)row * m + first + at]);
+  }
+  __syncthreads();
+  for (u32 i = threadIdx.x; i < here * n; i += LIST_THREADS) {
+    u32 row = i / here, at = i - row * here;
+    if (together) put(out[lines + (u64)row * m + first + at], (B)room[at * n + row]);
+    else put(out[block + i], (B)room[i]);
+  }
+}
+
+#define TURN(To, From) KERNEL turn_##From##_##To(const __grid_constant__ Map p) { turn<From, To>(p); }
+#define TURNS(T) FLOAT_TYPES_WITH(TURN, T)
+FLOAT_TYPES(TURNS)

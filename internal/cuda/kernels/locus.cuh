@@ -16,6 +16,15 @@ struct b8 { u8 x; };   // bool: 0 or 1
 struct f16 { u16 x; };
 struct bf16 { u16 x; };
 
+// The types, for macros that define a kernel for each; WITH passes more arguments on.
+#define HALF_TYPES(M) M(f16) M(bf16)
+#define FLOAT_TYPES(M) HALF_TYPES(M) M(f32) M(f64)
+#define NUMBER_TYPES(M) M(u8) M(i32) M(i64) FLOAT_TYPES(M)
+#define ALL_TYPES(M) M(b8) NUMBER_TYPES(M)
+#define HALF_TYPES_WITH(M, ...) M(f16, __VA_ARGS__) M(bf16, __VA_ARGS__)
+#define ALL_TYPES_WITH(M, ...) M(b8, __VA_ARGS__) M(u8, __VA_ARGS__) M(i32, __VA_ARGS__) M(i64, __VA_ARGS__) FLOAT_TYPES_WITH(M, __VA_ARGS__)
+#define FLOAT_TYPES_WITH(M, ...) HALF_TYPES_WITH(M, __VA_ARGS__) M(f32, __VA_ARGS__) M(f64, __VA_ARGS__)
+
 #define DEV static __device__ __forceinline__
 #define METHOD __device__ __forceinline__
 #define KERNEL extern "C" __global__ void

@@ -7,8 +7,7 @@
 // merges, and the result. Weight and bias have gradients of their own kernels (params), but
 // for channels of a batch, which are rows. Every sum has an order that depends on
 // shapes alone.
-#include "arrive.cuh"
-#include "rounding.cuh"
+#include "normalize.cuh"
 
 struct Norm {
   void* out;
@@ -70,21 +69,6 @@ template <class T> struct Affine {
     }
   }
 };
-
-template <class T> DEV void keep(const Norm& p, u64 row, typename Compute<T>::type mean, typename Compute<T>::type rstd, typename Compute<T>::type m2) {
-  typedef typename Compute<T>::type A;
-  if (p.mean) ((A*)p.mean)[row] = mean;
-  if (p.rstd) ((A*)p.rstd)[row] = rstd;
-  if (!p.var) return;
-  A var = m2 / ((A)p.len - A(1));
-  if (p.old_mean) { // which may lie where the results go
-    A stay = (A)(1 - p.momentum), move = (A)p.momentum;
-    mean = blend(stay, ((const A*)p.old_mean)[(i64)row * p.old_steps[0]], move, mean);
-    var = blend(stay, ((const A*)p.old_var)[(i64)row * p.old_steps[1]], move, var);
-  }
-  ((A*)p.batch_mean)[row] = mean;
-  ((A*)p.var)[row] = var;
-}
 
 template <class T> DEV void given(const Norm& p, u64 row, typename Compute<T>::type& mean, typename Compute<T>::type& rstd) {
   typedef typename Compute<T>::type A;
@@ -169,7 +153,7 @@ template <class T, bool GRAD, bool WARP> DEV void held(const Norm& p) {
         }
     m2 = total<WARP>(m2, room);
     rstd = A(1) / m_sqrt(m2 / n + (A)p.eps);
-    if (thread == 0) keep<T>(p, row, mean, rstd, m2);
+    if (thread == 0) keep<T>(p, row, p.len, mean, rstd, m2);
   }
 #pragma unroll
   for (int h = 0; h < H; h++)
@@ -283,7 +267,7 @@ template <class T, int N, bool GRAD> DEV void whole(const Norm& p) {
     if (!p.rms) mean = block_reduce(part.sum(), A(0), room, plus<A>) / n;
     A m2 = block_reduce(part.squares(mean), A(0), room, plus<A>);
     rstd = A(1) / m_sqrt(m2 / n + (A)p.eps);
-    if (threadIdx.x == 0) keep<T>(p, row, mean, rstd, m2);
+    if (threadIdx.x == 0) keep<T>(p, row, p.len, mean, rstd, m2);
   }
   part.template apply<GRAD>(mean, rstd, sh, shx);
 }
@@ -342,7 +326,7 @@ template <class T, int N, bool GRAD> DEV void chunk_sums(const Norm& p) {
     m = block_reduce(m, none, all, merged<A>);
     s0 = m.mean;
     s1 = A(1) / m_sqrt(m.m2 / (A)p.len + (A)p.eps);
-    if (threadIdx.x == 0) keep<T>(p, row, s0, s1, m.m2);
+    if (threadIdx.x == 0) keep<T>(p, row, p.len, s0, s1, m.m2);
   }
   if (threadIdx.x == 0) {
     sums[0] = s0;
@@ -554,4 +538,4 @@ template <class T> DEV void params_row(const NormParams& p) {
   KERNEL __launch_bounds__(512) norm_params_tile_##T(const __grid_constant__ NormParams p) { params_tile<T>(p); }     \
   KERNEL __launch_bounds__(256) norm_params_wide_##T(const __grid_constant__ NormParams p) { params_wide<T>(p); }     \
   KERNEL __launch_bounds__(512) norm_params_row_##T(const __grid_constant__ NormParams p) { params_row<T>(p); }
-NORMALIZE(f16) NORMALIZE(bf16) NORMALIZE(f32) NORMALIZE(f64)
+FLOAT_TYPES(NORMALIZE)

@@ -122,4 +122,4 @@ template <class T> DEV void best_block(const Best& p) {
 #define BEST(T)                                                                            \
   KERNEL best_lines_##T(const __grid_constant__ Best p) { best_lines<T>(p); }              \
   KERNEL best_block_##T(const __grid_constant__ Best p) { best_block<T>(p); }
-BEST(u8) BEST(i32) BEST(i64) BEST(f16) BEST(bf16) BEST(f32) BEST(f64)
+NUMBER_TYPES(BEST)

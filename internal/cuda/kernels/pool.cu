@@ -1,5 +1,5 @@
 // Pooling over windows of (N, C, H, W). Operands may have any strides; results
-// are contiguous. The gradients gather, one thread for each element of the
+// are contiguous, or lie channels last. The gradients gather, one thread for each element of the
 // input, so they need no atomics and repeat exactly.
 #include "locus.cuh"
 
@@ -9,7 +9,7 @@ struct Pool {
   u64 n;                   // results
   i32 channels, h, w, oh, ow; // sizes of the forward op's input and result
   i32 kernel[2], stride[2], pad[2], dilation[2];
-  i32 countPad, unused;
+  i32 countPad, last; // last: the result lies channels last
   i64 xs[4], gs[4]; // strides of in and grad
 };
 
@@ -39,7 +39,11 @@ template <class T> DEV i32 best(const Pool& p, const T* image, i32 oy, i32 ox, t
 
 // Divisions of 64 bits take longer than the rest of a kernel.
 struct Place { i32 ox, oy; i64 c, b; };
-template <class U> DEV Place place_of(U i, u32 h, u32 w, u32 channels) {
+template <class U> DEV Place place_of(U i, u32 h, u32 w, u32 channels, bool last) {
+  if (last) {
+    U pixel = i / channels, line = pixel / w, image = line / h;
+    return {(i32)(pixel - line * w), (i32)(line - image * h), (i64)(i - pixel * channels), (i64)image};
+  }
   U line = i / w, plane = line / h, image = plane / channels;
   return {(i32)(i - line * w), (i32)(line - plane * h), (i64)(plane - image * channels), (i64)image};
 }
@@ -47,7 +51,7 @@ template <class U> DEV Place place_of(U i, u32 h, u32 w, u32 channels) {
 #define PLACE(H, W)                                                                                                \
   u64 i = (u64)blockIdx.x * blockDim.x + threadIdx.x;                                                              \
   if (i >= p.n) return;                                                                                            \
-  Place at = p.n >> 32 ? place_of<u64>(i, H, W, p.channels) : place_of<u32>((u32)i, H, W, p.channels);             \
+  Place at = p.n >> 32 ? place_of<u64>(i, H, W, p.channels, p.last) : place_of<u32>((u32)i, H, W, p.channels, p.last); \
   i32 ox = at.ox, oy = at.oy;                                                                                      \
   i64 c = at.c, b = at.b;
 
@@ -63,7 +67,7 @@ template <class U> DEV Place place_of(U i, u32 h, u32 w, u32 channels) {
     Compute<T>::type v;                                                                               \
     ((i64*)p.out)[i] = best((p), (const T*)p.in + b * p.xs[0] + c * p.xs[1], oy, ox, v);              \
   }
-MAX_POOL(u8) MAX_POOL(i32) MAX_POOL(i64) MAX_POOL(f16) MAX_POOL(bf16) MAX_POOL(f32) MAX_POOL(f64)
+NUMBER_TYPES(MAX_POOL)
 
 // The windows that cover place x of an axis are first..last.
 DEV void covering(i32 x, i32 k, i32 s, i32 pad, i32 d, i32 out, i32& first, i32& last) {
@@ -87,7 +91,7 @@ DEV void covering(i32 x, i32 k, i32 s, i32 pad, i32 d, i32 out, i32& first, i32&
         if (best(p, image, y, x, v) == oy * p.w + ox) sum += get(grad[y * p.gs[2] + x * p.gs[3]]);            \
     put(((T*)p.out)[i], sum);                                                                                 \
   }
-MAX_POOL_GRAD(f16) MAX_POOL_GRAD(bf16) MAX_POOL_GRAD(f32) MAX_POOL_GRAD(f64)
+FLOAT_TYPES(MAX_POOL_GRAD)
 
 // The same where windows overlap: a block takes a tile of a plane, finds the largest
 // element of each window that touches it once, and then lets every place look. WINDOWS is
@@ -128,7 +132,105 @@ template <class T> DEV void max_pool_grad_tile(const Pool& p) {
   }
 }
 #define MAX_POOL_GRAD_TILE(T) KERNEL __launch_bounds__(256) max_pool_grad_tile_##T(const __grid_constant__ Pool p) { max_pool_grad_tile<T>(p); }
-MAX_POOL_GRAD_TILE(f16) MAX_POOL_GRAD_TILE(bf16) MAX_POOL_GRAD_TILE(f32) MAX_POOL_GRAD_TILE(f64)
+FLOAT_TYPES(MAX_POOL_GRAD_TILE)
+
+// The gradient in two steps: which element of each window is the largest, by the number of
+// its tap, and then every place looks at the windows that it is in. A thread takes N
+// channels, which lie beside each other where N is more than 1. channels counts such groups.
+template <class T, int N> DEV void winners(const Pool& p, i32 oy, i32 ox, const T* image, typename Compute<T>::type* most, u8* tap) {
+  typedef typename Compute<T>::type A;
+  bool any = false;
+#pragma unroll
+  for (int j = 0; j < N; j++) { // of a window in which there is nothing
+    most[j] = A(0);
+    tap[j] = 255;
+  }
+  for (i32 ky = 0, k = 0; ky < p.kernel[0]; ky++) {
+    i32 y = oy * p.stride[0] - p.pad[0] + ky * p.dilation[0];
+    if (y < 0 || y >= p.h) {
+      k += p.kernel[1];
+      continue;
+    }
+    for (i32 kx = 0; kx < p.kernel[1]; kx++, k++) {
+      i32 x = ox * p.stride[1] - p.pad[1] + kx * p.dilation[1];
+      if (x < 0 || x >= p.w) continue;
+      Vec<T, N> v = *(const Vec<T, N>*)(image + y * p.xs[2] + x * p.xs[3]);
+#pragma unroll
+      for (int j = 0; j < N; j++) {
+        A a = get(v.v[j]);
+        if (!any || (most[j] == most[j] && (a > most[j] || a != a))) {
+          most[j] = a;
+          tap[j] = k;
+        }
+      }
+      any = true;
+    }
+  }
+}
+
+template <class T, int N> DEV void max_pool_wide(const Pool& p) {
+  PLACE(p.oh, p.ow)
+  typename Compute<T>::type most[N];
+  u8 tap[N];
+  winners<T, N>(p, oy, ox, (const T*)p.in + b * p.xs[0] + c * N * p.xs[1], most, tap);
+  Vec<T, N> r;
+#pragma unroll
+  for (int j = 0; j < N; j++) put(r.v[j], most[j]);
+  ((Vec<T, N>*)p.out)[i] = r;
+}
+
+template <class T, int N> DEV void max_pool_winners(const Pool& p) {
+  PLACE(p.oh, p.ow)
+  typename Compute<T>::type most[N];
+  Vec<u8, N> r;
+  winners<T, N>(p, oy, ox, (const T*)p.in + b * p.xs[0] + c * N * p.xs[1], most, r.v);
+  ((Vec<u8, N>*)p.out)[i] = r;
+}
+
+// p.in are the winners here, in the order of the windows.
+template <class T, int N> DEV void max_pool_won(const Pool& p) {
+  typedef typename Compute<T>::type A;
+  PLACE(p.h, p.w)
+  const T* grad = (const T*)p.grad + b * p.gs[0] + c * N * p.gs[1];
+  i32 y0, y1, x0, x1;
+  covering(oy, p.kernel[0], p.stride[0], p.pad[0], p.dilation[0], p.oh, y0, y1);
+  covering(ox, p.kernel[1], p.stride[1], p.pad[1], p.dilation[1], p.ow, x0, x1);
+  A sum[N];
+#pragma unroll
+  for (int j = 0; j < N; j++) sum[j] = A(0);
+  for (i32 y = y0; y <= y1; y++) {
+    i32 ky = oy + p.pad[0] - y * p.stride[0];
+    if (p.dilation[0] > 1) {
+      if (ky % p.dilation[0]) continue;
+      ky /= p.dilation[0];
+    }
+    for (i32 x = x0; x <= x1; x++) {
+      i32 kx = ox + p.pad[1] - x * p.stride[1];
+      if (p.dilation[1] > 1) {
+        if (kx % p.dilation[1]) continue;
+        kx /= p.dilation[1];
+      }
+      i64 window = p.last ? ((b * p.oh + y) * p.ow + x) * p.channels + c : ((b * p.channels + c) * p.oh + y) * p.ow + x;
+      Vec<u8, N> w = ((const Vec<u8, N>*)p.in)[window];
+      Vec<T, N> g = *(const Vec<T, N>*)(grad + y * p.gs[2] + x * p.gs[3]);
+      u8 tap = ky * p.kernel[1] + kx;
+#pragma unroll
+      for (int j = 0; j < N; j++)
+        if (w.v[j] == tap) sum[j] += get(g.v[j]);
+    }
+  }
+  Vec<T, N> r;
+#pragma unroll
+  for (int j = 0; j < N; j++) put(r.v[j], sum[j]);
+  ((Vec<T, N>*)p.out)[i] = r;
+}
+#define MAX_POOL_WIDE(T)                                                                                           \
+  KERNEL max_pool_wide_##T(const __grid_constant__ Pool p) { max_pool_wide<T, LANES(T)>(p); }                      \
+  KERNEL max_pool_winners_##T(const __grid_constant__ Pool p) { max_pool_winners<T, 1>(p); }                       \
+  KERNEL max_pool_winners_wide_##T(const __grid_constant__ Pool p) { max_pool_winners<T, LANES(T)>(p); }           \
+  KERNEL max_pool_won_##T(const __grid_constant__ Pool p) { max_pool_won<T, 1>(p); }                               \
+  KERNEL max_pool_won_wide_##T(const __grid_constant__ Pool p) { max_pool_won<T, LANES(T)>(p); }
+FLOAT_TYPES(MAX_POOL_WIDE)
 
 // How many elements a window's mean is taken over.
 DEV i32 counted(const Pool& p, i32 oy, i32 ox) {
@@ -166,4 +268,4 @@ DEV i32 counted(const Pool& p, i32 oy, i32 ox) {
         sum += get(grad[y * p.gs[2] + x * p.gs[3]]) / (Compute<T>::type)counted(p, y, x);                     \
     put(((T*)p.out)[i], sum);                                                                                 \
   }
-AVG_POOL(f16) AVG_POOL(bf16) AVG_POOL(f32) AVG_POOL(f64)
+FLOAT_TYPES(AVG_POOL)

@@ -138,4 +138,4 @@ template <class T> DEV void first_state(const FirstState& p) {
   KERNEL cell_##T(const __grid_constant__ Cell p) { cell<T>(p); }                      \
   KERNEL cell_grad_##T(const __grid_constant__ CellGrad p) { cell_grad<T>(p); }        \
   KERNEL first_state_##T(const __grid_constant__ FirstState p) { first_state<T>(p); }
-CELLS(f16) CELLS(bf16) CELLS(f32) CELLS(f64)
+FLOAT_TYPES(CELLS)

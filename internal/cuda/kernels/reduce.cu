@@ -389,14 +389,15 @@ template <class T> DEV void sum_many(const Reduce& p) {
 #define PARTS(T)                                                          \
   KERNEL sum_parts_##T(const __grid_constant__ Reduce p) { sum_parts<T>(p); } \
   KERNEL __launch_bounds__(32 * MANY) sum_parts_many_##T(const __grid_constant__ Reduce p) { sum_many<T>(p); }
-PARTS(f16) PARTS(bf16) PARTS(f32) PARTS(f64) PARTS(u8) PARTS(i32) PARTS(i64)
+NUMBER_TYPES(PARTS)
 
 // The bound is how many threads a block of the row kernel may have.
 #define REDUCE(name, R, T, bound)                                                                                \
   KERNEL __launch_bounds__(bound) name##_row_##T(const __grid_constant__ Reduce p) { reduce_row<R<T>, T>(p); }   \
   KERNEL name##_col_##T(const __grid_constant__ Reduce p) { reduce_col<R<T>, T>(p); }                            \
   KERNEL __launch_bounds__(256) name##_tile_##T(const __grid_constant__ Reduce p) { reduce_tile<R<T>, T>(p); }
-#define FLOATS(name, R, b) REDUCE(name, R, f16, b) REDUCE(name, R, bf16, b) REDUCE(name, R, f32, b) REDUCE(name, R, f64, b)
+#define FLOAT(T, name, R, b) REDUCE(name, R, T, b)
+#define FLOATS(name, R, b) FLOAT_TYPES_WITH(FLOAT, name, R, b)
 #define INTS(name, R, b) REDUCE(name, R, u8, b) REDUCE(name, R, i32, b) REDUCE(name, R, i64, b)
 FLOATS(sum, Sum, 1024) INTS(sum, Sum, 1024)
 FLOATS(prod, Prod, 1024) INTS(prod, Prod, 1024)

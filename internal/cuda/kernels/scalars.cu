@@ -23,6 +23,7 @@ template <int N, int V, class O, class T0, class T1, class T2, class F> DEV void
 }
 
 #include "unary.cu"
+#undef FLOAT
 #undef FLOATS
 #undef INTS
 #include "binary.cu"

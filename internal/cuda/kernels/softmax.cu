@@ -119,11 +119,11 @@ template <class T, class Op, int WHO> DEV void soft_held(const Lines& p) {
     }
 }
 
-#define SOFT(name, Op, T)                                                                                                   \
+#define SOFT(T, name, Op)                                                                                                   \
   KERNEL name##_thread_##T(const __grid_constant__ Lines p) { soft_lines<T, Op<Compute<T>::type>, THREAD>(p); }             \
   KERNEL name##_warp_##T(const __grid_constant__ Lines p) { soft_lines<T, Op<Compute<T>::type>, WARP>(p); }                 \
   KERNEL name##_block_##T(const __grid_constant__ Lines p) { soft_lines<T, Op<Compute<T>::type>, BLOCK>(p); }               \
   KERNEL name##_held_warp_##T(const __grid_constant__ Lines p) { soft_held<T, Op<Compute<T>::type>, WARP>(p); }             \
   KERNEL name##_held_block_##T(const __grid_constant__ Lines p) { soft_held<T, Op<Compute<T>::type>, BLOCK>(p); }
-#define FLOATS(name, Op) SOFT(name, Op, f16) SOFT(name, Op, bf16) SOFT(name, Op, f32) SOFT(name, Op, f64)
+#define FLOATS(name, Op) FLOAT_TYPES_WITH(SOFT, name, Op)
 FLOATS(softmax, Softmax) FLOATS(log_softmax, LogSoftmax) FLOATS(softmax_grad, SoftmaxGrad) FLOATS(log_softmax_grad, LogSoftmaxGrad)

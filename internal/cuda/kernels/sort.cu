@@ -42,7 +42,7 @@ DEV u64 key(bf16 v) { return key(get(v)); }
     p.keys[i] = p.reverse ? ~x : x;                                              \
     p.order[i] = (u32)k;                                                         \
   }
-KEYS(b8) KEYS(u8) KEYS(i32) KEYS(i64) KEYS(f16) KEYS(bf16) KEYS(f32) KEYS(f64)
+ALL_TYPES(KEYS)
 
 struct Sort {
   const u64* keys;

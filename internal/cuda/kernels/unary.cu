@@ -7,15 +7,15 @@
     typedef Compute<T>::type A;                                                        \
     elementwise<1, V, T, T, T, T>(p, [](A x, A, A) -> A { return expr; });             \
   }
-#define FLOATS(name, width, expr) \
-  UNARY(name, f16, width(f16), expr) UNARY(name, bf16, width(bf16), expr) UNARY(name, f32, width(f32), expr) UNARY(name, f64, width(f64), expr)
+#define FLOAT(T, name, width, expr) UNARY(name, T, width(T), expr)
+#define FLOATS(name, width, expr) FLOAT_TYPES_WITH(FLOAT, name, width, expr)
 #define INTS(name, expr) UNARY(name, u8, WIDE(u8), expr) UNARY(name, i32, WIDE(i32), expr) UNARY(name, i64, WIDE(i64), expr)
-#define TO_BOOL(name, T, expr)                                                            \
+#define TO_BOOL(T, name, expr)                                                            \
   KERNEL name##_##T(const __grid_constant__ Elementwise p) {                              \
     typedef Compute<T>::type A;                                                           \
     elementwise<1, WIDE(T), b8, T, T, T>(p, [](A x, A, A) -> bool { return expr; });      \
   }
-#define FLOATS_TO_BOOL(name, expr) TO_BOOL(name, f16, expr) TO_BOOL(name, bf16, expr) TO_BOOL(name, f32, expr) TO_BOOL(name, f64, expr)
+#define FLOATS_TO_BOOL(name, expr) FLOAT_TYPES_WITH(TO_BOOL, name, expr)
 // Elements that only move are moved by size.
 #define MOVE(T) UNARY(copy, T, WIDE(T), x)
 
@@ -62,7 +62,7 @@ FLOATS(floor, WIDE, m_floor(x))
 FLOATS(ceil, WIDE, m_ceil(x))
 FLOATS(round, WIDE, m_rint(x))
 FLOATS(trunc, WIDE, m_trunc(x))
-TO_BOOL(not, b8, !x)
+TO_BOOL(b8, not, !x)
 FLOATS_TO_BOOL(isnan, x != x)
 FLOATS_TO_BOOL(isinf, m_fabs(x) == A(INF_D))
 FLOATS_TO_BOOL(isfinite, m_fabs(x) < A(INF_D))

@@ -20,9 +20,9 @@ type Bad struct {
 // String names the call.
 func (b Bad) String() string { return fmt.Sprintf("%s: %s", b.Op, b.Why) }
 
-// BadOf returns calls of an op that its rule must refuse: made from its good
-// samples by taking or adding an operand and by changing one operand's type,
-// and from lists where shapes or attributes can be wrong.
+// BadOf returns calls of an op that its rule must refuse: made from its good samples
+// by removing or adding an operand and by changing one operand's type, and from lists
+// where shapes or attributes can be wrong.
 func BadOf(id op.ID) []Bad {
 	def := op.Get(id)
 	var bad []Bad
@@ -65,7 +65,7 @@ func agree(id op.ID, i int) bool {
 	switch id {
 	case op.Where:
 		return i > 0
-	case op.Gather, op.Take, op.CrossEntropy, op.CrossEntropyGrad:
+	case op.Gather, op.Take, op.CrossEntropy, op.CrossEntropyGrad, op.CTC, op.CTCGrad:
 		return false
 	case op.ScatterAdd, op.Scatter, op.IndexAdd:
 		return i != 1
@@ -106,6 +106,12 @@ func badShapes(id op.ID) []badShape {
 		return p
 	}
 	x, w := []int{1, 2, 4, 4}, []int{3, 2, 3, 3}
+	switch op.Get(id).Family {
+	case op.LinalgFamily:
+		return badMatrices(id)
+	case op.FourierFamily:
+		return badSignals(id)
+	}
 	switch id {
 	case op.Full, op.Arange:
 		return []badShape{
@@ -222,6 +228,10 @@ func badShapes(id op.ID) []badShape {
 		return badNorms(id)
 	case op.CrossEntropy, op.CrossEntropyGrad:
 		return badClasses(id)
+	case op.GridSample, op.GridSampleGradInput, op.GridSampleGradGrid:
+		return badGrids(id)
+	case op.CTC, op.CTCGrad:
+		return badCTC(id)
 	case op.Recurrent, op.RecurrentGrad:
 		return badRecurrences(id)
 	case op.Linear:

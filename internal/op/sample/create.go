@@ -42,6 +42,9 @@ func (b *builder) creations() {
 		default:
 			for _, key := range []uint64{0, 42, 0x9E3779B97F4A7C15 * uint64(i+1)} {
 				r := op.Random{DType: b.d, Shape: dims, Key: key}
+				if key != 0 { // at every place of a counter block, and behind 32 bits
+					r.First = []uint64{4, 1, 2, 3, 1<<34 + 6, 4095}[i%6]
+				}
 				if b.def.ID == op.RandInt {
 					r.Low, r.Span = 3, 10
 					if b.d != dtype.Uint8 && key != 0 {

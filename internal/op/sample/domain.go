@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/locusml/locus/dtype"
+	"github.com/locusml/locus/internal/elem"
 	"github.com/locusml/locus/internal/op"
 	"github.com/locusml/locus/internal/random"
 )
@@ -25,7 +26,7 @@ const (
 	OffGrid                  // away from integers and their halves
 	Distinct                 // all different, a quarter apart, shuffled
 	Halves                   // multiples of one half, zero and ties included
-	Tenths                   // multiples of one tenth, which are none in binary: quotients near whole numbers
+	Tenths                   // multiples of one tenth, which binary cannot represent: quotients near whole numbers
 	Few                      // -2, -1, 0, 1, 2: many ties
 	Wide                     // magnitudes from 1e-6 to 1e6 (float16: 1e4); integers of the whole range
 	Gaps                     // ordinary with some NaN and infinities
@@ -34,15 +35,16 @@ const (
 	SpecialRow               // the same, each repeated: with Special all pairs
 	Extremes                 // the edge cases without the infinities
 	Index                    // integers from 0 below the operand's limit
-	Saved                    // zeros, for whoever can compute what the op belonging to this gradient saves
+	Dominant                 // matrices: a large diagonal whose elements are apart, so that inverses are small and eigenvalues differ
+	Saved                    // zeros, in place of what the op of this gradient saves
 )
 
 var domainNames = [...]string{"ordinary", "positive", "nonzero", "unit", "above one", "fraction", "gentle", "off grid", "distinct",
-	"halves", "tenths", "few", "wide", "gaps", "masked", "special", "special rows", "extremes", "index", "saved"}
+	"halves", "tenths", "few", "wide", "gaps", "masked", "special", "special rows", "extremes", "index", "dominant", "saved"}
 
 func (v Domain) String() string { return op.EnumName("Domain", int(v), domainNames[:]...) }
 
-func (v Domain) smooth() bool { return v <= Distinct || v == Index || v == Saved }
+func (v Domain) smooth() bool { return v <= Distinct || v == Index || v == Dominant || v == Saved }
 
 // specials are the edge cases of a type: what is not a number, what is
 // infinite, both zeros, the ends of the range, and where elementary functions
@@ -58,17 +60,8 @@ func specials(d dtype.DType) (floats []float64, ints []int64) {
 	case dtype.Int64:
 		return nil, []int64{0, 1, -1, 2, -2, 3, -7, 31, 64, 1 << 24, 1<<53 + 1, math.MinInt64, math.MaxInt64}
 	}
-	var tiny, normal, huge float64
-	switch d {
-	case dtype.Float16:
-		tiny, normal, huge = 0x1p-24, 0x1p-14, 65504
-	case dtype.BFloat16:
-		tiny, normal, huge = 0x1p-133, 0x1p-126, 0x1.fep127
-	case dtype.Float32:
-		tiny, normal, huge = 0x1p-149, 0x1p-126, math.MaxFloat32
-	case dtype.Float64:
-		tiny, normal, huge = 0x1p-1074, 0x1p-1022, math.MaxFloat64
-	}
+	f := elem.OfFloat(d)
+	tiny, normal, huge := f.Tiny, f.Normal, f.Max
 	floats = []float64{math.NaN(), math.Inf(1), math.Inf(-1), 0, math.Copysign(0, -1)}
 	for _, x := range []float64{tiny, 7 * tiny, normal, huge, 1, 0.5, 1.5, 2.5, 3, 1e-4, 0.75, 12.25, 88.5, 104, 720, 30000} {
 		floats = append(floats, x, -x)
@@ -82,8 +75,8 @@ func NumSpecials(d dtype.DType) int {
 	return max(len(f), len(i))
 }
 
-// period is after how many elements the random numbers of large operands
-// repeat, which saves time and is no multiple of anything.
+// period is after how many elements the random numbers of large operands repeat,
+// which saves time. It is prime, so that it does not line up with shapes.
 const period = 4999
 
 // numbers are what the values of one operand of n elements are made from.
@@ -91,6 +84,8 @@ type numbers struct {
 	words       []uint64
 	step, shift int // of the permutation i -> (i·step + shift) mod n
 	n           int
+
+	rows, columns int // of matrices
 }
 
 func newNumbers(key uint64, n int) *numbers {
@@ -143,7 +138,7 @@ func (v Domain) float(d dtype.DType, g *numbers, i int) float64 {
 	case Few:
 		return math.Floor(5*u) - 2
 	case Wide:
-		if d == dtype.Float16 {
+		if elem.OfFloat(d).Max < 1e6 {
 			return sign * math.Pow(10, 10*u-6)
 		}
 		return sign * math.Pow(10, 12*u-6)
@@ -164,6 +159,12 @@ func (v Domain) float(d dtype.DType, g *numbers, i int) float64 {
 	case SpecialRow:
 		f, _ := specials(d)
 		return f[i/len(f)%len(f)]
+	case Dominant:
+		x := u - 0.5
+		if r, c := i/g.columns%g.rows, i%g.columns; r == c {
+			x += 2 + 2*float64(r) + float64(max(g.rows, g.columns))/2
+		}
+		return x
 	case Extremes:
 		f, _ := specials(d)
 		if x := f[i%len(f)]; !math.IsInf(x, 0) {

@@ -50,8 +50,8 @@ var bigGeometries = []geometry{
 	{[]int{257, 301}, [3]Layout{Transposed, BroadcastFirst, Contiguous}},
 }
 
-// domains of the operands where they are not Ordinary: those on which the op
-// is smooth.
+// domains lists, where they are not Ordinary, the domains of the operands on which
+// the op is smooth.
 var domains = map[op.ID][]Domain{
 	op.Abs: {NonZero}, op.Sign: {NonZero}, op.Relu: {NonZero},
 	op.Sqrt: {Positive}, op.Rsqrt: {Positive}, op.Reciprocal: {NonZero},

@@ -15,6 +15,10 @@ func (b *builder) fused() {
 		b.normalize()
 	case op.CrossEntropy, op.CrossEntropyGrad:
 		b.classes()
+	case op.GridSample, op.GridSampleGradInput, op.GridSampleGradGrid:
+		b.grid()
+	case op.CTC, op.CTCGrad:
+		b.ctc()
 	case op.Linear:
 		b.linear()
 	case op.Recurrent, op.RecurrentGrad:

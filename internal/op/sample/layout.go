@@ -29,9 +29,9 @@ var layoutNames = [...]string{"contiguous", "offset", "transposed", "swapped", "
 
 func (l Layout) String() string { return op.EnumName("Layout", int(l), layoutNames[:]...) }
 
-// place gives the strides and offset of a view of the shape, and how many
-// elements the memory holds, of which the view may leave some out. The key
-// decides what is random.
+// place returns the strides and offset of a view of the shape, and how many elements
+// the memory holds, of which the view may leave some out. The key decides what is
+// random.
 func (l Layout) place(shape []int, key uint64) (strides []int, offset, size int) {
 	n := len(shape)
 	strides = make([]int, n)

@@ -78,7 +78,7 @@ func (s Sample) Specs() []op.Spec {
 	return specs
 }
 
-// Tensors makes the operands. The same sample always gives the same values.
+// Tensors makes the operands. The same sample always has the same values.
 func (s Sample) Tensors() []Tensor {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%s/%s/%d", s.Op, s.DType, s.Index)
@@ -113,6 +113,10 @@ func Of(id op.ID, d dtype.DType) []Sample {
 		b.convolutions()
 	case op.PoolFamily:
 		b.pooling()
+	case op.LinalgFamily:
+		b.linalg()
+	case op.FourierFamily:
+		b.fourier()
 	case op.FusedFamily:
 		if id == op.MaxPool || id == op.MaxPoolGrad {
 			b.pooling()
@@ -150,8 +154,8 @@ func Smooth(id op.ID) []Sample {
 	return l
 }
 
-// Differentiable reports whether gradients pass through the op. That of
-// floor and its like is zero.
+// Differentiable reports whether gradients pass through the op. The gradients of
+// floor and the like are zero.
 func Differentiable(id op.ID) bool {
 	switch id {
 	case op.IsNaN, op.IsInf, op.IsFinite, op.Not, op.And, op.Or, op.Xor, op.ArgMax, op.ArgMin, op.ArgSort, op.CumMax, op.CumMin, op.MaxPoolIndices:

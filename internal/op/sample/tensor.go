@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/locusml/locus/dtype"
+	"github.com/locusml/locus/internal/elem"
 	"github.com/locusml/locus/internal/op"
 )
 
@@ -29,6 +30,9 @@ func (o Operand) Tensor(key uint64) Tensor {
 	t := Tensor{DType: o.DType, Shape: o.Shape, Strides: strides, Offset: offset}
 	n := op.Elements(o.Shape)
 	g := newNumbers(key, n)
+	if r := len(o.Shape); r >= 2 {
+		g.rows, g.columns = o.Shape[r-2], o.Shape[r-1]
+	}
 	mem := make([]byte, size*o.DType.Size())
 	for i := range size {
 		poison(o.DType, mem, i)
@@ -90,24 +94,8 @@ func poison(d dtype.DType, mem []byte, i int) {
 // PutFloat rounds x to type d, stores it as element i of mem, and returns what
 // was stored.
 func PutFloat(d dtype.DType, mem []byte, i int, x float64) float64 {
-	e := binary.NativeEndian
-	switch d {
-	case dtype.Float64:
-		e.PutUint64(mem[8*i:], math.Float64bits(x))
-		return x
-	case dtype.Float32:
-		e.PutUint32(mem[4*i:], math.Float32bits(float32(x)))
-		return float64(float32(x))
-	case dtype.Float16:
-		h := dtype.ToF16(float32(x))
-		e.PutUint16(mem[2*i:], uint16(h))
-		return float64(h.Float32())
-	case dtype.BFloat16:
-		h := dtype.ToBF16(float32(x))
-		e.PutUint16(mem[2*i:], uint16(h))
-		return float64(h.Float32())
-	}
-	panic("sample: not a float: " + d.String())
+	elem.PutBits(d, mem[d.Size()*i:], elem.Bits(d, x))
+	return elem.Round(d, x)
 }
 
 // PutInt stores x, wrapped to type d, as element i of mem.
@@ -126,20 +114,7 @@ func PutInt(d dtype.DType, mem []byte, i int, x int64) {
 }
 
 // GetFloat reads element i of mem, of a floating-point type.
-func GetFloat(d dtype.DType, mem []byte, i int) float64 {
-	e := binary.NativeEndian
-	switch d {
-	case dtype.Float64:
-		return math.Float64frombits(e.Uint64(mem[8*i:]))
-	case dtype.Float32:
-		return float64(math.Float32frombits(e.Uint32(mem[4*i:])))
-	case dtype.Float16:
-		return float64(dtype.F16(e.Uint16(mem[2*i:])).Float32())
-	case dtype.BFloat16:
-		return float64(dtype.BF16(e.Uint16(mem[2*i:])).Float32())
-	}
-	panic("sample: not a float: " + d.String())
-}
+func GetFloat(d dtype.DType, mem []byte, i int) float64 { return elem.Get(d, mem[d.Size()*i:]) }
 
 // GetInt reads element i of mem, of an integer type or bool.
 func GetInt(d dtype.DType, mem []byte, i int) int64 {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/locusml/locus/dtype"
 	"github.com/locusml/locus/internal/backend"
+	"github.com/locusml/locus/internal/elem"
 	"github.com/locusml/locus/internal/memory"
 	"github.com/locusml/locus/internal/op"
 	"github.com/locusml/locus/internal/program"
@@ -27,6 +28,11 @@ func (b *Builder) Value(kind program.Kind, t dtype.DType, shape ...int) program.
 
 // Step appends a call; operands are over one shape.
 func (b *Builder) Step(id op.ID, a op.Attrs, in ...program.Ref) program.Ref {
+	return b.StepAll(id, a, in...)[0]
+}
+
+// StepAll is Step of an op with further results, all of which it returns.
+func (b *Builder) StepAll(id op.ID, a op.Attrs, in ...program.Ref) []program.Ref {
 	specs := make([]op.Spec, len(in))
 	for i := range in {
 		specs[i] = op.Spec{DType: in[i].View.DType, Shape: in[i].View.Shape}
@@ -35,9 +41,14 @@ func (b *Builder) Step(id op.ID, a op.Attrs, in ...program.Ref) program.Ref {
 	if err != nil {
 		panic(err)
 	}
-	out := b.Value(program.Temp, s.DType, s.Shape...)
-	b.Steps = append(b.Steps, program.Step{Op: id, Attrs: a, In: in, Out: out})
-	return out
+	outs := []program.Ref{b.Value(program.Temp, s.DType, s.Shape...)}
+	if more := op.Get(id).More; more != nil {
+		for _, s := range more(a, specs) {
+			outs = append(outs, b.Value(program.Temp, s.DType, s.Shape...))
+		}
+	}
+	b.Steps = append(b.Steps, program.Step{Op: id, Attrs: a, In: in, Out: outs[0], More: outs[1:]})
+	return outs
 }
 
 // Number is a constant over a shape.
@@ -187,14 +198,8 @@ func Fill(r *rand.Rand, t dtype.DType, data []byte) {
 			*(*int32)(p) = int32(r.Uint32()) >> r.IntN(32)
 		case dtype.Int64:
 			*(*int64)(p) = int64(r.Uint64()) >> r.IntN(64)
-		case dtype.Float16:
-			*(*dtype.F16)(p) = dtype.ToF16(float32(x))
-		case dtype.BFloat16:
-			*(*dtype.BF16)(p) = dtype.ToBF16(float32(x))
-		case dtype.Float32:
-			*(*float32)(p) = float32(x)
-		case dtype.Float64:
-			*(*float64)(p) = x
+		default:
+			elem.PutBits(t, data[i:], elem.Bits(t, x))
 		}
 	}
 }
@@ -261,14 +266,19 @@ func Check(t testing.TB, seed uint64, steps int, d Fuser) (fused int) {
 // arguments. It returns how many steps were fused.
 func Compare(t testing.TB, what string, r *rand.Rand, p *program.Program, d Fuser) (fused int) {
 	t.Helper()
+	return compare(t, what, r, p, d, Fill)
+}
+
+func compare(t testing.TB, what string, r *rand.Rand, p *program.Program, d Fuser, fill func(*rand.Rand, dtype.DType, []byte)) (fused int) {
+	t.Helper()
 	args := map[int][]byte{}
 	for i, v := range p.Values {
 		if v.Kind == program.Arg {
 			args[i] = make([]byte, v.Bytes)
-			Fill(r, v.Spec.DType, args[i])
+			fill(r, v.Spec.DType, args[i])
 		}
 	}
-	q := p.Fuse(d)
+	q := p.Fuse(d).FuseNorms(d.Supports)
 	if err := q.Verify(); err != nil {
 		t.Errorf("%s: %v\n%s", what, err, q)
 		return 0
@@ -313,25 +323,22 @@ func same(t testing.TB, what string, p *program.Program, want, got [][]byte) boo
 	return true
 }
 
-// isNaN reports whether an element is a NaN. Which one it is depends on the order in
-// which an assembler lists operands: that is no result.
-func isNaN(t dtype.DType, element []byte) bool {
-	p := unsafe.Pointer(unsafe.SliceData(element))
-	switch t {
-	case dtype.Float16:
-		f := (*(*dtype.F16)(p)).Float32()
-		return f != f
-	case dtype.BFloat16:
-		f := (*(*dtype.BF16)(p)).Float32()
-		return f != f
-	case dtype.Float32:
-		f := *(*float32)(p)
-		return f != f
-	case dtype.Float64:
-		f := *(*float64)(p)
-		return f != f
+// Equal reports whether two results have the same elements, to the bit but for which NaN
+// a NaN is.
+func Equal(t dtype.DType, want, got []byte) bool {
+	size := t.Size()
+	for k := 0; k < len(want); k += size {
+		if x, y := want[k:k+size], got[k:k+size]; !bytes.Equal(x, y) && !(isNaN(t, x) && isNaN(t, y)) {
+			return false
+		}
 	}
-	return false
+	return len(want) == len(got)
+}
+
+// isNaN reports whether an element is a NaN. Which one it is depends on the order in
+// which an assembler lists operands: that is not part of the result.
+func isNaN(t dtype.DType, element []byte) bool {
+	return t.IsFloat() && math.IsNaN(elem.Get(t, element))
 }
 
 func elementwise(d *op.Def) bool {

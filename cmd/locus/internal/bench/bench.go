@@ -1,6 +1,6 @@
 // Package bench measures what every user of a GPU should have measured once: when
-// it pays, what moving data costs, what a wait costs, and whether two cards are
-// twice as fast as one.
+// it pays, what moving data costs, what a wait costs, whether two cards are twice as
+// fast as one, and whether copies hide behind computing.
 package bench
 
 import (
@@ -13,7 +13,7 @@ import (
 )
 
 // Names lists the exercises in order.
-var Names = []string{"products", "parameters", "log", "parallel"}
+var Names = []string{"products", "parameters", "log", "parallel", "overlap"}
 
 // About says what each exercise asks.
 var About = map[string]string{
@@ -21,13 +21,14 @@ var About = map[string]string{
 	"parameters": "reading and writing a network's parameters on a device: what does it cost?",
 	"log":        "1000 products of 100×100 matrices: the norm read each time, against a log kept on the device",
 	"parallel":   "two products on two GPUs at once, against one after the other on one",
+	"overlap":    "products on a GPU while data is copied to it, against the one after the other",
 }
 
 // Options say what is measured and for how long.
 type Options struct {
 	Which   []string      // exercises; nil: all
 	GPU     *locus.Device // nil: the first, a virtual one if there is none
-	Sizes   []int         // of the square matrices of the first and the last exercise; nil: some that suit the device
+	Sizes   []int         // of the square matrices of products and parallel; nil: some that suit the device
 	Budget  time.Duration // for each figure; 0: 200 ms
 	Began   func(exercise string)
 	Virtual int64 // bytes of memory of each virtual GPU that is added; 0: 1 GiB
@@ -62,6 +63,7 @@ type Results struct {
 	Parameters *Parameters `json:"parameters,omitempty"`
 	Log        *Log        `json:"log,omitempty"`
 	Parallel   *Parallel   `json:"parallel,omitempty"`
+	Overlap    *Overlap    `json:"overlap,omitempty"`
 	// Spread is how far runs of the same thing lay apart at most: the upper
 	// quartile over the lower.
 	Spread float64 `json:"spread"`
@@ -93,7 +95,7 @@ func Run(ctx context.Context, o Options) (*Results, error) {
 	for _, e := range []struct {
 		name string
 		run  func() error
-	}{{"products", m.products}, {"parameters", m.parameters}, {"log", m.log}, {"parallel", m.parallel}} {
+	}{{"products", m.products}, {"parameters", m.parameters}, {"log", m.log}, {"parallel", m.parallel}, {"overlap", m.overlap}} {
 		if !slices.Contains(o.Which, e.name) {
 			continue
 		}

@@ -23,12 +23,17 @@ func TestRunAll(t *testing.T) {
 	if strings.Join(began, " ") != strings.Join(Names, " ") {
 		t.Errorf("began %v", began)
 	}
-	if len(r.Products.Rows) != 2 || len(r.Parameters.Rows) == 0 || len(r.Log.Devices) != 2 || len(r.Parallel.Rows) == 0 {
+	if len(r.Products.Rows) != 2 || len(r.Parameters.Rows) == 0 || len(r.Log.Devices) != 2 || len(r.Parallel.Rows) == 0 || len(r.Overlap.Rows) == 0 {
 		t.Errorf("%+v", r)
 	}
 	each := r.Log.Devices[1]
 	if each.Each.Transfers < logProducts || each.Kept.Transfers > 10 || each.Batch.Transfers > 10 {
 		t.Errorf("transfers: each %d, kept %d, batched %d", each.Each.Transfers, each.Kept.Transfers, each.Batch.Transfers)
+	}
+	for _, row := range r.Overlap.Rows {
+		if row.Products < 1 || row.AtOnce.Median <= 0 || row.Apart.Median < row.Copy.Min {
+			t.Errorf("%+v", row)
+		}
 	}
 	if r.GPU.Virtual != (locus.WhyNoGPU() != nil) {
 		t.Errorf("%+v", r.GPU)
@@ -50,7 +55,7 @@ func checkReport(t *testing.T, r *Results) {
 		t.Fatal(err)
 	}
 	html := b.String()
-	if strings.Count(html, "<svg") != 4 || strings.Count(html, "<table") != 4 {
+	if strings.Count(html, "<svg") != len(Names) || strings.Count(html, "<table") != len(Names) {
 		t.Errorf("%d figures, %d tables", strings.Count(html, "<svg"), strings.Count(html, "<table"))
 	}
 	if r.GPU.Virtual && !strings.Contains(html, "The GPU is virtual") || r.Pair[0].Virtual && !strings.Contains(html, "Both GPUs are virtual") {

@@ -7,6 +7,7 @@ import (
 	"github.com/locusml/locus/board"
 	"github.com/locusml/locus/cmd/locus/internal/page"
 	"github.com/locusml/locus/cmd/locus/internal/text"
+	"github.com/locusml/locus/internal/cpu/pool"
 )
 
 // Part is an exercise as people read it.
@@ -25,7 +26,7 @@ const virtualNote = "The GPU is virtual: it lives in main memory and this machin
 // Parts returns the exercises that were measured.
 func (r *Results) Parts() ([]Part, error) {
 	var parts []Part
-	for _, make := range []func() (*Part, error){r.partProducts, r.partParameters, r.partLog, r.partParallel} {
+	for _, make := range []func() (*Part, error){r.partProducts, r.partParameters, r.partLog, r.partParallel, r.partOverlap} {
 		p, err := make()
 		if err != nil {
 			return nil, err
@@ -156,7 +157,7 @@ func (r *Results) partLog() (*Part, error) {
 	part.Seen = []string{
 		fmt.Sprintf("On %s, reading every norm took %s and %s copies and waits. Kept there and read at the end it took %s and %s; %s.",
 			g.Device, duration(g.Each.Time), text.Count(g.Each.Transfers), duration(g.Kept.Time), text.Count(g.Kept.Transfers), verdict),
-		fmt.Sprintf("As one batched product the same work took %s, %s. On the CPU reading is no transfer: results are there when the call returns.",
+		fmt.Sprintf("As one batched product the same work took %s, %s. On the CPU reading is not a transfer: results are there when the call returns.",
 			duration(g.Batch.Time), against(g.Batch.Time, g.Each.Time, "a thousand small ones with reading")),
 	}
 	note(r.GPU.Virtual, part)
@@ -189,9 +190,42 @@ func (r *Results) partParallel() (*Part, error) {
 			duration(last.Waiting), against(last.Waiting, last.AtOnce, "without it")),
 	}
 	if r.Pair[0].Virtual {
-		part.Notes = append(part.Notes, "Both GPUs are virtual and share this machine's cores, on which one product alone runs in parallel already: no scaling is to be expected from them, and what there is comes from overlapping the parts of a product that one core does. Two real cards, each with processors of its own, should come close to 2×. What can be seen here is that the program runs on two devices, and what a wait does.")
+		part.Notes = append(part.Notes, "Both GPUs are virtual and share this machine's cores. "+sharing(pool.Threads())+" Two real cards, each with processors of its own, should come close to 2×. What can be seen here is that the program runs on two devices, and what a wait does.")
 	}
 	return part, b.SetAxes("scaling", board.Axes{Title: "How many times faster two GPUs are", XLabel: "n", YLabel: "times", XScale: board.Log, YLim: [2]float64{0, 2.5}})
+}
+
+// sharing says what virtual GPUs can gain from working at once.
+func sharing(threads int) string {
+	if threads == 1 {
+		return "With one thread each runs on one core, so on a machine with two idle cores they should come close to 2×."
+	}
+	return fmt.Sprintf("One product alone runs on %d threads already, so no scaling is to be expected from two, and what there is comes from overlapping the parts of a product that one core does; LOCUS_THREADS=1 gives each of them one core.", threads)
+}
+
+func (r *Results) partOverlap() (*Part, error) {
+	o := r.Overlap
+	if o == nil {
+		return nil, nil
+	}
+	gpu := r.GPU.Device
+	b := &board.Board{}
+	part := &Part{Name: "overlap", Title: "5. Copies during computation",
+		Asked:  "Does data go to a GPU while it computes?",
+		Table:  page.Table{Head: []string{"copy", fmt.Sprintf("products of %d×%d", o.N, o.N), "products alone", "copy alone", "apart", "at once", "faster"}},
+		Figure: b}
+	for _, row := range o.Rows {
+		size := float64(row.Bytes) / (1 << 20)
+		b.Draw("overlap/at once", size, row.Speedup(), 1)
+		part.Table.Rows = append(part.Table.Rows, []string{fmt.Sprintf("%.0f MiB", size), fmt.Sprint(row.Products), duration(row.Compute), duration(row.Copy), duration(row.Apart), duration(row.AtOnce), fmt.Sprintf("%.2f×", row.Speedup())})
+	}
+	last := o.Rows[len(o.Rows)-1]
+	part.Seen = []string{fmt.Sprintf("A copy of %d MiB to %s and %d products took %s with a wait between them, and %s when both were queued, %s. Nothing in the program says that they run at the same time; the copy comes from page-locked memory (Pin), which the GPU reads by itself.",
+		last.Bytes>>20, gpu, last.Products, duration(last.Apart), duration(last.AtOnce), against(last.AtOnce, last.Apart, "apart"))}
+	if r.GPU.Virtual {
+		part.Notes = append(part.Notes, "The GPU is virtual: it has one queue, in which copies stand among the products, so nothing is to be gained here. On a real card the shorter of the two should disappear.")
+	}
+	return part, b.SetAxes("overlap", board.Axes{Title: "How many times faster at once than apart", XLabel: "MiB", YLabel: "times", XScale: board.Log, YLim: [2]float64{0, 2.5}})
 }
 
 // against says how a timing compares with another.
@@ -217,7 +251,7 @@ func (r *Results) Page(version string) (*page.Page, error) {
 	}
 	p := &page.Page{
 		Title: "What the devices of this machine can do",
-		Lead:  "The exercises of a first lesson on GPUs, measured: when a GPU pays, what moving data costs, what a wait costs, and whether two are twice as fast as one.",
+		Lead:  "The exercises of a first lesson on GPUs, measured: when a GPU pays off, what moving data costs, what a wait costs, whether two are twice as fast as one, and whether copies hide behind computing.",
 		Facts: [][2]string{{"CPU", r.CPU.Name + " (" + r.CPU.Backing + ")"}, {"GPU", r.GPU.String()}, {"pair", r.Pair[0].String() + " and " + r.Pair[1].String()}, {"measured", r.Time.Format(time.RFC1123)}},
 		Foot:  "Written by " + version + ". Times are medians of several runs, after one that does not count.",
 	}

@@ -57,7 +57,7 @@ func (m Machine) list(o *text.Out) {
 	}
 }
 
-// table prints a row a device, and the libraries below.
+// table prints a row per device, and the libraries below.
 func (m Machine) table(o *text.Out) {
 	t := &text.Table{Head: []string{"device", "name", "memory", "load", "temp", "power", "backed by"}, Right: map[int]bool{3: true, 4: true, 5: true}, Shrink: 6}
 	for _, c := range m.Devices {

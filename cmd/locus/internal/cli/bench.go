@@ -30,8 +30,8 @@ func (a *app) bench() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "bench [EXERCISE...]",
 		Short: "Measure the devices: products, copies, waits, two GPUs at once",
-		Long: `Measures what every user of a GPU should have measured once, and explains what
-was seen, in tables, plots and a web page:
+		Long: `Measures what every user of a GPU should have measured once, and explains the
+results in tables, plots and a web page:
 
 ` + exercises() + `
 
@@ -45,7 +45,7 @@ the report says so, and what their figures do not say.`,
 	}
 	fl := c.Flags()
 	fl.StringVar(&f.device, "device", "", "the GPU to measure (the first, a virtual one if there is none)")
-	fl.IntSliceVar(&f.Sizes, "sizes", nil, "sizes of the matrices of the first and the last exercise")
+	fl.IntSliceVar(&f.Sizes, "sizes", nil, "sizes of the matrices of products and parallel")
 	fl.DurationVar(&f.Budget, "time", 200*time.Millisecond, "time for each figure")
 	fl.BoolVar(&f.quick, "quick", false, "small sizes and little time: to see that it works")
 	fl.StringVar(&f.out, "out", filepath.Join("runs", "bench"), `folder for the report and the plots ("none" writes nothing)`)
@@ -84,7 +84,7 @@ func (a *app) runBench(c *cobra.Command, f *benchFlags, args []string) error {
 		}
 	}
 	if f.Budget <= 0 {
-		return usagef("--time %s: not a time to measure for", f.Budget)
+		return usagef("--time %s: want a positive duration", f.Budget)
 	}
 	slices.Sort(f.Sizes)
 	if f.quick {

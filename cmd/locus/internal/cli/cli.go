@@ -1,5 +1,5 @@
 // Package cli is the command line: one file a subcommand. What they do is in the
-// packages beside it.
+// packages next to it.
 package cli
 
 import (
@@ -64,7 +64,7 @@ type errSignal struct{ os.Signal }
 
 func (e errSignal) Error() string { return e.String() }
 
-// Main runs the command and gives its exit code. Whatever goes wrong is one
+// Main runs the command and returns its exit code. Whatever goes wrong is one
 // message on s.Err.
 func Main(args []string, s Streams) int {
 	ctx, stop := withSignals(context.Background())
@@ -175,7 +175,7 @@ func (a *app) guard(f func() error) (err error) {
 	return err
 }
 
-// exit reports an error and gives the code for it.
+// exit reports an error and returns the code for it.
 func (a *app) exit(ctx context.Context, err error) int {
 	var usage usageError
 	var sig errSignal

@@ -103,12 +103,12 @@ func TestTrainPredictInspect(t *testing.T) {
 			t.Errorf("%s: %v", f, err)
 		}
 	}
-	if page, err := os.ReadFile(filepath.Join(out, "report.html")); err != nil || !strings.Contains(string(page), "What was taken for what") || strings.Count(string(page), "<svg ") != 5 {
+	if page, err := os.ReadFile(filepath.Join(out, "report.html")); err != nil || !strings.Contains(string(page), "Confusion matrix") || strings.Count(string(page), "<svg ") != 5 {
 		t.Errorf("the report has %d pictures: %v", strings.Count(string(page), "<svg "), err)
 	}
 	file := filepath.Join(out, "weights.safetensors")
 
-	if s := good(t, "predict", file); !strings.Contains(s, "of 360 right") || !strings.Contains(s, "taken for") {
+	if s := good(t, "predict", file); !strings.Contains(s, "of 360 right") || !strings.Contains(s, "most frequent mistake") {
 		t.Errorf("%s", s)
 	}
 	var p struct {

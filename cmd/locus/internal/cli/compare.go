@@ -25,9 +25,9 @@ func (a *app) compare() *cobra.Command {
 	var picture, page string
 	c := &cobra.Command{
 		Use:   "compare RUN...",
-		Short: "Put runs beside each other: what came of them, and what differs",
-		Long: `Reads the weights of runs of locus train and shows, a line each, what came of
-them and the hyperparameters in which they differ. A run is a folder that train
+		Short: "Compare runs: their results, and the hyperparameters that differ",
+		Long: `Reads the weights of runs of locus train and shows, one per line, their results
+and the hyperparameters in which they differ. A run is a folder that train
 wrote, or the file of weights in it.
 
 With --board the curves of all runs are on one web page, with --picture in one

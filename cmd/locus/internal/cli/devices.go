@@ -43,7 +43,7 @@ temperature and power.`,
 			return nil
 		},
 	}
-	c.Flags().BoolVarP(&watch, "watch", "w", false, "show again and again until Ctrl-C")
+	c.Flags().BoolVarP(&watch, "watch", "w", false, "repeat until Ctrl-C")
 	c.Flags().DurationVar(&every, "every", time.Second, "how often --watch looks")
 	jsonFlag(c, &asJSON)
 	return c

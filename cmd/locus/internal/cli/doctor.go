@@ -13,10 +13,10 @@ func (a *app) doctor() *cobra.Command {
 	var asJSON, verbose, multi bool
 	c := &cobra.Command{
 		Use:   "doctor",
-		Short: "Find out what is there, what is missing, and how to fix it",
+		Short: "Check what is installed, what is missing, and how to fix it",
 		Long: `Looks for everything that Locus can use: processor, NVIDIA's cards, driver and
 libraries, data, folders. Each device computes something whose result is known.
-What is missing is named with what to do about it.
+For everything that is missing it says what to do.
 
 With --multi it tries what several GPUs or ranks do together: copies between
 GPUs, every collective, and how fast an all-reduce is. Start it with locus
@@ -24,7 +24,7 @@ launch or mpirun to try ranks in processes of their own:
 
   locus launch -n 2 locus doctor --multi
 
-The exit code is 1 only if something that is there does not work.`,
+The exit code is 1 only if something that is installed does not work.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			var checks []doctor.Check
@@ -45,7 +45,7 @@ The exit code is 1 only if something that is there does not work.`,
 				a.showChecks(checks, verbose)
 			}
 			if bad {
-				return errors.New("something that is there does not work; see above")
+				return errors.New("something that is installed does not work; see above")
 			}
 			return nil
 		},

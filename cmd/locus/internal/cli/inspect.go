@@ -23,12 +23,12 @@ func (a *app) inspect() *cobra.Command {
 	var unpacked string
 	c := &cobra.Command{
 		Use:   "inspect PATH...",
-		Short: "Look into files of weights and checkpoints",
+		Short: "Show what files of weights and checkpoints hold",
 		Long: `Lists the tensors of a safetensors, npz or npy file, or of the newest checkpoint
-in a folder: names, element types, shapes, sizes, and what was saved beside
-them; of a program that package export has saved, what it takes and returns.
-Nothing in a file is run, and of a file only the header is read unless --stats
-asks for the values.`,
+in a folder: names, element types, shapes, sizes, and the metadata saved with
+them; for a program that package export has saved, what it takes and returns.
+Nothing in a file is run, and only the header is read unless --stats asks for
+the values.`,
 		Example: `  locus inspect runs/digits-mlp/weights.safetensors
   locus inspect --stats runs/digits-mlp/checkpoints`,
 		Args: cobra.MinimumNArgs(1),
@@ -57,7 +57,7 @@ asks for the values.`,
 			return nil
 		},
 	}
-	c.Flags().BoolVar(&stats, "stats", false, "read the values and sum them up")
+	c.Flags().BoolVar(&stats, "stats", false, "read the values and summarise them")
 	unpackedFlag(c, &unpacked)
 	jsonFlag(c, &asJSON)
 	return c
@@ -124,7 +124,7 @@ func (a *app) showFile(f *inspect.File, stats bool) {
 	a.showMetadata(f)
 }
 
-// showMetadata prints what was saved beside the tensors: the card of a network
+// showMetadata prints what was saved with the tensors: the card of a network
 // field by field, the rest as it is.
 func (a *app) showMetadata(f *inspect.File) {
 	o := a.out
@@ -196,15 +196,15 @@ func (a *app) convert() *cobra.Command {
 		Short: "Convert between safetensors, npz and npy",
 		Long: `Writes the tensors of a file in another format, which the ending of TO names:
 .safetensors, .npz or .npy. The element types stay unless --dtype asks for
-another floating-point type. NumPy's formats hold no metadata: what is lost is
-named.`,
+another floating-point type. NumPy's formats hold no metadata: the command lists
+what is lost.`,
 		Example: `  locus convert model.safetensors model.npz
   locus convert --dtype bf16 model.npz model.safetensors`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(_ *cobra.Command, args []string) error {
 			dtype, ok := types[as]
 			if !ok {
-				return usagef("--dtype %s: float64, float32, float16 or bfloat16", as)
+				return usagef("--dtype %s: want float64, float32, float16 or bfloat16", as)
 			}
 			most, err := parseUnpacked(unpacked)
 			if err != nil {
@@ -225,7 +225,7 @@ named.`,
 		},
 	}
 	c.Flags().StringVar(&as, "dtype", "", "convert floating-point elements: float64, float32, float16, bfloat16")
-	c.Flags().BoolVar(&force, "force", false, "replace TO if it is there")
+	c.Flags().BoolVar(&force, "force", false, "replace TO if it exists")
 	unpackedFlag(c, &unpacked)
 	jsonFlag(c, &asJSON)
 	complete(c, "dtype", completeWords("float64", "float32", "float16", "bfloat16"))

@@ -37,9 +37,9 @@ ssh, with variables from which each rank knows its number (RANK, WORLD_SIZE,
 LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT) and a secret by which
 the ranks know each other (LOCUS_TOKEN). Programs use collective.Join.
 
-The ranks' output is passed on line by line behind their numbers. If one fails,
-the others are ended, and all are started again if --restarts allows; the exit
-code is that of the rank that failed first. Ctrl-C ends all.
+The ranks' output is passed on line by line, each with the rank's number. If one
+fails, the others are ended, and all are started again if --restarts allows; the
+exit code is that of the rank that failed first. Ctrl-C ends all.
 
 Over ssh the command runs in the folder of the same name, and ssh must need no
 password. In a pod of Kubeflow's, the PET_ variables are the flags' defaults.`,
@@ -79,13 +79,13 @@ password. In a pod of Kubeflow's, the PET_ variables are the flags' defaults.`,
 	f.SetInterspersed(false) // what follows the command is the command's
 	f.IntVarP(&n, "ranks", "n", 1, "start `N` ranks on this machine")
 	f.StringVar(&hosts, "hosts", "", "start ranks on these machines over ssh, rank 0 on the first: `LIST` such as node1:4,node2:4")
-	f.StringVar(&hostFile, "hostfile", "", "read the machines from a `FILE`, one on each line: node1 slots=4")
+	f.StringVar(&hostFile, "hostfile", "", "read the machines from a `FILE`, one per line: node1 slots=4")
 	f.IntVar(&restarts, "restarts", 0, "start all ranks again up to `N` times when one fails")
-	f.DurationVar(&grace, "grace", 10*time.Second, "how long ranks have to end before they are ended")
+	f.DurationVar(&grace, "grace", 10*time.Second, "how long ranks may take to end before they are killed")
 	f.StringVar(&logs, "logs", "", "also write each rank's output to a file in `FOLDER`")
 	f.StringVar(&master, "master", "", "rank 0's `HOST:PORT`, for launchers on several machines")
-	f.IntVar(&nodes, "nodes", 1, "launchers on `N` machines start as many ranks each")
-	f.IntVar(&node, "node-rank", 0, "which of them this is, from 0")
+	f.IntVar(&nodes, "nodes", 1, "the number `N` of machines with a launcher, each of which starts --ranks ranks")
+	f.IntVar(&node, "node-rank", 0, "the number of this machine among them, from 0")
 	f.StringVar(&ssh, "ssh", "", "the `COMMAND` that reaches another machine")
 	f.StringVar(&work, "dir", "", "the `FOLDER` of the command on other machines")
 	return c
@@ -110,16 +110,16 @@ func places(c *cobra.Command, s *launch.Spec, hosts, hostFile string) error {
 			return usagef("--hostfile %s: %w", hostFile, err)
 		}
 	case s.Ranks < 1 || s.Ranks > 1024:
-		return usagef("-n %d is no number of ranks between 1 and 1024", s.Ranks)
+		return usagef("-n %d: want a number of ranks from 1 to 1024", s.Ranks)
 	case s.Nodes < 1 || s.Nodes > 1<<14 || s.Node < 0 || s.Node >= s.Nodes:
-		return usagef("--node-rank %d of --nodes %d cannot be", s.Node, s.Nodes)
+		return usagef("--node-rank %d: want a number from 0 to below --nodes %d", s.Node, s.Nodes)
 	case s.Nodes > 1 && s.Master == "":
 		return usagef("launchers on several machines need --master, the address of rank 0 that all can reach")
 	case s.Nodes > 1 && s.Token == "":
 		return usagef("launchers on several machines need the same secret in LOCUS_TOKEN")
 	}
 	if s.Hosts != nil && c.Flags().Changed("ranks") {
-		return usagef("with a list of hosts it says the number of ranks: leave -n out")
+		return usagef("a list of hosts sets the number of ranks: leave -n out")
 	}
 	if s.Restarts < 0 || s.Grace <= 0 {
 		return usagef("--restarts must not be negative, and --grace must be positive")
@@ -137,7 +137,7 @@ func (a *app) kubeflow(c *cobra.Command, s *launch.Spec) error {
 		v, _, _ = strings.Cut(v, ":") // an elastic job's smallest number
 		n, err := strconv.Atoi(v)
 		if err != nil {
-			return usagef("%s=%q is no number", name, a.env(name))
+			return usagef("%s=%q is not a number", name, a.env(name))
 		}
 		*to = n
 		return nil

@@ -25,13 +25,13 @@ func TestLaunch(t *testing.T) {
 	}
 	for args, want := range map[string]string{
 		"launch":                              "requires at least 1 arg",
-		"launch -n 0 true":                    "no number of ranks",
-		"launch --hosts a;b true":             "no host",
+		"launch -n 0 true":                    "want a number of ranks",
+		"launch --hosts a;b true":             "not a host",
 		"launch --hosts a -n 3 true":          "leave -n out",
 		"launch --hosts a --hostfile b true":  "choose one",
 		"launch --nodes 2 true":               "--master",
 		"launch --nodes 2 --master a:1 true":  "LOCUS_TOKEN",
-		"launch --nodes 2 --node-rank 2 true": "cannot be",
+		"launch --nodes 2 --node-rank 2 true": "want a number from 0",
 		"launch --restarts -1 true":           "--restarts",
 		"launch --hostfile none/such true":    "no such file",
 		"launch --grace 0s true":              "--grace",

@@ -32,11 +32,11 @@ func (a *app) predict() *cobra.Command {
 		Use:   "predict WEIGHTS [FILE...]",
 		Short: "Use a trained network on pictures, or measure it on its test set",
 		Long: `Loads a network from a file of weights that locus train has written, or from a
-folder of checkpoints, and says what it sees in the given pictures, or for a
-network that was trained on a CSV file, in the rows of the given CSV files.
-Without either it is measured on the test set of its data.
+folder of checkpoints, and classifies the given pictures. A network that was
+trained on a CSV file predicts the rows of the given CSV files. Without files it
+is measured on the test set of its data.
 
-Weights that do not say what they are of need --model and --data.`,
+Weights that do not name their network and data need --model and --data.`,
 		Example: `  locus predict runs/digits-mlp/weights.safetensors
   locus predict runs/mnist-lenet/weights.safetensors --invert seven.png`,
 		Args: cobra.MinimumNArgs(1),
@@ -45,13 +45,13 @@ Weights that do not say what they are of need --model and --data.`,
 	fl := c.Flags()
 	fl.SortFlags = false
 	fl.StringVar(&f.device, "device", "", "where to compute (gpu:0 if there is one, else cpu)")
-	fl.StringVar(&f.card.Model, "model", "", "the network that the weights are of: "+strings.Join(model.Names, ", "))
+	fl.StringVar(&f.card.Model, "model", "", "the network that the weights belong to: "+strings.Join(model.Names, ", "))
 	fl.StringVar(&f.card.Data, "data", "", "the data whose test set is used: "+strings.Join(model.DataNames, ", "))
 	fl.StringVar(&f.source.Folder, "data-dir", "", "folder with the data's files")
 	fl.BoolVar(&f.source.Download, "download", false, "fetch the data's files if they are missing")
 	fl.IntVar(&f.batch, "batch", 256, "examples at a time")
 	fl.IntVar(&f.top, "top", 3, "how many classes to name for a picture")
-	fl.BoolVar(&f.invert, "invert", false, "swap light and dark: for ink on paper, since the data has a dark ground")
+	fl.BoolVar(&f.invert, "invert", false, "swap light and dark: for ink on paper, since the data has a dark background")
 	jsonFlag(c, &f.asJSON)
 	complete(c, "data", completeWords(model.DataNames...))
 	complete(c, "model", completeWords(model.Names...))
@@ -61,7 +61,7 @@ Weights that do not say what they are of need --model and --data.`,
 
 func (a *app) runPredict(c *cobra.Command, f *predictFlags, path string, pictures []string) error {
 	if f.batch < 1 || f.top < 1 {
-		return usagef("--batch and --top are at least 1")
+		return usagef("--batch and --top must be at least 1")
 	}
 	device := locus.TryGPU()
 	if f.device != "" {
@@ -127,7 +127,7 @@ func (a *app) showTest(card model.Card, d locus.Device, t *predict.Test) {
 	o.Text(fmt.Sprintf("%s on the test set of %s, on %s: %s of %s right (%.1f %%), loss %.4f.", printable.Text(card.Model), printable.Text(card.Data), d,
 		text.Count(t.Right), text.Count(t.Examples), 100*t.Accuracy, t.Loss))
 	o.Println()
-	table := &text.Table{Head: []string{"class", "examples", "right", "", "if not, mostly taken for"}, Right: map[int]bool{1: true, 2: true}, Shrink: -1}
+	table := &text.Table{Head: []string{"class", "examples", "right", "", "most frequent mistake"}, Right: map[int]bool{1: true, 2: true}, Shrink: -1}
 	for _, c := range t.Classes {
 		part := 0.0
 		if c.Examples > 0 {
@@ -176,7 +176,7 @@ func (a *app) predictPictures(f *predictFlags, net nn.Module, card model.Card, d
 	}
 	for _, p := range list {
 		if p.Light && slices.Contains(model.DataNames, card.Data) {
-			a.err.Println(a.err.Style(text.Dim, fmt.Sprintf("note: %s is light at its border, and %s has a dark ground; --invert may be what you want", printable.Text(p.File), printable.Text(card.Data))))
+			a.err.Println(a.err.Style(text.Dim, fmt.Sprintf("note: %s is light at its border, and %s has a dark background; --invert may help", printable.Text(p.File), printable.Text(card.Data))))
 			break
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/locusml/locus/train"
 )
 
-// nothing is where output goes that nobody wants.
+// nothing is where unwanted output goes.
 type nothing struct{}
 
 func (nothing) Write(p []byte) (int, error) { return len(p), nil }

@@ -77,7 +77,7 @@ func (f *trainFlags) asBefore(c *cobra.Command) error {
 	for _, name := range f.accept {
 		n, ok := hyperOf[strings.TrimLeft(name, "-")]
 		if !ok {
-			return usagef("--accept %s: not a flag that a run goes on with; there are %s", name, strings.Join(acceptable(), ", "))
+			return usagef("--accept %s: not a flag that a resumed run can change; there are %s", name, strings.Join(acceptable(), ", "))
 		}
 		f.Accept = append(f.Accept, n...)
 	}

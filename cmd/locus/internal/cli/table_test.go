@@ -54,7 +54,7 @@ func TestTrainOnATable(t *testing.T) {
 	for args, want := range map[string]string{
 		"train --out none --data flowers.csv --task classes":                  "--target names another column", // the notes are all different
 		"train --out none --data flowers.csv --task klasses":                  "did you mean",
-		"train --out none --data flowers.csv --target species --task numbers": "no number",
+		"train --out none --data flowers.csv --target species --task numbers": "not a number",
 		"train --out none --task numbers":                                     "for the column of a CSV file",
 		"train --out none --data flowers.csv --target specis":                 "species",
 		"train --out none --data flowers.csv --target species --model lenet":  "softmax or mlp",

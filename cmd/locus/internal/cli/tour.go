@@ -20,7 +20,7 @@ func (a *app) tour() *cobra.Command {
 		Use:   "tour",
 		Short: "Take a tour of the framework on this machine",
 		Long: `Runs a program step by step on the devices of this machine and shows the Go
-code of each step beside what it printed: devices and their names, tensors on
+code of each step next to its output: devices and their names, tensors on
 GPUs, what happens when two devices meet, copies and their cost, networks on a
 GPU, and training on two of them.
 

@@ -76,26 +76,26 @@ its machine, and rank 0 writes what is kept.`,
 	fl.SortFlags = false
 	fl.StringVar(&f.Data, "data", "digits", "what to learn: "+strings.Join(model.DataNames, ", ")+", a folder of images, or a CSV file")
 	fl.StringVar(&f.Target, "target", "", "the column of a CSV file to learn (the last)")
-	fl.StringVar(&f.Task, "task", model.Auto, "what that column is learned as: classes, numbers, or what suits it")
-	fl.IntVar(&f.Size, "size", model.DefaultSize, "bring the images of a folder to so many pixels a side")
+	fl.StringVar(&f.Task, "task", model.Auto, "learn that column as classes or as numbers; auto chooses")
+	fl.IntVar(&f.Size, "size", model.DefaultSize, "resize the images of a folder to this many pixels per side")
 	fl.StringVar(&f.Source.Folder, "data-dir", "", "folder with the data's files")
 	fl.BoolVar(&f.Source.Download, "download", false, "fetch the data's files if they are missing")
-	fl.IntVar(&f.Limit, "limit", 0, "use only so many examples")
+	fl.IntVar(&f.Limit, "limit", 0, "use only this many examples")
 	fl.StringVar(&f.Model, "model", "mlp", "the network: "+strings.Join(model.Names, ", "))
 	fl.StringVar(&f.device, "device", "", "where to train, such as cpu, gpu:1 or gpu:0,gpu:1 (gpu:0 if there is one, else cpu)")
-	fl.IntVar(&f.gpus, "gpus", 0, "train on the first so many GPUs")
+	fl.IntVar(&f.gpus, "gpus", 0, "train on the first `N` GPUs")
 	fl.IntVar(&f.Epochs, "epochs", 0, "passes over the data (20 for digits, 10 otherwise and for resnet)")
-	fl.IntVar(&f.Batch, "batch", 0, "examples a step (64 for digits, 256 otherwise)")
-	fl.Float64Var(&f.LR, "lr", 0, "learning rate (0 takes one that suits the model)")
+	fl.IntVar(&f.Batch, "batch", 0, "examples per step (64 for digits, 256 otherwise)")
+	fl.Float64Var(&f.LR, "lr", 0, "learning rate (0 uses the model's default)")
 	fl.StringVar(&f.Optimizer, "optimizer", "adam", "adam, or sgd with momentum")
 	fl.Float64Var(&f.Clip, "clip", 0, "scale gradients down to at most this norm")
-	fl.IntVar(&f.Patience, "patience", 0, "end when the test accuracy (or RMSE) has not improved for so many epochs")
+	fl.IntVar(&f.Patience, "patience", 0, "stop when the test accuracy (or RMSE) has not improved for `N` epochs")
 	fl.StringVar(&f.precision, "precision", "float32", "of the network's arithmetic: float32, bf16 or fp16")
 	fl.BoolVar(&f.compile, "compile", true, "run steps as compiled programs; the results are the same")
-	fl.StringVar(&f.explain, "explain", "", "say what the compiled steps became; `HOW` is short, full, or a file that gets all of it")
+	fl.StringVar(&f.explain, "explain", "", "print what the compiled steps became; `HOW` is short, full, or a file to write the full text to")
 	fl.Lookup("explain").NoOptDefVal = explainShort
 	fl.StringVar(&f.profile, "profile", "", "write a trace of some steps to `FILE` (for ui.perfetto.dev; a name that ends in .svg makes a picture), and print what took the time")
-	fl.Uint64Var(&f.Seed, "seed", 0, "where all that is random comes from")
+	fl.Uint64Var(&f.Seed, "seed", 0, "seed of all random numbers")
 	fl.StringVar(&f.out, "out", "", `folder for weights, report and checkpoints (runs/DATA-MODEL, with a number if there is one; "none" keeps nothing)`)
 	fl.StringVar(&f.Checkpoints, "checkpoints", "", `folder for checkpoints (OUT/checkpoints; "none" writes none)`)
 	fl.BoolVar(&f.Resume, "resume", false, "go on from the last checkpoint, with the flags of that run where none are given")
@@ -120,7 +120,7 @@ func models() string {
 	return strings.Join(text.Wrap("Models: "+strings.Join(parts, ", ")+".", 78), "\n")
 }
 
-// check turns flags into a configuration, or says which cannot be.
+// check turns flags into a configuration, or returns which of them is invalid.
 func (f *trainFlags) check() error {
 	oneOf := func(flag, v string, all []string) error {
 		if !slices.Contains(all, v) {
@@ -149,17 +149,17 @@ func (f *trainFlags) check() error {
 	}
 	switch {
 	case f.Epochs < 1:
-		return usagef("--epochs %d: at least one", f.Epochs)
+		return usagef("--epochs %d: want at least one", f.Epochs)
 	case f.Batch < 1:
-		return usagef("--batch %d: at least one example", f.Batch)
+		return usagef("--batch %d: want at least one example", f.Batch)
 	case !(f.LR >= 0) || f.LR > 1e6:
-		return usagef("--lr %v: not a learning rate", f.LR)
+		return usagef("--lr %v: want a learning rate that is positive and finite, or 0", f.LR)
 	case !(f.Clip >= 0):
-		return usagef("--clip %v: not a norm", f.Clip)
+		return usagef("--clip %v: want a norm that is not negative", f.Clip)
 	case f.Limit < 0 || f.Patience < 0:
-		return usagef("--limit and --patience are not negative")
+		return usagef("--limit and --patience must not be negative")
 	case f.device != "" && f.gpus > 0:
-		return usagef("--device and --gpus both say where to train: give one of them")
+		return usagef("--device and --gpus both say where to train: choose one of them")
 	}
 	switch strings.ToLower(f.precision) {
 	case "float32", "f32", "fp32":
@@ -168,7 +168,7 @@ func (f *trainFlags) check() error {
 	case "fp16", "f16", "float16":
 		f.Precision = locus.Float16
 	default:
-		return usagef("--precision %s: float32, bf16 or fp16%s", f.precision, meant(f.precision, []string{"float32", "bfloat16", "float16"}))
+		return usagef("--precision %s: want float32, bf16 or fp16%s", f.precision, meant(f.precision, []string{"float32", "bfloat16", "float16"}))
 	}
 	return errors.Join(f.folders(), f.places())
 }
@@ -178,9 +178,9 @@ func (f *trainFlags) check() error {
 func (f *trainFlags) checkData(oneOf func(flag, v string, all []string) error) (err error) {
 	switch {
 	case f.Target != "" && !model.IsTable(f.Data):
-		return usagef("--target %s: a column of a CSV file; --data %s is none", f.Target, f.Data)
+		return usagef("--target %s is a column of a CSV file; --data %s is not a CSV file", f.Target, f.Data)
 	case f.Task != model.Auto && !model.IsTable(f.Data):
-		return usagef("--task %s: for the column of a CSV file; --data %s is none", f.Task, f.Data)
+		return usagef("--task %s is for the column of a CSV file; --data %s is not a CSV file", f.Task, f.Data)
 	case model.IsTable(f.Data):
 		f.Data, err = filepath.Abs(f.Data)
 		return err
@@ -190,7 +190,7 @@ func (f *trainFlags) checkData(oneOf func(flag, v string, all []string) error) (
 		return oneOf("data", f.Data, model.DataNames)
 	}
 	if f.Size < 4 || f.Size > 1024 {
-		return usagef("--size %d: 4 to 1024 pixels a side", f.Size)
+		return usagef("--size %d: want 4 to 1024 pixels per side", f.Size)
 	}
 	f.Data, err = filepath.Abs(f.Data)
 	return err

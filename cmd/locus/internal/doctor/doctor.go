@@ -13,6 +13,7 @@ import (
 
 	"github.com/locusml/locus"
 	"github.com/locusml/locus/cmd/locus/internal/text"
+	"github.com/locusml/locus/internal/cachedir"
 	"github.com/locusml/locus/internal/cpu"
 )
 
@@ -128,6 +129,9 @@ func computes(d locus.Device) error {
 	return nil
 }
 
+// others says what is not supported, where somebody may look for it.
+const others = "AMD, Apple and Intel GPUs are not supported yet"
+
 // graphics looks for NVIDIA's cards, driver and device files, from the hardware
 // up, so that the first thing missing is the one to fix.
 func (s System) graphics() []Check {
@@ -135,7 +139,7 @@ func (s System) graphics() []Check {
 		return nil
 	}
 	if s.GOOS != "linux" {
-		return []Check{{Name: "NVIDIA GPU", Status: Missing, Found: "this build cannot use one", Fix: "use Linux, on amd64 or arm64"}}
+		return []Check{{Name: "NVIDIA GPU", Status: Missing, Found: "this build cannot use one", Fix: "CUDA is supported on Linux only, on amd64 or arm64; " + others}}
 	}
 	lines := strings.Split(s.WhyNo.Error(), "\n")
 	checks := []Check{s.cards(), s.module()}
@@ -164,7 +168,7 @@ func (s System) cards() Check {
 		}
 	}
 	if len(found) == 0 {
-		return Check{Name: "NVIDIA card", Status: Missing, Found: "none on the PCI bus"}
+		return Check{Name: "NVIDIA card", Status: Missing, Found: "none on the PCI bus; " + others}
 	}
 	return Check{Name: "NVIDIA card", Status: OK, Found: text.Many(len(found), "card") + " on the PCI bus", More: found}
 }
@@ -190,7 +194,7 @@ func gpu(i locus.DeviceInfo) []Check {
 	c := Check{Name: name, Status: OK, Found: fmt.Sprintf("%s (%s), %s of %s free", i.Name, i.Backing, text.Bytes(i.Free), text.Bytes(i.Total))}
 	if err := computes(i.Device); err != nil {
 		first, rest, _ := strings.Cut(err.Error(), "\n")
-		c.Status, c.Found, c.Fix = Problem, first, "see nvidia-smi for who uses the card, and dmesg for errors of the driver (NVRM: Xid)"
+		c.Status, c.Found, c.Fix = Problem, first, "see nvidia-smi for the processes that use the card, and dmesg for errors of the driver (NVRM: Xid)"
 		if rest != "" {
 			c.More = strings.Split(rest, "\n")
 		}
@@ -259,8 +263,8 @@ func (s System) variables() []Check {
 
 func (s System) fashion() Check {
 	folders := []string{filepath.Join(s.Root, "usr/share/datasets/fashion-mnist")}
-	if user, err := os.UserCacheDir(); err == nil {
-		folders = append(folders, filepath.Join(user, "locus", "fashion-mnist"))
+	if cache, err := cachedir.Path(); err == nil {
+		folders = append(folders, filepath.Join(cache, "fashion-mnist"))
 	}
 	for _, f := range folders {
 		if found, _ := filepath.Glob(filepath.Join(f, "train-images*")); len(found) > 0 {
@@ -274,12 +278,12 @@ func (s System) fashion() Check {
 // cache tries the folder for downloads.
 func (s System) cache() Check {
 	c := Check{Name: "download folder", Status: OK}
-	user, err := os.UserCacheDir()
+	folder, err := cachedir.Path()
 	if err != nil {
-		c.Status, c.Found, c.Fix = Warning, err.Error(), "set HOME or XDG_CACHE_HOME"
+		c.Status, c.Found, c.Fix = Warning, err.Error(), "set HOME, XDG_CACHE_HOME or LOCUS_CACHE"
 		return c
 	}
-	c.Found = filepath.Join(user, "locus")
+	c.Found = folder
 	at := c.Found
 	for { // the nearest folder that is there
 		if info, err := os.Stat(at); err == nil && info.IsDir() {
@@ -292,7 +296,7 @@ func (s System) cache() Check {
 	}
 	f, err := os.CreateTemp(at, ".locus-*")
 	if err != nil {
-		c.Status, c.Found, c.Fix = Warning, err.Error(), "make it writable, or set XDG_CACHE_HOME to a folder that is"
+		c.Status, c.Found, c.Fix = Warning, err.Error(), "make it writable, or set LOCUS_CACHE to a folder that is"
 		return c
 	}
 	f.Close()

@@ -71,7 +71,7 @@ func TestGraphics(t *testing.T) {
 			}
 		})
 	}
-	if checks := (System{GOOS: "darwin", WhyNo: errNotFound}).graphics(); len(checks) != 1 || !strings.Contains(checks[0].Fix, "Linux") {
+	if checks := (System{GOOS: "darwin", WhyNo: errNotFound}).graphics(); len(checks) != 1 || !strings.Contains(checks[0].Fix, "Linux") || !strings.Contains(checks[0].Fix, "AMD, Apple and Intel") {
 		t.Errorf("%+v", checks)
 	}
 	if checks := (System{GOOS: "linux"}).graphics(); checks != nil {

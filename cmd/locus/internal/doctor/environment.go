@@ -13,9 +13,9 @@ import (
 
 // known are the variables that Locus reads.
 var known = []string{"LOCUS_VIRTUAL_GPUS", "LOCUS_SPLIT_GPUS", "LOCUS_BLAS", "LOCUS_THREADS", "LOCUS_CPU_LEVEL", "LOCUS_CUDA", "LOCUS_CUDA_BLOCKING", "LOCUS_NVML", "LOCUS_CUBLAS", "LOCUS_CUBLASLT",
-	"LOCUS_CUDNN", "LOCUS_CUDNN_TIMING", "LOCUS_COLLECTIVE", "LOCUS_MPI", "LOCUS_NCCL", "LOCUS_TOKEN", "LOCUS_RESTART", "LOCUS_DEBUG", "LOCUS_FUSE"}
+	"LOCUS_CUDNN", "LOCUS_CUDNN_TIMING", "LOCUS_CACHE", "LOCUS_CUFFT", "LOCUS_CUSOLVER", "LOCUS_COLLECTIVE", "LOCUS_MPI", "LOCUS_NCCL", "LOCUS_TOKEN", "LOCUS_RESTART", "LOCUS_DEBUG", "LOCUS_FUSE", "LOCUS_KERNEL_CACHE", "LOCUS_LAYOUT"}
 
-// values finds variables of Locus whose value or name cannot be meant.
+// values finds variables of Locus with a wrong value or an unknown name.
 func (s System) values() (checks []Check) {
 	warn := func(name, found, fix string) {
 		checks = append(checks, Check{Name: name, Status: Warning, Found: found, Fix: fix})
@@ -26,16 +26,16 @@ func (s System) values() (checks []Check) {
 			names = append(names, l.String())
 		}
 		if !slices.Contains(names, strings.ToLower(v)) {
-			warn("LOCUS_CPU_LEVEL", fmt.Sprintf("%q is no level of this processor: ignored", v), "set it to "+strings.Join(names, ", ")+", or unset it")
+			warn("LOCUS_CPU_LEVEL", fmt.Sprintf("%q is not a level of this processor: ignored", v), "set it to "+strings.Join(names, ", ")+", or unset it")
 		}
 	}
 	if v := strings.TrimSpace(s.Env("LOCUS_THREADS")); v != "" {
 		if n, err := strconv.Atoi(v); err != nil || n < 1 {
-			warn("LOCUS_THREADS", fmt.Sprintf("%q is no number of threads: ignored", v), "set it to 1 or more, or unset it")
+			warn("LOCUS_THREADS", fmt.Sprintf("%q is not a number of threads: ignored", v), "set it to 1 or more, or unset it")
 		}
 	}
 	if v := strings.TrimSpace(s.Env("LOCUS_VIRTUAL_GPUS")); v != "" && !virtualGPUs(v) {
-		warn("LOCUS_VIRTUAL_GPUS", fmt.Sprintf("%q is no number of GPUs: none were added", v), "set it to a number such as 2, or 2:512MiB")
+		warn("LOCUS_VIRTUAL_GPUS", fmt.Sprintf("%q is not a number of GPUs: none were added", v), "set it to a number such as 2, or 2:512MiB")
 	}
 	for _, e := range s.Environ {
 		name, _, _ := strings.Cut(e, "=")

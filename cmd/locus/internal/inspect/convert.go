@@ -31,7 +31,7 @@ func Convert(from, to string, as locus.DType, force bool, unpacked int64) (*Conv
 		return nil, err
 	}
 	if _, err := os.Stat(to); err == nil && !force {
-		return nil, fmt.Errorf("%s is there already; --force replaces it", to)
+		return nil, fmt.Errorf("%s exists; --force replaces it", to)
 	}
 	f, err := open(from, unpacked)
 	if err != nil {

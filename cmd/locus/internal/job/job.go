@@ -1,4 +1,4 @@
-// Package job trains one of the command's networks and keeps what came of it.
+// Package job trains one of the command's networks and keeps the result.
 package job
 
 import (
@@ -28,7 +28,7 @@ type Config struct {
 	Data        string
 	Source      data.Source
 	Limit       int    // of examples; 0: all
-	Size        int    // of images of a folder, in pixels a side
+	Size        int    // of images of a folder, in pixels per side
 	Target      string // the column of a table to learn; "": the last
 	Task        string // what it is learned as: of model.Tasks
 	Model       string
@@ -58,7 +58,7 @@ type Config struct {
 	Note     func(format string, args ...any)
 }
 
-// Result is what came of a run.
+// Result is the result of a run.
 type Result struct {
 	Card   model.Card
 	Report *train.Report
@@ -66,8 +66,8 @@ type Result struct {
 	// the test set, it looks better than it is, unless it is the last as well.
 	Final  train.Epoch
 	Chosen bool
-	// Confusion counts, for every class of the test set, what it was taken for; nil
-	// where numbers were learned, or too many classes.
+	// Confusion counts, for every class of the test set, what it was predicted as;
+	// nil where numbers were learned, or too many classes.
 	Confusion [][]float64
 	Weights   string // files; "" where nothing was kept
 	Page      string
@@ -88,7 +88,7 @@ func Run(ctx context.Context, c Config) (r *Result, err error) {
 		return nil, err
 	}
 	if !c.first() {
-		c.Out = "" // rank 0 keeps what came of the run
+		c.Out = "" // rank 0 keeps the result
 	}
 	if err := set.Limit(c.Limit); err != nil {
 		return nil, err
@@ -300,7 +300,7 @@ func (c *Config) folders() error {
 	return os.MkdirAll(c.Checkpoints, 0o777)
 }
 
-// writeCard writes the run's card beside its checkpoints when the first epoch
+// writeCard writes the run's card next to its checkpoints when the first epoch
 // begins: a run that is refused, because it does not go with the checkpoints, must
 // not change theirs.
 func (c *Config) writeCard(card model.Card) train.Option {

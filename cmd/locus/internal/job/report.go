@@ -67,7 +67,7 @@ func (r *Result) Summary() [][2]string {
 	}
 	result := fmt.Sprintf("%s (epoch %d of %d)", quality, r.Final.Number+1, len(r.Report.Epochs))
 	if r.Chosen {
-		result += ", an epoch chosen by the test set: a little flattering"
+		result += ", an epoch chosen by the test set, so slightly optimistic"
 	}
 	facts := [][2]string{
 		{"network", fmt.Sprintf("%s, %s parameters", r.Card.Model, text.Count(r.Report.Parameters))},
@@ -112,18 +112,18 @@ func (r *Result) save(c *Config) error {
 		hyper.Rows = append(hyper.Rows, []string{k, fmt.Sprint(r.Card.Hyper[k])})
 	}
 	sections := []page.Section{
-		{Title: "Curves", Figures: figures, Text: []string{"In training the means over an epoch so far; for validation the test set after each epoch. Throughput and memory are beside them."}},
+		{Title: "Curves", Figures: figures, Text: []string{"In training the means over an epoch so far; for validation the test set after each epoch. Throughput and memory are next to them."}},
 	}
 	if r.Confusion != nil {
 		matrix, err := page.Matrix(board.Matrix{Values: r.Confusion, Rows: r.Card.Classes, Columns: r.Card.Classes, YLabel: "true", XLabel: "predicted", ByRow: true, HideZeros: true})
 		if err != nil {
 			return err
 		}
-		sections = append(sections, page.Section{Title: "What was taken for what", Text: []string{"The test set: a row for each class, with what its examples were taken for."}, Picture: matrix})
+		sections = append(sections, page.Section{Title: "Confusion matrix", Text: []string{"The test set: a row per class, with the classes that its examples were predicted as."}, Picture: matrix})
 	}
 	p := page.Page{
 		Title: fmt.Sprintf("%s on %s", r.Card.Model, r.Card.Data),
-		Lead:  "A training run: how it went, what came of it, and what it takes to repeat it.",
+		Lead:  "A training run: its curves, its result, and how to repeat it.",
 		Facts: r.Summary(),
 		Sections: append(sections,
 			page.Section{Title: "Epochs", Tables: []page.Table{{Head: head, Rows: rows}}},

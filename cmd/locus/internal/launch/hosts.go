@@ -50,7 +50,7 @@ func ParseHostFile(text string) ([]Host, error) {
 		l = append(l, h)
 	}
 	if len(l) == 0 {
-		return nil, fmt.Errorf("there is no host in it")
+		return nil, fmt.Errorf("it names no host")
 	}
 	return l, nil
 }
@@ -61,11 +61,11 @@ func parseHost(s string) (Host, error) {
 	if ok {
 		var err error
 		if n, err = strconv.Atoi(slots); err != nil || n < 1 || n > 1024 {
-			return Host{}, fmt.Errorf("%q: %q is no number of ranks", s, slots)
+			return Host{}, fmt.Errorf("%q: %q is not a number of ranks", s, slots)
 		}
 	}
 	if name == "" || strings.HasPrefix(name, "-") || strings.ContainsAny(name, " \t'\"\\$`;&|<>()") {
-		return Host{}, fmt.Errorf("%q is no host", s)
+		return Host{}, fmt.Errorf("%q is not a host", s)
 	}
 	return Host{name, n}, nil
 }

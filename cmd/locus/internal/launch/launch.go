@@ -191,7 +191,7 @@ func (s *Spec) prepare(attempt int) ([]*rank, error) {
 	}
 	host, port, err := net.SplitHostPort(master)
 	if err != nil {
-		return nil, fmt.Errorf("%q is no address of rank 0: %w", master, err)
+		return nil, fmt.Errorf("%q is not an address of rank 0: %w", master, err)
 	}
 	out, errs := &shared{w: s.Out}, &shared{w: s.Err}
 	var ranks []*rank

@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// apart gives a rank a process group of its own: an interrupt of the terminal reaches it
-// through the launcher, once.
+// apart puts a rank into a process group of its own: an interrupt of the terminal
+// reaches it through the launcher, once.
 func apart(c *exec.Cmd) {
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	withLauncher(c.SysProcAttr)

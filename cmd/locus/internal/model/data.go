@@ -24,7 +24,7 @@ type Set struct {
 	Scaler      *data.Scaler  // of the numbers to learn; nil for classes
 }
 
-// Outputs is how many numbers a network gives: one a class, or the number to learn.
+// Outputs is how many numbers a network returns: one per class, or the number to learn.
 func (s Set) Outputs() int { return outputs(s.Train.Classes, s.Scaler) }
 
 func outputs(classes []string, scaler *data.Scaler) int {
@@ -37,7 +37,7 @@ func outputs(classes []string, scaler *data.Scaler) int {
 // Options say how data is read.
 type Options struct {
 	Source data.Source
-	Size   int    // of images of a folder, in pixels a side; 0: DefaultSize
+	Size   int    // of images of a folder, in pixels per side; 0: DefaultSize
 	Target string // the column of a table to learn; "": the last
 	Task   string // of Tasks; "" is auto
 	As     *Card  // a table is encoded as for this network; nil: an encoder learns from the table

@@ -48,7 +48,7 @@ const cardKey = "locus"
 // maxCard bounds what is read of a card.
 const maxCard = 16 << 20
 
-// CardFile stands beside the checkpoints of a run, which do not hold it.
+// CardFile lies next to the checkpoints of a run, which do not hold it.
 const CardFile = "run.json"
 
 // Save writes a network's parameters with its card.
@@ -75,7 +75,7 @@ func WriteCard(path string, card Card) error {
 
 // ErrNoCard is in the chain of [Load]'s error for a file that does not say which
 // network it is of.
-var ErrNoCard = errors.New("the file does not say which network it is of")
+var ErrNoCard = errors.New("the file does not say which network it belongs to")
 
 // Load reads a network from a file of weights, or from the last checkpoint in a
 // folder, and puts it on d. Fields of override that are set replace the card's.

@@ -56,7 +56,7 @@ func Build(name string, input []int, classes int, seed uint64) (net *nn.Sequenti
 	return net, err
 }
 
-// keys gives each layer one of its own.
+// keys returns a key for each layer.
 type keys struct {
 	from locus.Key
 	n    uint64

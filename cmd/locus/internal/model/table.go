@@ -16,7 +16,7 @@ func IsTable(name string) bool {
 	return err == nil && !info.IsDir() && strings.EqualFold(filepath.Ext(name), ".csv")
 }
 
-// ReadTable reads a CSV file; where that gives a single column, it may be separated
+// ReadTable reads a CSV file; where that finds a single column, it may be separated
 // by semicolons or tabs, as some programs write them.
 func ReadTable(path string) (*data.Table, error) {
 	t, err := data.ReadCSV(path, data.CSVOptions{})

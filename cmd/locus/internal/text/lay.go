@@ -102,7 +102,7 @@ func (o *Out) Beside(left, right []string, leftWidth int) {
 }
 
 // Table is a table with a heading. Columns named in Right are aligned to the
-// right; the one named in Shrink gives way where there is too little room.
+// right; the one named in Shrink is cut where there is too little room.
 type Table struct {
 	Head   []string
 	Right  map[int]bool

@@ -16,12 +16,12 @@ import (
 // program is the tour: what is between two calls of step is shown, and is what
 // runs. show prints; check ends the tour where err is not nil.
 func program(ctx context.Context, progress io.Writer, folder string, step func(title, text string), show func(...any), check func(error)) {
-	step("Devices", `A device is where tensors live and where ops on them run. The CPU stands for all cores and the main memory; a GPU stands for one card with a memory of its own. Virtual GPUs live in main memory, but programs cannot tell: they have their own limit, their own queue of work, and they fail as cards do.`)
+	step("Devices", `A device is where tensors live and where ops on them run. The CPU stands for all cores and the main memory; a GPU stands for one card with its own memory. Virtual GPUs live in main memory, but programs cannot tell: they have their own limit, their own queue of work, and they fail as real ones do.`)
 	for _, info := range locus.Devices() {
 		show(info)
 	}
 
-	step("Names", `A device is a small value: compare it with ==, use it as a map key. GPU() is GPU(0), and every spelling in use elsewhere is understood.`)
+	step("Names", `A device is a small value: compare it with ==, use it as a map key. GPU() is GPU(0), and the spellings of other frameworks are understood.`)
 	show(locus.CPU(), locus.GPU(), locus.GPU(1))
 	show(locus.GPU() == locus.GPU(0))
 	other, err := locus.ParseDevice("cuda:1")
@@ -29,11 +29,11 @@ func program(ctx context.Context, progress io.Writer, folder string, step func(t
 	show(other, other == locus.GPU(1))
 	show(locus.NumGPUs(), "GPUs")
 
-	step("Programs that run anywhere", `Naming a GPU does not need one to exist; using it does. TryGPU gives the CPU in its place, and TryAllGPUs never gives an empty list.`)
+	step("Programs that run anywhere", `Naming a GPU does not need one to exist; using it does. TryGPU returns the CPU instead, and TryAllGPUs never returns an empty list.`)
 	show(locus.TryGPU(), locus.TryGPU(10), locus.TryAllGPUs())
 	show(locus.Try(func() { locus.GPU(10).Ones(2, 3) }))
 
-	step("Tensors have a place", `Without a word tensors are made in main memory. Printing one always shows its shape, its element type and its place.`)
+	step("Tensors have a place", `By default tensors are made in main memory. Printing one always shows its shape, its element type and its place.`)
 	a := locus.From([]float32{1, 2, 3})
 	show(a)
 	show(a.Device())
@@ -53,9 +53,9 @@ func program(ctx context.Context, progress io.Writer, folder string, step func(t
 	show(z)
 	show(y.Add(z))
 
-	step("Copying only if need be", `To is the verb for every day: where the tensor is there already it gives the tensor itself, without new memory. CopyTo always makes a copy.`)
-	show("To gives z itself:", z.To(locus.GPU(1)) == z)
-	show("CopyTo gives other memory:", !z.CopyTo(locus.GPU(1)).SharesMemory(z))
+	step("Copying only if need be", `To is the everyday verb: if the tensor is there already, it returns the tensor itself, without new memory. CopyTo always makes a copy.`)
+	show("To returns z itself:", z.To(locus.GPU(1)) == z)
+	show("CopyTo returns other memory:", !z.CopyTo(locus.GPU(1)).SharesMemory(z))
 
 	step("What moved", `Every copy and every wait goes through one place, which keeps a ledger: what kind, how often, how much, how long, from which line. A guard can forbid a kind of transfer, for instance in a training loop. Here it catches the most common mistake, a loss that is read at every step.`)
 	locus.ResetLedger()
@@ -73,7 +73,7 @@ func program(ctx context.Context, progress io.Writer, folder string, step func(t
 	show(linear.Weight)
 	show("parameters on", linear.Weight.Device(), "and", linear.Bias.Device())
 
-	step("Reading and writing parameters", `Parameters are read and written like any tensor, where they are. What goes to a file forgets where it came from: saved on a GPU, loaded wherever you like.`)
+	step("Reading and writing parameters", `Parameters are read and written like any tensor, where they are. A file does not remember the device: saved on a GPU, loaded wherever you like.`)
 	linear.Bias.Set(linear.Bias.Value().Add(1))
 	file := filepath.Join(folder, "linear.safetensors")
 	check(weights.Save(file, nn.TreeOf(net), nil))
@@ -99,11 +99,11 @@ func program(ctx context.Context, progress io.Writer, folder string, step func(t
 	check(err)
 	show(report)
 
-	step("Using what was learned", `The trained network is on the first GPU. Here are four digits that it has not seen, what it takes them for, and what they are.`)
+	step("Using what was learned", `The trained network is on the first GPU. Here are four digits that it has not seen, its predictions, and the right answers.`)
 	batch, err := test.Batch([]int{0, 1, 2, 3}, locus.NewKey(0))
 	check(err)
 	guess := model.Forward(batch[0].To(locus.GPU(0))).ArgMax(1)
 	show(picture(batch[0]))
-	show("taken for", locus.ToSlice[int64](guess))
+	show("predicted", locus.ToSlice[int64](guess))
 	show("and are  ", locus.ToSlice[int64](batch[1]))
 }

@@ -1,4 +1,4 @@
-// Package tour runs a program in steps and shows each step's code beside what it
+// Package tour runs a program in steps and shows each step's code next to what it
 // printed. The code that is shown is cut out of the source file that was
 // compiled, so it is the code that runs.
 package tour
@@ -31,7 +31,7 @@ type Step struct {
 // MinGPUs is the number of GPUs that the tour needs; virtual ones fill up.
 const MinGPUs = 2
 
-// Prepare adds virtual GPUs where there are fewer than the tour needs and gives
+// Prepare adds virtual GPUs where there are fewer than the tour needs and returns
 // their number.
 func Prepare() int {
 	n := max(0, MinGPUs-locus.NumGPUs())
@@ -45,7 +45,7 @@ func Len() int { return len(sections()) }
 // stopped carries an error out of the program.
 type stopped struct{ err error }
 
-// Run runs the tour and gives each step to f when it is done. An error of f ends
+// Run runs the tour and passes each step to f when it is done. An error of f ends
 // the tour. Training reports its progress to w.
 func Run(ctx context.Context, progress io.Writer, f func(number int, s Step) error) (err error) {
 	code := sections()

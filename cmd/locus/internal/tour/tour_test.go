@@ -43,7 +43,7 @@ func TestRun(t *testing.T) {
 		t.Errorf("a second Prepare added %d", n)
 	}
 	want := []string{"cpu", "gpu:1 true", "gpu:10 does not exist", "on cpu", "on gpu:1", "fix: move operand 1", "on gpu:1", "itself: true",
-		"is disallowed", "parameters on gpu:0", "on cpu", "validation accuracy 0.9", "taken for"}
+		"is disallowed", "parameters on gpu:0", "on cpu", "validation accuracy 0.9", "predicted"}
 	if len(want) != Len() {
 		t.Fatalf("%d steps, %d answers here", Len(), len(want))
 	}

@@ -15,7 +15,7 @@
 // not load on older drivers. The second compiles those. Without the flags and variables
 // they are looked for by their sonames and in Python's folders. Another version is
 // refused unless -another-nvrtc is given; after the pinned versions change, -force
-// compiles everything anew.
+// compiles everything again.
 //
 // With -ptxas (or ptxas on the PATH; it is part of nvidia-cuda-nvcc-cu12) every file is
 // assembled for the cards that it must run on, and a kernel that spills more than a few
@@ -156,7 +156,8 @@ func compile(n *nvrtc, dir, name, ptxas string) error {
 	return nil
 }
 
-// normalize leaves of the compiler's text what depends on the source alone.
+// normalize removes from the compiler's text what does not depend on the source
+// alone.
 func normalize(ptx, version string) string {
 	for _, r := range []struct{ pattern, by string }{
 		// The compiler writes its own version of the language; the kernels need no more

@@ -1,0 +1,23 @@
+package locus
+
+import "github.com/locusml/locus/internal/cuda"
+
+// AllowTF32 lets matrix products and convolutions of float32 on NVIDIA GPUs round
+// their operands to 10 bits of mantissa, which is several times faster, and returns the
+// previous setting. It is off unless a program turns it on: float32 means float32.
+func AllowTF32(on bool) (old bool) {
+	old = cuda.TF32()
+	cuda.SetTF32(on)
+	return old
+}
+
+// AllowNondeterminism lets ops on NVIDIA GPUs use algorithms whose results may differ in
+// their last bits from one call to the next, where they are faster: cuDNN's gradients of
+// convolutions that add up in no fixed order. It returns the previous setting. It is off
+// unless a program turns it on: the same program on the same GPU computes the same bits,
+// in every process.
+func AllowNondeterminism(on bool) (old bool) {
+	old = cuda.Varying()
+	cuda.SetVarying(on)
+	return old
+}
