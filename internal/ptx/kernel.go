@@ -10,7 +10,7 @@ import (
 // Threads is the number of threads of a block.
 const Threads = 256
 
-// Mode is how a thread, which makes some neighbouring elements, finds those of an
+// Mode is how a thread, which makes some neighboring elements, finds those of an
 // operand.
 type Mode uint8
 
@@ -250,7 +250,7 @@ func (r *renderer) find(first string, plus int, strides []int) string {
 	return place
 }
 
-// merged drops axes of size 1 and merges neighbours that lie as one.
+// merged drops axes of size 1 and merges neighbors that lie as one.
 func merged(shape, strides []int) (s, t []int) {
 	for i, n := range shape {
 		if n == 1 {

@@ -15,7 +15,7 @@ import (
 	"unicode/utf8"
 )
 
-// Kind is what a step does; it decides the colour.
+// Kind is what a step does; it decides the color.
 type Kind uint8
 
 // The kinds.
@@ -39,11 +39,11 @@ func (k Kind) String() string {
 	return fmt.Sprintf("Kind(%d)", int(k))
 }
 
-// colours of the kinds, light and dark.
+// colors of the kinds, light and dark.
 var light = [kinds]string{"#6b7685", "#2468d8", "#11875d", "#e07000", "#8250df", "#bf3989", "#0a8fa3"}
 var dark = [kinds]string{"#8b95a4", "#6ea4ff", "#4cc38a", "#ffa347", "#b69bff", "#f48fc9", "#45c8dc"}
 
-// lanes are the colours of edges; with several, one can be followed.
+// lanes are the colors of edges; with several, one can be followed.
 var lanes = []string{"#2468d8", "#e07000", "#11875d", "#cf3440", "#8250df", "#0a8fa3", "#bf3989", "#80632b"}
 var darkLanes = []string{"#6ea4ff", "#ffa347", "#4cc38a", "#ff7a82", "#b69bff", "#45c8dc", "#f48fc9", "#d0ad6a"}
 
@@ -73,7 +73,7 @@ func (p *page) writeTo(w io.Writer, words string) error {
 	return err
 }
 
-// style writes the rules of one colour scheme.
+// style writes the rules of one color scheme.
 func style(b *bytes.Buffer, in, page, card, ink, muted, edge, on, mark string, kind, lane []string) {
 	fmt.Fprintf(b, "%s.page { fill: %s } .card { fill: %s; stroke: %s } .part { fill: %s; stroke: %s } .ink { fill: %s } .muted { fill: %s } .grid { stroke: %s } .arrow { stroke: %s } .track { fill: %s } .on { fill: %s } .mark { stroke: %s; fill: none } .marked { fill: %s }\n",
 		in, page, card, edge, page, edge, ink, muted, edge, muted, edge, on, mark, mark)

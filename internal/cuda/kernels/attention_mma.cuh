@@ -54,7 +54,7 @@ template <int W> DEV void right_transposed(u32* r, u32 tile, int row, int step) 
   int lane = threadIdx.x & 31, quad = lane >> 3;
   ldmatrix_transposed(r, tile + at<W>(row + (lane & 7) + (quad & 1) * 8, step * 2 + (quad >> 1)));
 }
-// Two neighbouring 16×8 results as a left operand of 16×16.
+// Two neighboring 16×8 results as a left operand of 16×16.
 template <class T> DEV void as_left(u32* a, const f32 (*c)[4]) {
   a[0] = pack(c[0][0], c[0][1], (T*)0);
   a[1] = pack(c[0][2], c[0][3], (T*)0);

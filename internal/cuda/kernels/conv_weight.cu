@@ -1,12 +1,12 @@
 // The gradient of a convolution's weight; see conv.cuh. It has few results, each a
 // sum over all pixels of all images, which blocks share: each leaves its part.
 //
-// A block of 256 threads makes BM×BN results. Threads read along k, neighbouring
+// A block of 256 threads makes BM×BN results. Threads read along k, neighboring
 // pixels, BK of them in a step, and each finds its pixel once for all channels and taps
 // that it reads there. Where the results need fewer threads, GROUPS of them share
 // the pixels of a step, and their sums are added at the end.
 //
-// Tiles lie as [k][m] and [k][n], so that a thread reads its 4 neighbouring rows or
+// Tiles lie as [k][m] and [k][n], so that a thread reads its 4 neighboring rows or
 // columns at once. Within each 4 elements, places are exchanged (SWAP) so that threads
 // that write along k do not meet in a bank.
 #include "conv.cuh"

@@ -1,6 +1,6 @@
 // Convolutions with a filter for each channel, of images that lie channels last, and
-// their gradients. A thread takes N neighbouring channels of a pixel after the other; what
-// neighbours read again comes from the caches. Filters lie as (C, 1, KH, KW).
+// their gradients. A thread takes N neighboring channels of a pixel after the other; what
+// neighbors read again comes from the caches. Filters lie as (C, 1, KH, KW).
 #include "arrive.cuh"
 #include "pixels.cuh"
 

@@ -1,5 +1,5 @@
 // The frame of every kernel that computes one element from one element of each
-// operand. A thread makes V neighbouring elements of the result, which is
+// operand. A thread makes V neighboring elements of the result, which is
 // contiguous; how it gets the operands' elements depends on how they lie.
 #pragma once
 #include "locus.cuh"
@@ -58,8 +58,8 @@ template <int N, int V, class O, class T0, class T1, class T2, class F> DEV void
     *(Vec<O, V>*)((O*)p.out + i) = *(Vec<O, V>*)r;
     return;
   }
-  // The last block and scattered operands: neighbouring threads make
-  // neighbouring elements, one at a time.
+  // The last block and scattered operands: neighboring threads make
+  // neighboring elements, one at a time.
 #pragma unroll 1
   for (int j = 0; j < V; j++) {
     u64 i = base + j * blockDim.x + threadIdx.x;

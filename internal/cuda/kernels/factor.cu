@@ -1,4 +1,4 @@
-// What cuSOLVER does not do of the factorisations: symmetric parts, checks, and results
+// What cuSOLVER does not do of the factorizations: symmetric parts, checks, and results
 // in the form and with the signs that the op table asks for. Row by row in memory.
 #include "locus.cuh"
 

@@ -62,7 +62,7 @@ template <class M, bool TA, bool TB> DEV void gemm(const Product& p) {
   enum { STAGE = A::BYTES + B::BYTES };
   u32 base = shared_address(room);
   int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, wm = (warp & 3) * 32, wn = (warp >> 2) * 32;
-  // Blocks that run together work on neighbouring tiles, so that they share what is in the cache.
+  // Blocks that run together work on neighboring tiles, so that they share what is in the cache.
   u32 tilesM = (u32)((p.m + BM - 1) / BM), tilesN = (u32)((p.n + BN - 1) / BN), group = 8 * tilesN, g = blockIdx.x / group;
   u32 high = tilesM - g * 8 < 8 ? tilesM - g * 8 : 8, in = blockIdx.x % group;
   u32 tileM = g * 8 + in % high, tileN = in / high;

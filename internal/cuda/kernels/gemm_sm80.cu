@@ -91,7 +91,7 @@ template <class T, int R, bool ALONG_K> DEV void fragment_a(u32* r, u32 tile, in
     }
   }
 }
-// Two neighbouring fragments of 8 columns.
+// Two neighboring fragments of 8 columns.
 template <class T, int R, bool ALONG_K> DEV void fragment_b(u32* r, u32 tile, int col, int step) {
   typedef Tile<T, R, ALONG_K> X;
   int l = threadIdx.x & 31, q = l >> 3;
@@ -117,7 +117,7 @@ template <class T, bool TA, bool TB> DEV void gemm(const Product& p) {
   enum { KT = A::KT, STAGE = A::BYTES + B::BYTES };
   u32 base = shared_address(room);
   int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, wm = (warp & 1) * 64, wn = (warp >> 1) * 64;
-  // Blocks that run together work on neighbouring tiles, so that they share what is in the cache.
+  // Blocks that run together work on neighboring tiles, so that they share what is in the cache.
   i64 tilesM = (p.m + BM - 1) / BM, tilesN = (p.n + BN - 1) / BN, group = 8 * tilesN, g = blockIdx.x / group;
   i64 high = tilesM - g * 8 < 8 ? tilesM - g * 8 : 8, in = blockIdx.x % group;
   i64 m0 = (g * 8 + in % high) * BM, n0 = in / high * BN;

@@ -234,7 +234,7 @@ template <class T> DEV void scan_block(const Scan& p) {
   T* out = (T*)p.out + off[1];
   A carry = 0;
   int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, count = blockDim.x >> 5;
-  const int E = 4; // neighbouring elements of a thread
+  const int E = 4; // neighboring elements of a thread
 #pragma unroll 1
   for (u64 base = 0; base < p.len; base += blockDim.x * E) {
     u64 first = base + threadIdx.x * E;

@@ -52,7 +52,7 @@ KERNEL __launch_bounds__(256) radix_place(const __grid_constant__ Radix p) {
   __shared__ u32 seen[WARPS][DIGITS];  // in a tile: keys of a digit that a warp has, then those of warps before it
   __shared__ u32 sums[WARPS];
   u32 digits = 1u << p.bits, lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
-  // A thread has two digits that are neighbours.
+  // A thread has two digits that are neighbors.
   u32 d0 = 2 * threadIdx.x, all[2] = {0, 0}, before[2] = {0, 0};
 #pragma unroll
   for (int e = 0; e < 2; e++)

@@ -1,4 +1,4 @@
-// Normalisation: (x - mean)/√(var + eps)·weight + bias of rows, and its gradients.
+// Normalization: (x - mean)/√(var + eps)·weight + bias of rows, and its gradients.
 // A row is what shares a mean: the last axes, or a channel of a batch.
 //
 // Rows that are contiguous and short enough are read once and kept in registers
@@ -382,8 +382,8 @@ template <class T> DEV void put_params(const NormParams& p, u64 param, typename 
   if (p.gb) put(((T*)p.gb)[param], b);
 }
 
-// A lane of each warp for a parameter, whose neighbours in memory are those of the
-// lane's neighbours; warps share the elements.
+// A lane of each warp for a parameter, whose neighbors in memory are those of the
+// lane's neighbors; warps share the elements.
 #define TILE_WARPS 8
 template <class T> DEV void params_tile(const NormParams& p) {
   typedef typename Compute<T>::type A;
@@ -428,7 +428,7 @@ template <class T> DEV void params_tile(const NormParams& p) {
 }
 
 // The same for rows of parameters as layers have them: a lane takes the LANES(T)
-// neighbours that it loads at once, with one statistic per row.
+// neighbors that it loads at once, with one statistic per row.
 template <class T> DEV void params_wide(const NormParams& p) {
   typedef typename Compute<T>::type A;
   const int V = LANES(T);

@@ -1,4 +1,4 @@
-// What kernels of normalisations share.
+// What kernels of normalizations share.
 #pragma once
 #include "arrive.cuh"
 #include "rounding.cuh"

@@ -1,6 +1,6 @@
-// Batch normalisation, and its gradient, of images that lie channels last: rows are
+// Batch normalization, and its gradient, of images that lie channels last: rows are
 // pixels, and the channels of a pixel lie beside each other. A thread takes N
-// neighbouring channels and every so many-th pixel of a chunk, so that a warp reads
+// neighboring channels and every so many-th pixel of a chunk, so that a warp reads
 // whole lines. Chunks leave their sums, which the last block of the channels merges; a second
 // kernel makes the result. Every sum has an order that depends on shapes alone.
 #include "activation.cuh"
@@ -152,7 +152,7 @@ template <class T, int N> DEV void pixel_apply(const Pixels& p) {
   }
 }
 
-// The gradient of element j of a vector that arrives at the normalisation: where an
+// The gradient of element j of a vector that arrives at the normalization: where an
 // activation follows, what it was given must have been where its slope is 1.
 template <class T, int N> DEV typename Compute<T>::type arriving(const Pixels& p, const Channel<T, N>& ch, int j, T g, T x) {
   typedef typename Compute<T>::type A;

@@ -1,4 +1,4 @@
-// Normalisation of rows with a sum before or behind it, as residual connections have it:
+// Normalization of rows with a sum before or behind it, as residual connections have it:
 // the sum of two tensors and what is made of it, and the gradient of x and something that
 // is added to it. Each result is rounded as that of the op alone, and sums have the order
 // of normalize.cu, so the bits are those of single ops. Only for rows that are contiguous

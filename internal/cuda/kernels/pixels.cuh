@@ -1,5 +1,5 @@
 // Kernels on images that lie channels last: rows are pixels, and a thread takes N
-// neighbouring channels. Of a block's threads, wide, a power of two, stand beside each other,
+// neighboring channels. Of a block's threads, wide, a power of two, stand beside each other,
 // and the rows of the block below each other.
 #pragma once
 #include "arrive.cuh"

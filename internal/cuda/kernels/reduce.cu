@@ -4,7 +4,7 @@
 //
 //	row     a warp or a block makes one result: the elements of a result lie together
 //	column  a thread makes one result of a few elements
-//	tile    a block makes neighbouring results, each warp a share of their elements
+//	tile    a block makes neighboring results, each warp a share of their elements
 //
 // Where several blocks work on a result (row and tile), each leaves its state, and
 // the one that comes last merges them: one launch, whatever the shape. The order of
@@ -19,7 +19,7 @@ struct Reduce {
   u64 outs, len; // results, and elements of each
   u64 chunk;     // elements of a split
   i32 splits, threads; // threads of one result in the row kernel: 32 or the block
-  i32 wide, pad; // LANES(T) elements may be loaded at once: of a result in the row kernel, of neighbouring ones in the tile kernel
+  i32 wide, pad; // LANES(T) elements may be loaded at once: of a result in the row kernel, of neighboring ones in the tile kernel
   Idx kept, red;
 };
 
@@ -321,7 +321,7 @@ template <class R, class T, int V> DEV void tile(const Reduce& p, char* room) {
   }
 #pragma unroll
   for (int j = 0; j < V; j++) states[warp][j * 32 + lane] = acc[j].total();
-  // Now a thread for each result, and those of a warp are neighbours.
+  // Now a thread for each result, and those of a warp are neighbors.
   int c = threadIdx.x;
   bool mine = c < 32 * V && first + c < p.outs;
   auto merged = [&]() {
