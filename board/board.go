@@ -94,7 +94,7 @@ func (a Axes) check() error {
 type series struct {
 	name         string // as shown
 	panel, label string
-	color       int // index of the label
+	color        int // index of the label
 	curve        curve
 	count        int64 // points published
 

@@ -79,7 +79,7 @@ type panel struct {
 
 type panelCurve struct {
 	label  string
-	color int
+	color  int
 	points []xy
 }
 

@@ -40,8 +40,8 @@ type wirePanel struct {
 }
 
 type wireName struct {
-	ID     int    `json:"id"`
-	Label  string `json:"label"`
+	ID    int    `json:"id"`
+	Label string `json:"label"`
 	Color int    `json:"color"`
 }
 

@@ -92,7 +92,7 @@ const (
 	attrPackMemory  = 1003
 	attrEngineID    = 1301
 	attrNumbers     = 1303
-	attrBehavior   = 1305
+	attrBehavior    = 1305
 	attrMatMulType  = 1500
 	attrMatMulA     = 1520
 	attrMatMulB     = 1521
@@ -122,7 +122,7 @@ const (
 	typePointMode  = 14
 	typeDescriptor = 15
 	typeReduceMode = 18
-	typeBehavior  = 19
+	typeBehavior   = 19
 	heurModeA      = 3
 	dnnInt32       = 4
 	dnnBool        = 11
@@ -364,7 +364,7 @@ func (g *dnnGraph) plan(handle uintptr) (p dnnPlan, ok bool) {
 // dnnEngineInfo is what cuDNN says of the way in which a config computes: its number
 // among the engines for the operation, and notes, as two sets of cuDNN's numbers.
 type dnnEngineInfo struct {
-	id                 int64
+	id                int64
 	numbers, behavior uint32
 }
 

@@ -19,7 +19,7 @@ type Out struct {
 	w        io.Writer
 	Width    int // columns
 	Terminal bool
-	Color   bool
+	Color    bool
 	Unicode  bool
 	err      error
 }

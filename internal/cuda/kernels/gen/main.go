@@ -22,7 +22,8 @@
 // registers is an error. Without ptxas nothing is checked, which gen says.
 //
 // It also writes heavy.go, which tells the Go side the widths of kernels. The first
-// line of each PTX file holds a hash of its sources, which a test compares.
+// line of each PTX file holds a hash of its sources without their comments, which a test
+// compares.
 package main
 
 import (
