@@ -28,50 +28,8 @@ func (r *run) runEpoch() (done bool, err error) {
 	}
 	r.curves.begin(e.Examples)
 	r.recheck()
-	last := 0
-	for batch, err := range r.train.EpochFrom(e.Number, r.startBatch) {
-		if err != nil {
-			return false, err
-		}
-		if how, err := r.ends(); err != nil || how != goesOn {
-			batch.Free()
-			return false, r.endBefore(batch.Index, how, err)
-		}
-		last = batch.Index
-		size := batch.Whole
-		e.LR = r.rate(r.report.Steps)
-		if r.pending == 0 {
-			if err := r.heed(r.tellStep(r.set.beforeStep, last)); err != nil {
-				batch.Free()
-				return false, err
-			}
-		}
-		if err := r.beginProfile(); err != nil {
-			batch.Free()
-			return false, err
-		}
-		if err := r.step(batch, e.LR); err != nil {
-			return false, err
-		}
-		if err := r.endProfile(false); err != nil {
-			return false, err
-		}
-		e.Examples += size
-		if err := r.afterBatch(last); err != nil {
-			return false, err
-		}
-	}
-	stepped, err := r.flush(e.LR)
-	if err != nil {
+	if err := r.runBatches(); err != nil {
 		return false, err
-	}
-	if stepped {
-		if err := r.heed(r.tellStep(r.set.afterStep, last)); err != nil {
-			return false, err
-		}
-	}
-	if how, err := r.ends(); err != nil || how == stopped {
-		return false, r.endBefore(r.train.Len(), how, err)
 	}
 	e.Time = time.Since(start)
 	if e.Train, err = r.metrics(); err != nil {
@@ -99,6 +57,64 @@ func (r *run) runEpoch() (done bool, err error) {
 	r.show("", e.Train)
 	r.show("validation ", e.Validation)
 	r.curves.metrics(float64(e.Number+1), "validation", e.Validation)
+	return r.closeEpoch(done)
+}
+
+// runBatches takes the steps of an epoch, from the batch on that it starts at. An end in the
+// middle of it is an error.
+func (r *run) runBatches() error {
+	e, last := &r.epoch, 0
+	for batch, err := range r.train.EpochFrom(e.Number, r.startBatch) {
+		if err != nil {
+			return err
+		}
+		if how, err := r.ends(); err != nil || how != goesOn {
+			batch.Free()
+			return r.endBefore(batch.Index, how, err)
+		}
+		last = batch.Index
+		size := batch.Whole
+		e.LR = r.rate(r.report.Steps)
+		if r.pending == 0 {
+			if err := r.heed(r.tellStep(r.set.beforeStep, last)); err != nil {
+				batch.Free()
+				return err
+			}
+		}
+		if err := r.beginProfile(); err != nil {
+			batch.Free()
+			return err
+		}
+		if err := r.step(batch, e.LR); err != nil {
+			return err
+		}
+		if err := r.endProfile(false); err != nil {
+			return err
+		}
+		e.Examples += size
+		if err := r.afterBatch(last); err != nil {
+			return err
+		}
+	}
+	stepped, err := r.flush(e.LR)
+	if err != nil {
+		return err
+	}
+	if stepped {
+		if err := r.heed(r.tellStep(r.set.afterStep, last)); err != nil {
+			return err
+		}
+	}
+	if how, err := r.ends(); err != nil || how == stopped {
+		return r.endBefore(r.train.Len(), how, err)
+	}
+	return nil
+}
+
+// closeEpoch tells callbacks that an epoch is over and saves it. It reports whether training
+// is done.
+func (r *run) closeEpoch(done bool) (bool, error) {
+	e := &r.epoch
 	stop := tell(r.set.afterEpoch, *e)
 	if stop != nil && !errors.Is(stop, ErrStop) {
 		return false, stop
