@@ -104,17 +104,3 @@ func (e *Error) Error() string {
 func (e *Error) Is(target error) bool {
 	return target == op.ErrOutOfMemory && e.Result == resultOutOfMemory
 }
-
-// LostError is what every call on a device returns after a fault that the driver does
-// not recover from.
-type LostError struct {
-	Device string
-	Cause  error
-}
-
-func (e *LostError) Error() string {
-	return fmt.Sprintf("%s is lost: %v; what was on it is gone and the process must be restarted to use it again (the CPU and other GPUs keep working)", e.Device, e.Cause)
-}
-
-// Unwrap makes errors.Is(err, op.ErrDeviceLost) and errors.As(err, **Error) work.
-func (e *LostError) Unwrap() []error { return []error{op.ErrDeviceLost, e.Cause} }
