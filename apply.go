@@ -90,9 +90,19 @@ func applyOn(p *place, def *op.Def, attrs op.Attrs, in []*Tensor, saves bool) (o
 		return applyBatched(p, def, attrs, slices.Clone(in), track, saves)
 	}
 	scope := scopeOf(in)
+	operands, copied, last := in, []*Tensor(nil), false
+	if len(spec.Shape) == 4 && p.arranger != nil {
+		if copied, last = p.arrange(l, def, attrs, in, views, spec, scope); copied != nil {
+			operands = copied
+		}
+	}
 	out = allocate(p, def.Name, spec, scope, in)
 	l.call.Op, l.call.Attrs, l.call.In = def.ID, attrs, views
-	out.viewAs(&l.call.Out)
+	if last {
+		l.lay(out)
+	} else {
+		out.viewAs(&l.call.Out)
+	}
 	if def.More != nil && (track || saves || !def.Saves) {
 		for _, s := range def.More(attrs, specs) {
 			t := allocate(p, def.Name, s, scope, nil)
@@ -100,9 +110,10 @@ func applyOn(p *place, def *op.Def, attrs op.Attrs, in []*Tensor, saves bool) (o
 		}
 	}
 	if out.Len() > 0 {
-		err = run(p, def, l, in, out, more)
+		err = run(p, def, l, operands, out, more)
 	}
 	l.release()
+	filter := freeCopies(def, copied, in, track)
 	if err != nil {
 		out.Free()
 		for _, t := range more {
@@ -111,7 +122,7 @@ func applyOn(p *place, def *op.Def, attrs op.Attrs, in []*Tensor, saves bool) (o
 		failOn(p, def.Name, err, in)
 	}
 	if track {
-		out.node = &node{def: def, attrs: attrs, inputs: slices.Clone(in), out: out, saved: more}
+		out.node = &node{def: def, attrs: attrs, inputs: slices.Clone(in), out: out, saved: more, filter: filter}
 	}
 	return out, more
 }

@@ -82,7 +82,7 @@ func (e *engine) letGo() {
 				blocks = append(blocks, t.block)
 			}
 		}
-		n.inputs, n.out, n.saved = nil, nil, nil
+		n.inputs, n.out, n.saved, n.filter = nil, nil, nil, nil
 	}
 	memory.Drop(blocks)
 }
@@ -233,6 +233,9 @@ func (e *engine) visit(n *node) {
 		}
 	}
 	e.release(g, n)
+	if n.filter != nil && !e.retain {
+		n.filter.Free()
+	}
 	if e.frees(n) {
 		e.freeResult(n)
 	}
@@ -391,7 +394,11 @@ func (n *node) seen(useful map[*node]bool, history bool) *node {
 		if !useful[t.node] && i < 64 {
 			d.skip |= 1 << i
 		}
-		if !history {
+		switch {
+		case history:
+		case i == 1 && n.filter != nil:
+			t = n.filter
+		default:
 			t = t.detach()
 		}
 		d.inputs[i] = t

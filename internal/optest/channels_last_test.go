@@ -8,14 +8,14 @@ import (
 	"testing"
 
 	"github.com/locusml/locus"
-	"github.com/locusml/locus/internal/program"
+	"github.com/locusml/locus/internal/layout"
 	"github.com/locusml/locus/nn"
 	"github.com/locusml/locus/optim"
 )
 
 // withLayout runs f with images of programs in a layout.
-func withLayout(l program.Layout, f func()) {
-	defer program.SetLayout(program.SetLayout(l))
+func withLayout(l layout.Setting, f func()) {
+	defer layout.Set(layout.Set(l))
 	f()
 }
 
@@ -103,8 +103,8 @@ func TestChannelsLast(t *testing.T) {
 					var a, b []float64
 					var va, vb [][]float64
 					var listing string
-					withLayout(program.Never, func() { a, va, _ = compiledSteps(t, d, half, n.net, n.shape...) })
-					withLayout(program.Always, func() { b, vb, listing = compiledSteps(t, d, half, n.net, n.shape...) })
+					withLayout(layout.Never, func() { a, va, _ = compiledSteps(t, d, half, n.net, n.shape...) })
+					withLayout(layout.Always, func() { b, vb, listing = compiledSteps(t, d, half, n.net, n.shape...) })
 					if !strings.Contains(listing, "steps have images channels last") {
 						t.Errorf("nothing lies channels last:\n%s", listing)
 					}
@@ -140,7 +140,7 @@ func TestCompiledChannelsLast(t *testing.T) {
 		}
 		return len(want) == len(got)
 	}
-	withLayout(program.Always, func() {
+	withLayout(layout.Always, func() {
 		onDevices(t, func(t *testing.T, d locus.Device) {
 			n := 0
 			for _, c := range records(t) {
