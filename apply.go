@@ -91,7 +91,7 @@ func applyOn(p *place, def *op.Def, attrs op.Attrs, in []*Tensor, saves bool) (o
 	}
 	scope := scopeOf(in)
 	operands, copied, last := in, []*Tensor(nil), false
-	if len(spec.Shape) == 4 && p.arranger != nil {
+	if len(spec.Shape) == 4 && p.arranges() {
 		if copied, last = p.arrange(l, def, attrs, in, views, spec, scope); copied != nil {
 			operands = copied
 		}

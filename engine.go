@@ -310,7 +310,7 @@ func (e *engine) convert() {
 // may lie channels last, and optimizers and those who store gradients want it to lie as the
 // filter does. Putting all in order together takes one launch.
 func (e *engine) turns(n *node, g *Tensor) bool {
-	if n.leaf == nil || !layout.IsLast(g.shape, g.strides) || g.lane != nil {
+	if n.leaf == nil || !g.place.arranges() || !layout.IsLast(g.shape, g.strides) || g.lane != nil {
 		return false
 	}
 	if e.create { // with its history

@@ -13,16 +13,26 @@ import (
 // it costs to convert the op's images, and whatever can follows its operands. What cannot
 // reads them as the views that they are, and has its result in order. All of it depends on
 // shapes, types and strides alone, so that bits repeat.
+//
+// It is for LOCUS_LAYOUT=eager; without it only programs have images channels last.
+
+// arranges reports whether results of single ops may lie channels last at p. The CPU gains
+// nothing from that.
+func (p *place) arranges() bool {
+	if p.arranger == nil {
+		return false
+	}
+	how := layout.Now()
+	return how == layout.Always || how == layout.WherePays && !p.host
+}
 
 // arrange decides how the images of an op lie whose operands are views, and converts those
 // that lie otherwise. If they lie channels last it reports true: l's call is then set up but
 // for the result, and operands are what views show, those of in or copies of them; nil if
 // there are no copies. Else nothing has changed.
 func (p *place) arrange(l *launch, def *op.Def, attrs op.Attrs, in []*Tensor, views []backend.View, spec op.Spec, scope *Scope) (operands []*Tensor, last bool) {
-	follows, how := layout.Follows(def.ID), layout.Now()
+	follows := layout.Follows(def.ID)
 	switch {
-	case how == layout.Never || p.host && how != layout.Always: // nothing is gained on the CPU
-		return nil, false
 	case !follows && !def.Images() || def.ID == op.Copy: // a copy is for those who want it in order
 		return nil, false
 	case follows && !layout.IsImage(spec.Shape):
@@ -54,7 +64,7 @@ func (p *place) arrange(l *launch, def *op.Def, attrs op.Attrs, in []*Tensor, vi
 		if !can {
 			return nil, false
 		}
-		if gain += saves; how == layout.Always {
+		if gain += saves; layout.Now() == layout.Always {
 			gain, saves = 0, 1
 		}
 		begins = begins || saves > 0
