@@ -90,18 +90,19 @@ func applyOn(p *place, def *op.Def, attrs op.Attrs, in []*Tensor, saves bool) (o
 		return applyBatched(p, def, attrs, slices.Clone(in), track, saves)
 	}
 	scope := scopeOf(in)
-	operands, copied, last := in, []*Tensor(nil), false
+	last := false
 	if len(spec.Shape) == 4 && p.arranges() {
-		if copied, last = p.arrange(l, def, attrs, in, views, spec, scope); copied != nil {
-			operands = copied
+		var copies []*Tensor
+		if last, copies = p.arrange(l, def, attrs, in, spec, scope); copies != nil {
+			l.release()
+			return applyTurned(p, def, attrs, slices.Clone(in), copies, track, saves)
 		}
 	}
 	out = allocate(p, def.Name, spec, scope, in)
 	l.call.Op, l.call.Attrs, l.call.In = def.ID, attrs, views
+	out.viewAs(&l.call.Out)
 	if last {
-		l.lay(out)
-	} else {
-		out.viewAs(&l.call.Out)
+		l.turn(out)
 	}
 	if def.More != nil && (track || saves || !def.Saves) {
 		for _, s := range def.More(attrs, specs) {
@@ -110,10 +111,9 @@ func applyOn(p *place, def *op.Def, attrs op.Attrs, in []*Tensor, saves bool) (o
 		}
 	}
 	if out.Len() > 0 {
-		err = run(p, def, l, operands, out, more)
+		err = run(p, def, l, in, out, more)
 	}
 	l.release()
-	filter := freeCopies(def, copied, in, track)
 	if err != nil {
 		out.Free()
 		for _, t := range more {
@@ -122,7 +122,7 @@ func applyOn(p *place, def *op.Def, attrs op.Attrs, in []*Tensor, saves bool) (o
 		failOn(p, def.Name, err, in)
 	}
 	if track {
-		out.node = &node{def: def, attrs: attrs, inputs: slices.Clone(in), out: out, saved: more, filter: filter}
+		out.node = &node{def: def, attrs: attrs, inputs: slices.Clone(in), out: out, saved: more}
 	}
 	return out, more
 }

@@ -1,8 +1,6 @@
 package locus
 
 import (
-	"slices"
-
 	"github.com/locusml/locus/internal/backend"
 	"github.com/locusml/locus/internal/layout"
 	"github.com/locusml/locus/internal/op"
@@ -26,17 +24,17 @@ func (p *place) arranges() bool {
 	return how == layout.Always || how == layout.WherePays && !p.host
 }
 
-// arrange decides how the images of an op lie whose operands are views, and converts those
-// that lie otherwise. If they lie channels last it reports true: l's call is then set up but
-// for the result, and operands are what views show, those of in or copies of them; nil if
-// there are no copies. Else nothing has changed.
-func (p *place) arrange(l *launch, def *op.Def, attrs op.Attrs, in []*Tensor, views []backend.View, spec op.Spec, scope *Scope) (operands []*Tensor, last bool) {
+// arrange reports whether the images of an op whose operands are the views of l lie channels
+// last. Operands that lie otherwise are then copied: if there are any it returns the operands,
+// without their histories, with copies in their places.
+func (p *place) arrange(l *launch, def *op.Def, attrs op.Attrs, in []*Tensor, spec op.Spec, scope *Scope) (last bool, operands []*Tensor) {
+	views := l.in[:len(in)]
 	follows := layout.Follows(def.ID)
 	switch {
 	case !follows && !def.Images() || def.ID == op.Copy: // a copy is for those who want it in order
-		return nil, false
+		return false, nil
 	case follows && !layout.IsImage(spec.Shape):
-		return nil, false
+		return false, nil
 	}
 	// gain is the bytes of images that need not be put in order less those that must be
 	// turned. Of a filter either is done, by the device if not here.
@@ -62,7 +60,7 @@ func (p *place) arrange(l *launch, def *op.Def, attrs op.Attrs, in []*Tensor, vi
 		l.call.Out = backend.View{Shape: spec.Shape, DType: spec.DType}
 		can, saves := p.arranger.Arranges(&l.call)
 		if !can {
-			return nil, false
+			return false, nil
 		}
 		if gain += saves; layout.Now() == layout.Always {
 			gain, saves = 0, 1
@@ -72,38 +70,62 @@ func (p *place) arrange(l *launch, def *op.Def, attrs op.Attrs, in []*Tensor, vi
 	// Images of one row are often sequences, (N, C, L), to other ops, which would read them
 	// with gaps.
 	if !tall || !begins || gain < 0 {
-		return nil, false
+		return false, nil
 	}
 	for i := range views {
 		v := &views[i]
-		if wanted(def, v) && !layout.IsLast(v.Shape, v.Strides) {
-			if operands == nil {
-				operands = slices.Clone(in)
+		if !wanted(def, v) || layout.IsLast(v.Shape, v.Strides) {
+			continue
+		}
+		if operands == nil {
+			operands = make([]*Tensor, len(in))
+			for k, t := range in {
+				operands[k] = t.detach()
 			}
-			operands[i] = p.channelsLast(def, in[i], v, scope)
-			operands[i].viewAs(v)
 		}
-		if follows {
-			*v = layout.Pixels(*v)
-		}
+		operands[i] = p.channelsLast(def, in[i], v, scope)
 	}
-	return operands, true
+	return true, operands
 }
 
-// lay makes out, the new result of l's call, one that lies channels last.
-func (l *launch) lay(out *Tensor) {
+// turn makes out, the new result of l's call, and what the call reads and writes lie
+// channels last.
+func (l *launch) turn(out *Tensor) {
 	c := &l.call
 	if layout.IsImage(out.shape) {
 		out.strides = layout.Strides(out.shape)
+		c.Out.Strides = out.strides
 	}
-	out.viewAs(&c.Out)
 	if !layout.Follows(c.Op) {
 		return
+	}
+	for i := range c.In {
+		c.In[i] = layout.Pixels(c.In[i])
 	}
 	c.Out = layout.Pixels(c.Out)
 	if a, ok := c.Attrs.(op.Axis); ok {
 		c.Attrs = op.Axis{Axis: layout.PixelAxis(a.Axis)}
 	}
+}
+
+// applyTurned is applyOn with copies of some operands, as arrange returns them. They are
+// freed when the op has run, but for that of a filter if a gradient will need it.
+func applyTurned(p *place, def *op.Def, attrs op.Attrs, in, operands []*Tensor, track, saves bool) (out *Tensor, more []*Tensor) {
+	out, more = applyOn(p, def, attrs, operands, saves || track)
+	var filter *Tensor
+	for i, t := range operands {
+		switch {
+		case t.block == in[i].block:
+		case track && isFilter(def, i):
+			filter = t
+		default:
+			t.Free()
+		}
+	}
+	if track {
+		out.node = &node{def: def, attrs: attrs, inputs: in, out: out, saved: more, filter: filter}
+	}
+	return out, more
 }
 
 // wanted reports whether an operand must lie channels last if the op's images do.
@@ -130,19 +152,4 @@ func (p *place) channelsLast(by *op.Def, t *Tensor, v *backend.View, scope *Scop
 		failOn(p, by.Name, err, []*Tensor{t})
 	}
 	return out
-}
-
-// freeCopies frees the copies of operands that arrange has made, but for that of a filter if
-// a gradient will need it, which it returns.
-func freeCopies(def *op.Def, operands, in []*Tensor, keep bool) (filter *Tensor) {
-	for i, t := range operands {
-		switch {
-		case t == in[i]:
-		case keep && isFilter(def, i):
-			filter = t
-		default:
-			t.Free()
-		}
-	}
-	return filter
 }
