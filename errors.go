@@ -10,6 +10,7 @@ import (
 	"github.com/locusml/locus/internal/gate"
 	"github.com/locusml/locus/internal/memory"
 	"github.com/locusml/locus/internal/op"
+	"github.com/locusml/locus/internal/units"
 )
 
 // The kinds of error, for errors.Is.
@@ -162,7 +163,7 @@ func newError(name string, err error, operands []*Tensor) *Error {
 		return e
 	case errors.As(err, &exhausted):
 		e.Kind, e.Memory = ErrOutOfMemory, reportOf(exhausted)
-		e.Msg = fmt.Sprintf("out of memory: %s %s needs %s", exhausted.Label.DType, exhausted.Label.Shape, formatBytes(exhausted.Asked))
+		e.Msg = fmt.Sprintf("out of memory: %s %s needs %s", exhausted.Label.DType, exhausted.Label.Shape, units.Bytes(exhausted.Asked))
 		if exhausted.Cause != nil {
 			e.Msg = fmt.Sprintf("out of memory: %v", exhausted.Cause)
 		}
@@ -241,16 +242,4 @@ func kindOf(err error) error {
 		}
 	}
 	return ErrArgument
-}
-
-func formatBytes(n int64) string {
-	switch {
-	case n >= 1<<30:
-		return fmt.Sprintf("%.2f GiB", float64(n)/(1<<30))
-	case n >= 1<<20:
-		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
-	case n >= 1<<10:
-		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
-	}
-	return fmt.Sprintf("%d B", n)
 }
