@@ -15,19 +15,19 @@ import (
 
 // The kinds of error, for errors.Is.
 var (
-	ErrShape       = op.ErrShape       // shapes do not fit together, or a size is impossible
-	ErrDType       = op.ErrDType       // element types do not fit the op or each other
-	ErrDevice      = op.ErrDevice      // operands on two devices, or a device that does not exist
-	ErrIndex       = op.ErrIndex       // an index outside its axis
-	ErrAxis        = op.ErrAxis        // an axis the tensor does not have
-	ErrArgument    = op.ErrArgument    // any other invalid argument
-	ErrFreed       = op.ErrFreed       // the tensor's memory was freed
-	ErrOutOfMemory = op.ErrOutOfMemory // the device has no room
-	ErrUnsupported = op.ErrUnsupported // the device has no kernel for the op
-	ErrTransfer    = op.ErrTransfer    // a copy or wait that the guard disallows
-	ErrDeviceLost  = op.ErrDeviceLost  // the device failed and cannot go on
-	ErrMatrix      = op.ErrMatrix      // a matrix that is singular, not positive definite or not finite
-	ErrGrad        = errors.New("no gradient")
+	ErrShape       = op.ErrShape               // shapes do not fit together, or a size is impossible
+	ErrDType       = op.ErrDType               // element types do not fit the op or each other
+	ErrDevice      = op.ErrDevice              // operands on two devices, or a device that does not exist
+	ErrIndex       = op.ErrIndex               // an index outside its axis
+	ErrAxis        = op.ErrAxis                // an axis the tensor does not have
+	ErrArgument    = op.ErrArgument            // any other invalid argument
+	ErrFreed       = op.ErrFreed               // the tensor's memory was freed
+	ErrOutOfMemory = op.ErrOutOfMemory         // the device has no room
+	ErrUnsupported = op.ErrUnsupported         // the device has no kernel for the op
+	ErrTransfer    = op.ErrTransfer            // a copy or wait that the guard disallows
+	ErrDeviceLost  = op.ErrDeviceLost          // the device failed and cannot go on
+	ErrMatrix      = op.ErrMatrix              // a matrix that is singular, not positive definite or not finite
+	ErrGrad        = errors.New("no gradient") // a gradient that does not exist, or that would be lost
 )
 
 // Error is a misuse or a failure in a tensor expression. It says which op

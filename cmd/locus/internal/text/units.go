@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Count returns a whole number with its thousands set off: "60,000".
+// Count returns an integer with its thousands set off: "60,000".
 func Count[T ~int | ~int64](n T) string {
 	if n < 0 {
 		return "-" + Count(-n)
