@@ -91,7 +91,9 @@ func TestFetchFails(t *testing.T) {
 	if err := locus.Try(func() { none.Wait() }); err == nil {
 		t.Error("a zero value is waited for")
 	}
-	if err := locus.Try(func() { locus.Compile(func(x ...*locus.Tensor) []*locus.Tensor { return []*locus.Tensor{x[0].Fetch().Wait()} }).Call(gpu.Ones(2)) }); err == nil {
+	if err := locus.Try(func() {
+		locus.Compile(func(x ...*locus.Tensor) []*locus.Tensor { return []*locus.Tensor{x[0].Fetch().Wait()} }).Call(gpu.Ones(2))
+	}); err == nil {
 		t.Error("a compiled function fetches")
 	}
 }

@@ -82,6 +82,7 @@ var (
 	_ backend.Device   = (*Device)(nil)
 	_ backend.Pinner   = (*Device)(nil)
 	_ backend.Fetcher  = (*Device)(nil)
+	_ backend.Sider    = (*Device)(nil)
 	_ backend.Recorder = (*Device)(nil)
 )
 
