@@ -172,7 +172,10 @@ func newError(name string, err error, operands []*Tensor) *Error {
 		if exhausted.Cause != nil {
 			e.Msg = fmt.Sprintf("out of memory: %v", exhausted.Cause)
 		}
-		e.Fix = "compute in a scope that is closed every step, use a smaller batch, or free what the list names"
+		e.Fix = "compute in a scope that is closed every step, or use a smaller batch"
+		if len(e.Memory.Largest) > 0 {
+			e.Fix = "compute in a scope that is closed every step, use a smaller batch, or free what the list names"
+		}
 	case errors.As(err, &problem):
 		e.Kind, e.Fix = problem.Kind, problem.Fix
 	default:

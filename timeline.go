@@ -466,7 +466,7 @@ func (s Span) Row() string {
 	return s.Device.String()
 }
 
-// Kind says what the span is, by which pictures colour it: "product", "elementwise",
+// Kind says what the span is, by which pictures color it: "product", "elementwise",
 // "reduction, norm", "update", "other", or "program" for copies, waits and collectives.
 func (s Span) Kind() string { return s.kind().String() }
 

@@ -46,8 +46,8 @@ type groupEngine interface {
 	// blame returns the cause of an error, as far as the engine knows better.
 	blame(err error) error
 	// split makes the engine of a smaller group, in which the rank has another number. All
-	// ranks call it, those of colour -1 for nothing.
-	split(ctx context.Context, at string, colour, rank, size int, timeout time.Duration) (groupEngine, error)
+	// ranks call it, those of color -1 for nothing.
+	split(ctx context.Context, at string, color, rank, size int, timeout time.Duration) (groupEngine, error)
 	over() <-chan struct{} // closed when the group has ended with a fault
 	fault() error
 	close()

@@ -11,14 +11,14 @@ import (
 	"github.com/locusml/locus/nn"
 )
 
-// SyncBatchNorm makes batch normalisation use the statistics of the whole batch, over all
+// SyncBatchNorm makes batch normalization use the statistics of the whole batch, over all
 // devices and ranks, as one device would: see nn.SyncBatchNorm. Each such layer then waits
 // for the others in the forward and in the backward pass. Without it a layer uses the
 // statistics of its device's part. If a small batch leaves a device without a part, the device
 // computes an example that does not count. On one device it changes nothing.
 func SyncBatchNorm() Option { return Option{func(s *settings) { s.syncNorm = true }} }
 
-// syncNorms connects the batch normalisation layers of all replicas.
+// syncNorms connects the batch normalization layers of all replicas.
 func (r *run) syncNorms() error {
 	_, ranks := r.ranks.of()
 	places := ranks * len(r.replicas)

@@ -23,7 +23,7 @@ const (
 var results = map[Result][2]string{
 	1:   {"CUDA_ERROR_INVALID_VALUE", "a value is out of range"},
 	2:   {"CUDA_ERROR_OUT_OF_MEMORY", "out of memory"},
-	3:   {"CUDA_ERROR_NOT_INITIALIZED", "the driver is not initialised"},
+	3:   {"CUDA_ERROR_NOT_INITIALIZED", "the driver is not initialized"},
 	4:   {"CUDA_ERROR_DEINITIALIZED", "the driver is shutting down"},
 	34:  {"CUDA_ERROR_STUB_LIBRARY", "the library is the toolkit's stub, not a driver"},
 	46:  {"CUDA_ERROR_DEVICE_UNAVAILABLE", "the device is busy or unavailable"},

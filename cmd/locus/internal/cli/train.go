@@ -48,7 +48,7 @@ system, from --data-dir, or fetched with --download), or a folder of your PNG
 and JPEG images in which each class has a folder of its own. If it has folders
 train and test, with the classes in them, those are used; else a fifth of all
 images is kept to test with. Or a CSV file with a heading: the column --target
-is learned, as classes or as numbers; of the others numbers are normalised, and
+is learned, as classes or as numbers; of the others numbers are normalized, and
 words become categories.
 
 The folder --out gets the weights with their hyperparameters, a report with the
