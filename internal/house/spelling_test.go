@@ -100,7 +100,7 @@ func TestSpelling(t *testing.T) {
 
 // The pattern finds what it is there for, and no words that only look like it.
 func TestBritish(t *testing.T) {
-	for _, w := range strings.Fields("colours neighbouring normalization normalizations vectorised analyse centred centre grey greyscale cancelled unmarshalling learnt programme optimiser misspelt whilst") {
+	for _, w := range strings.Fields("colours neighbouring normalisation normalisations vectorised analyse centred centre grey greyscale cancelled unmarshalling learnt programme optimiser misspelt whilst") {
 		if !british.MatchString(w) {
 			t.Errorf("%s is taken for American", w)
 		}
