@@ -1,4 +1,4 @@
-// What the page's drawings share: elements, colours, and a canvas that is drawn again when
+// What the page's drawings share: elements, colors, and a canvas that is drawn again when
 // something changes and zooms into what a drag over it marks.
 
 export function make(tag, className, text) {
