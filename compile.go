@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/locusml/locus/internal/backend"
 	"github.com/locusml/locus/internal/cuda"
 	"github.com/locusml/locus/internal/gate"
 	"github.com/locusml/locus/internal/program"
@@ -338,16 +339,20 @@ func (c *Compiled) Summary() string {
 			fmt.Fprintf(&b, "computed without a program: %s\n", p.eager)
 			continue
 		}
+		state := "compiled"
+		if !p.ready {
+			state = "traced once"
+		}
+		if p.relay != nil {
+			fmt.Fprintf(&b, "%s, %s (%s)\n", state, p.exec.Summary(), p.someArgs())
+			continue
+		}
 		fused, ops := 0, 0
 		for i := range p.body.Steps {
 			if n := len(p.body.Steps[i].Parts); n > 0 {
 				fused++
 				ops += n
 			}
-		}
-		state := "compiled"
-		if !p.ready {
-			state = "traced once"
 		}
 		fmt.Fprintf(&b, "%s, %d steps", state, len(p.body.Steps))
 		if fused > 0 {
@@ -395,17 +400,22 @@ func (c *Compiled) Explain() string {
 				fmt.Fprintf(&b, "  constant: %d bytes of Go data, made at %s\n", v.Spec.Shape[0], v.Site)
 			}
 		}
-		if p.again != "" {
-			fmt.Fprintf(&b, "  %s\n", p.again)
+		if p.relay != nil {
+			continue // the executor has listed its parts
 		}
-		for _, line := range append(explainLayout(p.body), explainFusion(p.body, p.place.backend)...) {
+		for _, line := range explainBody(p.body, p.again, p.place.backend) {
 			b.WriteString("  " + line + "\n")
-		}
-		for _, line := range strings.SplitAfter(p.body.String(), "\n") {
-			if line != "" {
-				b.WriteString("  " + line)
-			}
 		}
 	}
 	return b.String()
+}
+
+// explainBody describes a program of one device: what is computed again, what was fused, and
+// its steps.
+func explainBody(body *program.Program, again string, d backend.Device) (lines []string) {
+	if again != "" {
+		lines = append(lines, again)
+	}
+	lines = append(append(lines, explainLayout(body)...), explainFusion(body, d)...)
+	return append(lines, strings.Split(strings.TrimSuffix(body.String(), "\n"), "\n")...)
 }

@@ -189,7 +189,6 @@ func TestCompileEmptyCell(t *testing.T) {
 // compute, and say why they are not compiled.
 func TestCompileFallsBack(t *testing.T) {
 	for _, d := range compileDevices() {
-		other := locus.AddVirtualGPUs(1, 0)[0]
 		n := 0.0
 		kept := d.Ones(2)
 		for name, test := range map[string]struct {
@@ -217,9 +216,6 @@ func TestCompileFallsBack(t *testing.T) {
 			"a key": {func(a ...*locus.Tensor) []*locus.Tensor {
 				return []*locus.Tensor{locus.Dropout(a[0], 0.5, locus.NewKey(1))}
 			}, "draws with a key that does not advance"},
-			"two devices": {func(a ...*locus.Tensor) []*locus.Tensor {
-				return []*locus.Tensor{a[0].Exp().To(other).Mul(2)}
-			}, "a copy between devices"},
 			"a scope": {func() func(a ...*locus.Tensor) []*locus.Tensor {
 				s := locus.NewScope()
 				return func(a ...*locus.Tensor) []*locus.Tensor { return []*locus.Tensor{s.Use(a[0]).Exp()} }

@@ -19,11 +19,13 @@ type plan struct {
 	trace uint64   // the digest of what was traced
 
 	prog   *program.Program
-	body   *program.Program // prog as it is run, with fused steps
+	body   *program.Program // prog as it is run, with fused steps; prog itself if relay runs it
 	again  string           // what is computed again in it
 	pruned int
-	exec   *program.Executor
-	place  *place
+	exec   executor
+	place  *place    // where it is run; the first device's if there are several
+	relay  *relay    // exec, if it computes on several devices; else nil
+	homes  []*place  // of the program's results
 	consts []*Tensor // by value; they live with the plan
 	each   []func()
 	undo   func()
@@ -194,15 +196,8 @@ func (c *Compiled) record(t *tracing, p *plan, args []*Tensor) {
 	}
 	p.gradients(t)
 	p.captured(t)
-	used := 0
-	for at, s := range t.shadows {
-		if s.backend.(*trace.Recorder).Used() {
-			used++
-			p.place = at
-		}
-	}
-	if used > 1 {
-		t.Refuse("it computes on two devices")
+	if len(t.Program.Devices()) > 1 && t.Program.Waits() {
+		t.Refuse("it computes on several devices and has a collective: compile what each device computes")
 	}
 }
 
@@ -344,19 +339,26 @@ func (p *plan) build(t *tracing, recompute bool) {
 	seen := make([]bool, len(p.prog.Values))
 	for _, r := range p.prog.Results {
 		p.first = append(p.first, !seen[r.Value])
+		p.homes = append(p.homes, placeOf(p.prog.Values[r.Value].On))
 		seen[r.Value] = true
+	}
+	on := p.prog.Devices()
+	switch {
+	case len(on) > 0:
+		p.place = placeOf(on[0])
+	case t.at != nil:
+		p.place = t.at
 	}
 	p.consts = make([]*Tensor, len(p.prog.Values))
 	for i := range p.prog.Steps {
 		for _, r := range p.prog.Steps[i].In {
 			if r.Value >= 0 && p.prog.Values[r.Value].Kind == program.Const && p.consts[r.Value] == nil {
 				v := &p.prog.Values[r.Value]
-				p.consts[r.Value] = upload(p.place, v.Spec, v.Data)
+				p.consts[r.Value] = upload(placeOf(v.On), v.Spec, v.Data)
 			}
 		}
 	}
-	p.body, p.again = lower(p.prog, p.place.backend, recompute)
-	p.prepare()
+	p.prepare(len(on) > 1, recompute)
 	t.Forget()
 }
 
@@ -378,6 +380,9 @@ func (p *plan) diff(before *plan) {
 		for i := range p.prog.Values {
 			p.prog.Values[i].Data = nil
 			p.body.Values[i].Data = nil // which may be others
+		}
+		if p.relay != nil {
+			p.relay.forgetData()
 		}
 	}
 	if d != "" {
