@@ -16,7 +16,11 @@ import (
 // pairs are two devices each: of the same kind and of different ones.
 func pairs(t *testing.T, f func(t *testing.T, a, b locus.Device)) {
 	gpus := locus.AddVirtualGPUs(2, 64<<20)
-	for _, p := range [][2]locus.Device{{gpus[0], gpus[1]}, {locus.CPU(), gpus[0]}, {gpus[1], locus.CPU()}} {
+	list := [][2]locus.Device{{gpus[0], gpus[1]}, {locus.CPU(), gpus[0]}, {gpus[1], locus.CPU()}}
+	if card := locus.TryGPU(); card != locus.CPU() && !card.Details().Virtual {
+		list = append(list, [2]locus.Device{card, locus.CPU()}, [2]locus.Device{locus.CPU(), card}, [2]locus.Device{card, gpus[0]})
+	}
+	for _, p := range list {
 		for _, m := range []program.Mode{program.Best, program.InPlan, program.Default} {
 			t.Run(fmt.Sprintf("%s %s mode %d", p[0], p[1], m), func(t *testing.T) {
 				defer program.SetMode(program.SetMode(m))
