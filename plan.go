@@ -3,6 +3,7 @@ package locus
 import (
 	"slices"
 
+	"github.com/locusml/locus/internal/callsite"
 	"github.com/locusml/locus/internal/memory"
 	"github.com/locusml/locus/internal/op"
 	"github.com/locusml/locus/internal/program"
@@ -312,16 +313,22 @@ func (p *plan) gradients(t *tracing) {
 }
 
 // captured refuses tensors from outside that are values of variables: they would
-// stay what they are while the variables change.
+// stay what they are while the variables change. By such a tensor there is no gradient, since
+// what is computed comes from its stand-in.
 func (p *plan) captured(t *tracing) {
-	for _, v := range t.Program.Values {
-		if v.Kind != program.Captured {
-			continue
-		}
+	refuse := func(b *memory.Block, site callsite.Site) {
 		for _, x := range t.Variable {
-			if b, _ := x.Before.(*Tensor); b != nil && b.block == v.Block {
-				t.Refuse("the tensor used at %s is the value of a variable, but was not read from it: list the variable as state of Compile", v.Site)
+			if v, _ := x.Before.(*Tensor); v != nil && v.block == b {
+				t.Refuse("the tensor used at %s is the value of a variable, but was not read from it: read it inside of the function, or list the variable as state of Compile", site)
 			}
+		}
+	}
+	for _, a := range t.asked {
+		refuse(a.t.block, a.site)
+	}
+	for _, v := range t.Program.Values {
+		if v.Kind == program.Captured {
+			refuse(v.Block, v.Site)
 		}
 	}
 }
