@@ -146,6 +146,12 @@ func newError(name string, err error, operands []*Tensor) *Error {
 	var problem *op.Problem
 	var async *backend.AsyncError
 	var exhausted *memory.Exhausted
+	var lost *backend.LostError
+	if errors.As(err, &lost) { // cards of one kind have one name
+		if p := placeOf(lost.On); p != nil {
+			defer func() { e.Msg = p.device.String() + ": " + e.Msg }()
+		}
+	}
 	switch {
 	case errors.As(err, &own):
 		return own

@@ -38,7 +38,7 @@ const (
 	ConvFamily
 	PoolFamily
 	FusedFamily  // also defined by a composition of other ops; a backend may leave it out
-	LinalgFamily // factorisations and solutions of matrices; data can make them fail
+	LinalgFamily // factorizations and solutions of matrices; data can make them fail
 	FourierFamily
 )
 
@@ -109,6 +109,9 @@ func (d *Def) String() string { return d.Name }
 func (d *Def) Broadcasts() bool {
 	return d.Family == BinaryFamily || d.Family == CompareFamily || d.Family == TernaryFamily
 }
+
+// Elementwise reports whether the op computes elements one by one.
+func (d *Def) Elementwise() bool { return d.Family == UnaryFamily || d.Broadcasts() }
 
 // Leading returns the operand whose element type selects the kernel: the first, or
 // for Where the second, because the first is the condition. Creation ops have no

@@ -30,7 +30,7 @@ func (r *Recomputed) String() string {
 // the old ones, which keep their numbers; p is not changed. Where nothing is gained, p is
 // returned.
 //
-// Cheap are elementwise steps, copies, casts and normalisations, of operands that are
+// Cheap are elementwise steps, copies, casts and normalizations, of operands that are
 // still there, or that are cheap themselves.
 func (p *Program) Recompute() (*Program, *Recomputed) {
 	r := &recomputer{p: &Program{Values: slices.Clone(p.Values), Steps: slices.Clone(p.Steps), Results: p.Results}, kept: make([]bool, len(p.Values))}
@@ -190,7 +190,7 @@ func cheap(s *Step) bool {
 	if _, plain := s.Attrs.(op.Normalize); plain {
 		return s.Late == nil && (s.Op == op.Normalized || s.Op == op.BatchNorm)
 	}
-	return s.Late == nil && elementwise(s.Op)
+	return s.Late == nil && op.Get(s.Op).Elementwise()
 }
 
 // running reports whether operand k of the step is one of a batch's running statistics,
