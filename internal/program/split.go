@@ -88,7 +88,7 @@ func (p *Program) Split() []Piece {
 			s.end(part)
 			part = s.part(part.device)
 		}
-		part.steps, part.works = append(part.steps, *x), part.works || !elementwise(x.Op)
+		part.steps, part.works = append(part.steps, *x), part.works || !op.Get(x.Op).Elementwise()
 		x.Outs(func(r *Ref) { s.by[r.Value] = part })
 	}
 	for len(s.open) > 0 {
