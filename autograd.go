@@ -267,6 +267,7 @@ func gradFrom(outputs, seeds, inputs, ends []*Tensor, opts []GradOption) []*Tens
 	for _, t := range inputs {
 		t.check("Grad")
 		t.records("Grad")
+		notesInput(t)
 		e.wanted[t.node] = nil
 	}
 	if free {
