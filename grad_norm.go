@@ -2,7 +2,7 @@ package locus
 
 import "github.com/locusml/locus/internal/op"
 
-// Compositions of the normalisations, and their gradients.
+// Compositions of the normalizations, and their gradients.
 func init() {
 	compositions[op.Normalized] = func(a op.Attrs, in []*Tensor) *Tensor {
 		y, _, _ := composeNorm(op.Normalized, a.(op.Normalize), in)
@@ -109,9 +109,9 @@ func normParam(id op.ID, a op.Normalize, p, x *Tensor) *Tensor {
 	return p.wide().reshape(shape)
 }
 
-// centre returns x less its mean, the mean and the mean square of what is left, all
+// center returns x less its mean, the mean and the mean square of what is left, all
 // wide, and both kept. Without a mean, nothing is subtracted.
-func centre(a op.Normalize, x *Tensor, over []int) (d, mean, square *Tensor) {
+func center(a op.Normalize, x *Tensor, over []int) (d, mean, square *Tensor) {
 	d = x.wide()
 	if !a.RMS {
 		mean = d.MeanKeep(over...)
@@ -123,7 +123,7 @@ func centre(a op.Normalize, x *Tensor, over []int) (d, mean, square *Tensor) {
 func composeNorm(id op.ID, a op.Normalize, in []*Tensor) (y, mean, square *Tensor) {
 	x := in[0]
 	over, _ := normAxes(id, a, x)
-	y, mean, square = centre(a, x, over)
+	y, mean, square = center(a, x, over)
 	y = y.Mul(square.Add(a.Eps).Rsqrt())
 	params := in[1:]
 	if a.Weight {
@@ -139,7 +139,7 @@ func composeNorm(id op.ID, a op.Normalize, in []*Tensor) (y, mean, square *Tenso
 func composeNormGrad(id op.ID, a op.Normalize, in []*Tensor) []*Tensor {
 	g, x := in[0].wide(), in[1]
 	over, others := normAxes(id, a, x)
-	hat, _, square := centre(a, x, over)
+	hat, _, square := center(a, x, over)
 	rstd := square.Add(a.Eps).Rsqrt()
 	hat = hat.Mul(rstd)
 	h := g

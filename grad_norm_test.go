@@ -7,7 +7,7 @@ import (
 	"github.com/locusml/locus/internal/op"
 )
 
-// norms are the normalisations of x (4, 6, 3, 5), by the shape of their parameters.
+// norms are the normalizations of x (4, 6, 3, 5), by the shape of their parameters.
 var norms = map[string]struct {
 	params []int
 	bias   bool

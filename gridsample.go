@@ -25,9 +25,9 @@ func (p GridPadding) String() string {
 // linearly, with zeros outside; -1 and 1 are the outer edges of the first and the last
 // element.
 type GridSampleOptions struct {
-	Nearest bool        // the nearest element instead of an average of its neighbours
+	Nearest bool        // the nearest element instead of an average of its neighbors
 	Padding GridPadding // what lies outside
-	Corners bool        // -1 and 1 are the centres of the first and the last element: PyTorch's align_corners
+	Corners bool        // -1 and 1 are the centers of the first and the last element: PyTorch's align_corners
 }
 
 // GridSample returns x at the places that grid names: x (N, C, H, W), grid (N, OH, OW, 2),

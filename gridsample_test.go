@@ -51,8 +51,8 @@ func ExampleGridSample() {
 
 	// A bump, and the same a little further to the right.
 	at := locus.Linspace(-1, 1, 17)
-	bump := func(centre float64) *locus.Tensor {
-		across, down := at.Sub(centre).Square(), at.Square().Unsqueeze(1)
+	bump := func(center float64) *locus.Tensor {
+		across, down := at.Sub(center).Square(), at.Square().Unsqueeze(1)
 		return across.Add(down).Mul(-4).Exp().Reshape(1, 1, 17, 17)
 	}
 	image, target := bump(0), bump(0.3)

@@ -133,8 +133,8 @@ type InterpolateMode uint8
 // The modes.
 const (
 	InterpolateNearest  InterpolateMode = iota // the element at ⌊i·from/to⌋
-	InterpolateBilinear                        // a weighted average of the four neighbours; pixels are squares, borders align
-	InterpolateCorners                         // the same, with the centres of the corner pixels aligned
+	InterpolateBilinear                        // a weighted average of the four neighbors; pixels are squares, borders align
+	InterpolateCorners                         // the same, with the centers of the corner pixels aligned
 )
 
 // Interpolate returns images of another size: x (N, C, H, W), result (N, C, height,

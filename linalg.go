@@ -194,7 +194,7 @@ func (t *Tensor) Eigvalsh() *Tensor {
 // LstSq returns the X that makes t·X come nearest to b, for t (…, m, n) of full rank and b
 // (…, m, k) or a vector of m elements: with more rows than columns the least squares
 // solution, with fewer the smallest of all solutions. Batches broadcast. It is computed by
-// a [Tensor.QR] factorisation; for a matrix of lower rank the numbers are large or
+// a [Tensor.QR] factorization; for a matrix of lower rank the numbers are large or
 // infinite.
 func (t *Tensor) LstSq(b *Tensor) *Tensor {
 	const name = "LstSq"

@@ -24,7 +24,7 @@ func far(a, b *locus.Tensor) float64 {
 	return a.Sub(b).Abs().Max().Cast(locus.Float64).Item()
 }
 
-// matrixBound is the error that a factorisation of n×n matrices with elements around 1
+// matrixBound is the error that a factorization of n×n matrices with elements around 1
 // may leave.
 func matrixBound(t locus.DType, n int) float64 {
 	unit := 0x1p-52

@@ -14,7 +14,7 @@ type (
 )
 
 // networkOps calls every op that is composed for networks once, with options
-// that reach its less travelled paths.
+// that reach its less traveled paths.
 var networkOps = map[string]func(i floats, n ints) *Tensor{
 	"activations": func(i floats, n ints) *Tensor {
 		x := i(0, 4, 6)

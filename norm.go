@@ -26,7 +26,7 @@ func RMSNorm(x *Tensor, shape []int, weight *Tensor, eps float64) *Tensor {
 	return normalized(x, weight, nil, op.Normalize{From: from, Params: [2]int{from, len(x.shape)}, RMS: true, Eps: eps})
 }
 
-// normalized is the op of all normalisations of rows. Of its operands a graph holds x,
+// normalized is the op of all normalizations of rows. Of its operands a graph holds x,
 // which what has made it holds anyway, and of its own a few numbers per row.
 func normalized(x, weight, bias *Tensor, a op.Normalize) *Tensor {
 	a.Weight, a.Bias = weight != nil, bias != nil
@@ -81,7 +81,7 @@ func channels(name string, in []*Tensor, params ...*Tensor) {
 	}
 }
 
-// GroupNorm normalises groups of channels of each example, x (N, C, …), to mean
+// GroupNorm normalizes groups of channels of each example, x (N, C, …), to mean
 // 0 and variance 1, times weight (C) plus bias (C), either nil.
 func GroupNorm(x *Tensor, groups int, weight, bias *Tensor, eps float64) *Tensor {
 	in := given(1, x, weight, bias)
@@ -103,7 +103,7 @@ func GroupNorm(x *Tensor, groups int, weight, bias *Tensor, eps float64) *Tensor
 	return y.reshape(x.shape).owned()
 }
 
-// InstanceNorm normalises each channel of each example, x (N, C, …) with at
+// InstanceNorm normalizes each channel of each example, x (N, C, …) with at
 // least one axis behind the channels, to mean 0 and variance 1, times weight (C)
 // plus bias (C), either nil.
 func InstanceNorm(x, weight, bias *Tensor, eps float64) *Tensor {
@@ -114,10 +114,10 @@ func InstanceNorm(x, weight, bias *Tensor, eps float64) *Tensor {
 	return normalized(x, weight, bias, op.Normalize{From: 2, Params: [2]int{1, 2}, Eps: eps})
 }
 
-// BatchNorm normalises each channel of a batch, x (N, C, …), to mean 0 and
+// BatchNorm normalizes each channel of a batch, x (N, C, …), to mean 0 and
 // variance 1, times weight (C) plus bias (C), either nil, as in training. mean
 // and variance (C), without history, are those of the batch, for running
-// averages; the variance has Bessel's correction, which normalisation does not
+// averages; the variance has Bessel's correction, which normalization does not
 // use. Both are float32 where x is of a half-precision type.
 func BatchNorm(x, weight, bias *Tensor, eps float64) (y, mean, variance *Tensor) {
 	in := given(1, x, weight, bias)
@@ -179,7 +179,7 @@ func batchElements(name string, in []*Tensor) {
 	}
 }
 
-// BatchNormWith normalises each channel of x (N, C, …) with the given mean and
+// BatchNormWith normalizes each channel of x (N, C, …) with the given mean and
 // variance (C), times weight (C) plus bias (C), either nil, as in inference.
 func BatchNormWith(x, mean, variance, weight, bias *Tensor, eps float64) *Tensor {
 	in := given(3, x, mean, variance, weight, bias)
@@ -235,7 +235,7 @@ func (t *Tensor) powers(p float64) *Tensor {
 }
 
 // LocalResponseNorm returns x/(k + alpha·mean of x²)^beta, with the mean over size
-// neighbouring channels: x (N, C, …). Channels beyond the first and last count as 0.
+// neighboring channels: x (N, C, …). Channels beyond the first and last count as 0.
 func LocalResponseNorm(x *Tensor, size int, alpha, beta, k float64) *Tensor {
 	in := []*Tensor{x}
 	x.wantFloat("LocalResponseNorm")

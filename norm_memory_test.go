@@ -6,9 +6,9 @@ import (
 	"github.com/locusml/locus/internal/layout"
 )
 
-// A normalisation's graph holds its operand, which is there anyway, its result and
+// A normalization's graph holds its operand, which is there anyway, its result and
 // a few numbers, and its gradient takes the room of one operand more.
-func TestNormalisationsHoldLittle(t *testing.T) {
+func TestNormalizationsHoldLittle(t *testing.T) {
 	defer layout.Set(layout.Set(layout.InPrograms)) // without conversions
 	for _, d := range []Device{CPU(), AddVirtualGPUs(1, 0)[0]} {
 		for _, dt := range []DType{Float32, BFloat16} {
@@ -43,7 +43,7 @@ func TestNormalisationsHoldLittle(t *testing.T) {
 	}
 }
 
-// Of a stack of convolutions, batch normalisations and ReLUs a graph holds their
+// Of a stack of convolutions, batch normalizations and ReLUs a graph holds their
 // results and nothing else, and the gradient passes with two or three more.
 func TestMemoryOfAConvolutionalStack(t *testing.T) {
 	const layers = 5

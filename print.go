@@ -10,13 +10,13 @@ import (
 )
 
 const (
-	printLimit = 1000 // tensors with more elements are summarised
-	printEdge  = 3    // elements shown at each end of a summarised axis
+	printLimit = 1000 // tensors with more elements are summarized
+	printEdge  = 3    // elements shown at each end of a summarized axis
 	printWidth = 80   // columns
 	printDigit = 4    // digits after the point
 )
 
-// String shows the elements, aligned and summarised if there are many, and
+// String shows the elements, aligned and summarized if there are many, and
 // always shape, element type and device. It waits for the tensor; of a large
 // one only what is shown is copied.
 func (t *Tensor) String() string {

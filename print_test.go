@@ -39,7 +39,7 @@ func TestPrinting(t *testing.T) {
 }
 
 // Of a large tensor on a GPU only what is shown is copied.
-func TestPrintingIsSummarised(t *testing.T) {
+func TestPrintingIsSummarized(t *testing.T) {
 	x := virtualGPUs[0].Arange(1e6).Reshape(1000, 1000)
 	locus.ResetLedger()
 	s := x.String()

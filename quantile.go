@@ -34,7 +34,7 @@ func (t *Tensor) median(name string, keep bool, axes []int) *Tensor {
 }
 
 // Quantile returns the value below which the fraction q of each line lies, 0 ≤ q ≤
-// 1, between two neighbours in proportion, as PyTorch's does by default; NaN if
+// 1, between two neighbors in proportion, as PyTorch's does by default; NaN if
 // one is NaN. Without axes it is that of the whole tensor.
 func (t *Tensor) Quantile(q float64, axes ...int) *Tensor {
 	return t.quantile("Quantile", q, false, axes)

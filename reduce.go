@@ -197,7 +197,7 @@ func (t *Tensor) VarWith(o VarOptions, axes ...int) *Tensor {
 }
 
 // VarBiased returns the mean squared distance from the mean (division by n) and
-// keeps the axes, as normalisation needs it.
+// keeps the axes, as normalization needs it.
 func (t *Tensor) VarBiased(axes ...int) *Tensor { return t.variance(true, 0, axes) }
 
 // Std returns the standard deviation, with Bessel's correction.

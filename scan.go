@@ -36,7 +36,7 @@ func (t *Tensor) CumProd(axis int) *Tensor {
 	if n == 0 {
 		return t
 	}
-	// Products of 1, 2, 4, … neighbours, which has exact gradients at zeros too.
+	// Products of 1, 2, 4, … neighbors, which has exact gradients at zeros too.
 	p := t
 	pad := make([]int, 2*(a+1))
 	for by := 1; by < n; by *= 2 {

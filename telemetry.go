@@ -48,10 +48,13 @@ func (d Device) Details() DeviceDetails {
 // Telemetry is what a GPU's sensors report at a moment. A figure that it does not
 // measure is -1.
 type Telemetry struct {
-	Utilisation int     // percent of the time with a kernel running
+	Utilization int     // percent of the time with a kernel running
 	Temperature int     // °C
 	Power       float64 // watts
 	MemoryUsed  int64   // bytes in use on the card, by all processes
+
+	// Deprecated: Read Utilization.
+	Utilisation int
 }
 
 // Telemetry reads the GPU's sensors. The error is an [ErrUnsupported] on devices
@@ -67,7 +70,7 @@ func (d Device) Telemetry() (t Telemetry, err error) {
 		if err != nil {
 			fail("Telemetry", fmt.Errorf("%s: %w: %w", d, ErrUnsupported, err))
 		}
-		t = Telemetry{got.Utilisation, got.Temperature, got.Power, got.MemoryUsed}
+		t = Telemetry{Utilization: got.Utilization, Temperature: got.Temperature, Power: got.Power, MemoryUsed: got.MemoryUsed, Utilisation: got.Utilization}
 	})
 	return t, err
 }

@@ -44,7 +44,7 @@ func TestTelemetryOfGPU(t *testing.T) {
 	if err != nil {
 		t.Skipf("NVML: %v", err)
 	}
-	if got.Utilisation > 100 || got.Temperature > 150 || got.MemoryUsed == 0 {
+	if got.Utilization > 100 || got.Temperature > 150 || got.MemoryUsed == 0 || got.Utilisation != got.Utilization {
 		t.Errorf("telemetry of %s: %+v", d, got)
 	}
 }

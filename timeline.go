@@ -2,6 +2,7 @@ package locus
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -78,7 +79,7 @@ func (p *profile) take(f func(), w backend.Watcher) *Timeline {
 	}
 	defer profiling.Store(nil)
 	for _, at := range knownPlaces() { // what was queued before does not count
-		if err := at.backend.Synchronize(); err != nil {
+		if err := at.backend.Synchronize(); err != nil && !errors.Is(err, ErrDeviceLost) { // those that work can be watched
 			failOn(at, "Profile", err, nil)
 		}
 	}
@@ -428,7 +429,7 @@ func (s Span) Row() string {
 	return s.Device.String()
 }
 
-// Kind says what the span is, by which pictures colour it: "product", "elementwise",
+// Kind says what the span is, by which pictures color it: "product", "elementwise",
 // "reduction, norm", "update", "other", or "program" for copies and waits.
 func (s Span) Kind() string { return s.kind().String() }
 

@@ -310,7 +310,7 @@ func (c *batchCall) unchannel(t *Tensor) *Tensor {
 	return t.reshape(append([]int{t.shape[0], c.lane.n, t.shape[1] / c.lane.n}, t.shape[2:]...)).Transpose(0, 1).owned()
 }
 
-// batchChannels is the rule of batch normalisation and its gradient: each channel of each
+// batchChannels is the rule of batch normalization and its gradient: each channel of each
 // slice is one of its own.
 func batchChannels(c *batchCall) []*Tensor {
 	in := make([]*Tensor, len(c.in))

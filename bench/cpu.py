@@ -5,7 +5,7 @@
 Each case runs in all of them by turns of a few hundredths of a second, because
 a machine's speed changes within seconds. The times are the medians of the
 turns' medians; the ratio is the median over the turns of the times of two
-neighbours, for the faster of the others. Above 1 means that Locus is faster.
+neighbors, for the faster of the others. Above 1 means that Locus is faster.
 OpenBLAS, for products only, is the one that NumPy brings along. A case named
 _compiled is compiled in Locus and eager in PyTorch.
 """

@@ -25,7 +25,7 @@ type Board struct {
 	mu       sync.Mutex
 	byName   map[string]*series // by the name as drawn; several may lead to one series
 	series   []*series          // in order of first appearance
-	labels   map[string]int     // numbered in order of first appearance; a label has one colour in all panels
+	labels   map[string]int     // numbered in order of first appearance; a label has one color in all panels
 	axes     map[string]Axes    // by panel
 	subs     []*subscriber
 	logs     []*logFile
@@ -94,7 +94,7 @@ func (a Axes) check() error {
 type series struct {
 	name         string // as shown
 	panel, label string
-	colour       int // index of the label
+	color        int // index of the label
 	curve        curve
 	count        int64 // points published
 
@@ -237,12 +237,12 @@ func (b *Board) addSeries(name string) *series {
 		if panel, label, ok := strings.Cut(clean, "/"); ok && panel != "" && label != "" {
 			s.panel, s.label = panel, label
 		}
-		colour, known := b.labels[s.label]
+		color, known := b.labels[s.label]
 		if !known {
-			colour = len(b.labels)
-			b.labels[s.label] = colour
+			color = len(b.labels)
+			b.labels[s.label] = color
 		}
-		s.colour = colour
+		s.color = color
 		b.series = append(b.series, s)
 		b.byName[clean] = s
 	}

@@ -60,7 +60,7 @@ func TestExtremeValuesStayAsTheyAre(t *testing.T) {
 	}
 }
 
-func TestPanelsAndColours(t *testing.T) {
+func TestPanelsAndColors(t *testing.T) {
 	var b Board
 	if err := b.SetAxes("", Axes{XLabel: "epoch"}); err != nil {
 		t.Fatal(err)
@@ -71,13 +71,13 @@ func TestPanelsAndColours(t *testing.T) {
 	var got []string
 	for _, p := range b.figure().panels {
 		for _, c := range p.curves {
-			got = append(got, fmt.Sprintf("%s|%s|%s|%s|%d", p.name, p.axes.Title, p.axes.XLabel, c.label, c.colour))
+			got = append(got, fmt.Sprintf("%s|%s|%s|%s|%d", p.name, p.axes.Title, p.axes.XLabel, c.label, c.color))
 		}
 	}
 	want := []string{
 		"||epoch|lr|2", "||epoch|/odd|4", "||epoch|odd/|5", // the main panel comes first
 		"acc|acc|epoch|train|0", "acc|acc|epoch|val|1",
-		"loss|loss|epoch|train|0", "loss|loss|epoch|val/top|3", // train has one colour everywhere
+		"loss|loss|epoch|train|0", "loss|loss|epoch|val/top|3", // train has one color everywhere
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)

@@ -61,7 +61,7 @@ func (b bucket) points(dst []xy) []xy {
 }
 
 // curve is a series in bounded memory: buckets of stride points each, except that the last may be filling. When there are
-// too many buckets, neighbours are joined and the stride doubles, so the resolution is even over the whole history.
+// too many buckets, neighbors are joined and the stride doubles, so the resolution is even over the whole history.
 type curve struct {
 	buckets     []bucket
 	stride      int // points in a full bucket

@@ -29,7 +29,7 @@ const (
 	legendLine = 18.0
 )
 
-// Colours of a picture. web/board.css has the same ones for light mode.
+// Colors of a picture. web/board.css has the same ones for light mode.
 const (
 	paper = "#ffffff"
 	ink   = "#1c2128"
@@ -38,21 +38,21 @@ const (
 	frame = "#b6bec9"
 )
 
-// palette is told apart by most people with a colour deficiency, too; series beyond it repeat it with dashes.
+// palette is told apart by most people with a color deficiency, too; series beyond it repeat it with dashes.
 var palette = []string{"#2468d8", "#e07000", "#11875d", "#cf3440", "#8250df", "#0a8fa3", "#bf3989", "#80632b"}
 
 var dashes = [][]float64{nil, {7, 4}, {2, 3}, {8, 3, 2, 3}}
 
-func styleOf(colour int) (string, []float64) {
-	return palette[colour%len(palette)], dashes[colour/len(palette)%len(dashes)]
+func styleOf(color int) (string, []float64) {
+	return palette[color%len(palette)], dashes[color/len(palette)%len(dashes)]
 }
 
 // canvas is what a picture is drawn on: an SVG document or an image.
 type canvas interface {
-	rect(x, y, w, h float64, colour string)
-	line(points []xy, colour string, width float64, dash []float64)
-	dot(at xy, radius float64, colour string)
-	text(at xy, s string, f font, anchor anchor, colour string)
+	rect(x, y, w, h float64, color string)
+	line(points []xy, color string, width float64, dash []float64)
+	dot(at xy, radius float64, color string)
+	text(at xy, s string, f font, anchor anchor, color string)
 	grain() float64 // the smallest distance that can be seen
 }
 
@@ -79,7 +79,7 @@ type panel struct {
 
 type panelCurve struct {
 	label  string
-	colour int
+	color  int
 	points []xy
 }
 
@@ -105,7 +105,7 @@ func (b *Board) panels() []panel {
 		p := panel{name: g.panel, axes: b.panelAxes(g.panel)}
 		for _, id := range g.series {
 			s := b.series[id]
-			p.curves = append(p.curves, panelCurve{s.label, s.colour, s.curve.points()})
+			p.curves = append(p.curves, panelCurve{s.label, s.color, s.curve.points()})
 		}
 		panels = append(panels, p)
 	}
@@ -258,18 +258,18 @@ func (p panel) draw(c canvas, in box) {
 		c.text(xy{in.x0 + 14 + labelSize*0.8, (area.y0 + area.y1) / 2}, shorten(p.axes.YLabel, area.y1-area.y0, f), f, middle, ink)
 	}
 	for _, curve := range p.curves {
-		colour, dash := styleOf(curve.colour)
+		color, dash := styleOf(curve.color)
 		onScreen := make([]xy, len(curve.points))
 		for i, q := range curve.points {
 			onScreen[i] = xy{area.x0 + xs.at(q.x)*(area.x1-area.x0), area.y1 - ys.at(q.y)*(area.y1-area.y0)}
 		}
 		for _, run := range clip(thin(onScreen, c.grain()), area) {
-			c.line(run, colour, lineWidth, dash)
+			c.line(run, color, lineWidth, dash)
 		}
 		for i, q := range onScreen {
 			alone := (i == 0 || !onScreen[i-1].finite()) && (i+1 == len(onScreen) || !onScreen[i+1].finite())
 			if (alone || len(onScreen) < fewPoints) && area.holds(q) {
-				c.dot(q, dotRadius, colour)
+				c.dot(q, dotRadius, color)
 			}
 		}
 	}
@@ -283,7 +283,7 @@ func (p panel) drawLegend(c canvas, left, right, y float64, rows int) float64 {
 	f := font{size: tickSize}
 	x, row := left, 0
 	for i, curve := range p.curves {
-		colour, dash := styleOf(curve.colour)
+		color, dash := styleOf(curve.color)
 		rest := ""
 		if i+1 < len(p.curves) {
 			rest = fmt.Sprintf("and %d more", len(p.curves)-i)
@@ -302,7 +302,7 @@ func (p panel) drawLegend(c canvas, left, right, y float64, rows int) float64 {
 			x, y, row = left, y+legendRow, row+1
 		}
 		mid := y - legendRow/2
-		c.line([]xy{{x, mid}, {x + legendLine, mid}}, colour, lineWidth+0.4, dash)
+		c.line([]xy{{x, mid}, {x + legendLine, mid}}, color, lineWidth+0.4, dash)
 		c.text(xy{x + legendLine + 6, mid + tickSize*0.35}, label, f, start, ink)
 		x += width + 18
 	}

@@ -154,10 +154,10 @@ func TestImage(t *testing.T) {
 			count[img.RGBAAt(x, y)]++
 		}
 	}
-	at := func(hex string) color.RGBA { return parseColour(hex).C.(color.RGBA) }
+	at := func(hex string) color.RGBA { return parseColor(hex).C.(color.RGBA) }
 	for _, c := range append([]string{paper, ink, grid, frame}, palette[:3]...) {
 		if count[at(c)] < 50 {
-			t.Errorf("colour %s is on %d pixels only", c, count[at(c)])
+			t.Errorf("color %s is on %d pixels only", c, count[at(c)])
 		}
 	}
 }

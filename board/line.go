@@ -148,18 +148,18 @@ func drawBar(fraction float64, n int, l look) string {
 		done += string([]rune(" ▏▎▍▌▋▊▉")[eighths%8])
 	}
 	rest := strings.Repeat("░", n-(eighths+7)/8)
-	if !l.colour {
+	if !l.color {
 		return done + rest
 	}
 	return "\x1b[36m" + done + "\x1b[0;2m" + rest + "\x1b[0m"
 }
 
-// stripColour removes what drawBar adds for colour.
-func stripColour(s string) string {
-	return colours.Replace(s)
+// stripColor removes what drawBar adds for color.
+func stripColor(s string) string {
+	return colors.Replace(s)
 }
 
-var colours = strings.NewReplacer("\x1b[36m", "", "\x1b[0;2m", "", "\x1b[0m", "")
+var colors = strings.NewReplacer("\x1b[36m", "", "\x1b[0;2m", "", "\x1b[0m", "")
 
 // columns is the number of terminal cells that s takes.
 func columns(s string) int {

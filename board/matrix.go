@@ -205,22 +205,22 @@ func (m Matrix) draw(c canvas, l matrixLayout) {
 			c.rect(x, y, l.cell, l.cell, grid)
 			c.rect(x+0.5, y+0.5, l.cell-1, l.cell-1, shade(share))
 			if l.named && !(m.HideZeros && v == 0) {
-				colour := ink
+				color := ink
 				if share > 0.55 {
-					colour = paper
+					color = paper
 				}
-				c.text(xy{x + l.cell/2, y + l.cell/2 + tickSize*0.35}, cellText(v), font{size: tickSize}, middle, colour)
+				c.text(xy{x + l.cell/2, y + l.cell/2 + tickSize*0.35}, cellText(v), font{size: tickSize}, middle, color)
 			}
 		}
 	}
 }
 
-// shade is a colour between paper and the first of the palette. Small parts are
+// shade is a color between paper and the first of the palette. Small parts are
 // lifted a little, so that few mistakes among many examples can be seen.
 func shade(share float64) string {
 	share = math.Sqrt(share)*0.35 + share*0.65
 	mix := func(from, to uint8) int { return int(math.Round(float64(from) + share*(float64(to)-float64(from)))) }
-	a, b := parseColour(paper).C, parseColour(palette[0]).C
+	a, b := parseColor(paper).C, parseColor(palette[0]).C
 	ar, ag, ab, _ := a.RGBA()
 	br, bg, bb, _ := b.RGBA()
 	return fmt.Sprintf("#%02x%02x%02x", mix(uint8(ar>>8), uint8(br>>8)), mix(uint8(ag>>8), uint8(bg>>8)), mix(uint8(ab>>8), uint8(bb>>8)))

@@ -71,11 +71,11 @@ type pngCanvas struct {
 	origin image.Point // of the raster in the picture
 }
 
-// parseColour reads #rrggbb.
-func parseColour(s string) *image.Uniform {
+// parseColor reads #rrggbb.
+func parseColor(s string) *image.Uniform {
 	v, err := strconv.ParseUint(s[1:], 16, 32)
 	if err != nil {
-		panic(err) // all colours are constants of this package
+		panic(err) // all colors are constants of this package
 	}
 	return image.NewUniform(color.RGBA{uint8(v >> 16), uint8(v >> 8), uint8(v), 255})
 }
@@ -83,14 +83,14 @@ func parseColour(s string) *image.Uniform {
 // grain is a pixel.
 func (c *pngCanvas) grain() float64 { return 1 / c.scale }
 
-func (c *pngCanvas) rect(x, y, w, h float64, colour string) {
+func (c *pngCanvas) rect(x, y, w, h float64, color string) {
 	px := func(v float64) int { return int(math.Round(v * c.scale)) }
-	draw.Draw(c.img, image.Rect(px(x), px(y), px(x+w), px(y+h)), parseColour(colour), image.Point{}, draw.Over)
+	draw.Draw(c.img, image.Rect(px(x), px(y), px(x+w), px(y+h)), parseColor(color), image.Point{}, draw.Over)
 }
 
 // line fills the outline of each segment and a disc at each joint. All of them turn the same way round, so that where they
 // overlap they count once.
-func (c *pngCanvas) line(points []xy, colour string, width float64, dash []float64) {
+func (c *pngCanvas) line(points []xy, color string, width float64, dash []float64) {
 	for _, run := range dashed(points, dash) {
 		c.begin(run, width)
 		for i, p := range run {
@@ -99,14 +99,14 @@ func (c *pngCanvas) line(points []xy, colour string, width float64, dash []float
 			}
 			c.disc(p, width/2)
 		}
-		c.fill(colour)
+		c.fill(color)
 	}
 }
 
-func (c *pngCanvas) dot(at xy, radius float64, colour string) {
+func (c *pngCanvas) dot(at xy, radius float64, color string) {
 	c.begin([]xy{at}, 2*radius)
 	c.disc(at, radius)
-	c.fill(colour)
+	c.fill(color)
 }
 
 // begin makes a raster that covers only what the shape needs.
@@ -122,9 +122,9 @@ func (c *pngCanvas) begin(points []xy, width float64) {
 	c.origin = r.Min
 }
 
-func (c *pngCanvas) fill(colour string) {
+func (c *pngCanvas) fill(color string) {
 	r := c.raster.Bounds().Add(c.origin)
-	c.raster.Draw(c.img, r, parseColour(colour), image.Point{})
+	c.raster.Draw(c.img, r, parseColor(color), image.Point{})
 }
 
 func (c *pngCanvas) to(p xy, first bool) {
@@ -201,14 +201,14 @@ func dashed(points []xy, pattern []float64) [][]xy {
 	return runs
 }
 
-func (c *pngCanvas) text(at xy, s string, f font, a anchor, colour string) {
+func (c *pngCanvas) text(at xy, s string, f font, a anchor, color string) {
 	face := faceOf(font{size: f.size * c.scale, bold: f.bold})
 	defer face.mu.Unlock()
 	face.mu.Lock()
 	width := float64(xfont.MeasureString(face.face, s)) / 64
 	shift := map[anchor]float64{start: 0, middle: width / 2, end: width}[a]
 	at = xy{at.x * c.scale, at.y * c.scale}
-	d := xfont.Drawer{Dst: c.img, Src: parseColour(colour), Face: face.face}
+	d := xfont.Drawer{Dst: c.img, Src: parseColor(color), Face: face.face}
 	if !f.upright {
 		d.Dot = fixed.Point26_6{X: fixed.Int26_6((at.x - shift) * 64), Y: fixed.Int26_6(at.y * 64)}
 		d.DrawString(s)

@@ -61,12 +61,12 @@ type metric struct {
 }
 
 // look is what the terminal can show.
-type look struct{ colour, unicode bool }
+type look struct{ color, unicode bool }
 
 // NewProgress starts reporting on w, usually os.Stderr. A nil w reports nowhere but on the page of a [Board] that tracks
 // the Progress. Close must be called at the end.
 //
-// Colour is left out if the environment variable NO_COLOR is set.
+// Color is left out if the environment variable NO_COLOR is set.
 func NewProgress(w io.Writer, plan Plan) *Progress {
 	var width func() int
 	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb" {
@@ -83,7 +83,7 @@ func NewProgress(w io.Writer, plan Plan) *Progress {
 
 func lookOf(goos string, env func(string) string) look {
 	if goos == "windows" { // only the newer terminal is sure to know escapes
-		return look{colour: env("NO_COLOR") == "" && env("WT_SESSION") != "", unicode: true}
+		return look{color: env("NO_COLOR") == "" && env("WT_SESSION") != "", unicode: true}
 	}
 	locale := env("LC_ALL")
 	for _, name := range []string{"LC_CTYPE", "LANG"} {
@@ -92,7 +92,7 @@ func lookOf(goos string, env func(string) string) look {
 		}
 	}
 	locale = strings.ToLower(strings.ReplaceAll(locale, "-", ""))
-	return look{colour: env("NO_COLOR") == "", unicode: strings.Contains(locale, "utf8") || goos == "darwin"}
+	return look{color: env("NO_COLOR") == "", unicode: strings.Contains(locale, "utf8") || goos == "darwin"}
 }
 
 func newProgress(w io.Writer, plan Plan, width func() int, look look) *Progress {
@@ -213,7 +213,7 @@ func (p *Progress) run() {
 func (p *Progress) paint(end string) {
 	width := p.width() - 1
 	line := p.line(width)
-	n := columns(stripColour(line))
+	n := columns(stripColor(line))
 	pad := max(0, min(p.shown, width)-n)
 	io.WriteString(p.out, "\r"+line+strings.Repeat(" ", pad)+end)
 	p.shown = n

@@ -63,12 +63,12 @@ func TestProgressLine(t *testing.T) {
 		}
 	}
 	for width := 1; width < 300; width++ {
-		coloured := halfway(look{true, true}).line(width)
-		if n := columns(stripColour(coloured)); n > width {
+		colored := halfway(look{true, true}).line(width)
+		if n := columns(stripColor(colored)); n > width {
 			t.Errorf("width %d: line takes %d columns", width, n)
 		}
-		if plain := halfway(look{unicode: true}).line(width); stripColour(coloured) != plain {
-			t.Errorf("width %d: colour changes the text from %q to %q", width, plain, coloured)
+		if plain := halfway(look{unicode: true}).line(width); stripColor(colored) != plain {
+			t.Errorf("width %d: color changes the text from %q to %q", width, plain, colored)
 		}
 	}
 }
@@ -116,7 +116,7 @@ func TestProgressInATerminal(t *testing.T) {
 		p.Close()
 		text := out.String()
 		if strings.Contains(text, "\x1b") {
-			t.Error("there is an escape, but no colour was allowed")
+			t.Error("there is an escape, but no color was allowed")
 		}
 		screen := render(text, 80)
 		want := []string{

@@ -164,8 +164,8 @@ func TestPagesGetHistoryAndNews(t *testing.T) {
 	for _, p := range []*page{early, late} {
 		p.untilCount(1, 1)
 		got, _ := json.Marshal(p.panels)
-		const want = `[{"name":"","title":"T","xlabel":"step","ylabel":"","xlim":[0,0],"ylim":[0.5,2],"xlog":false,"ylog":true,"series":[{"id":0,"label":"loss","colour":0}]},` +
-			`{"name":"acc","title":"acc","xlabel":"step","ylabel":"","xlim":[0,0],"ylim":[0,0],"xlog":false,"ylog":false,"series":[{"id":1,"label":"val","colour":1}]}]`
+		const want = `[{"name":"","title":"T","xlabel":"step","ylabel":"","xlim":[0,0],"ylim":[0.5,2],"xlog":false,"ylog":true,"series":[{"id":0,"label":"loss","color":0}]},` +
+			`{"name":"acc","title":"acc","xlabel":"step","ylabel":"","xlim":[0,0],"ylim":[0,0],"xlog":false,"ylog":false,"series":[{"id":1,"label":"val","color":1}]}]`
 		if string(got) != want {
 			t.Errorf("panels are %s", got)
 		}

@@ -40,9 +40,9 @@ type wirePanel struct {
 }
 
 type wireName struct {
-	ID     int    `json:"id"`
-	Label  string `json:"label"`
-	Colour int    `json:"colour"`
+	ID    int    `json:"id"`
+	Label string `json:"label"`
+	Color int    `json:"color"`
 }
 
 // next returns the messages that bring the page up to date; none if it is.
@@ -118,7 +118,7 @@ func (b *Board) wirePanels() []wirePanel {
 		}
 		for _, id := range g.series {
 			s := b.series[id]
-			p.Series = append(p.Series, wireName{id, s.label, s.colour})
+			p.Series = append(p.Series, wireName{id, s.label, s.color})
 		}
 		panels = append(panels, p)
 	}

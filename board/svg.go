@@ -93,12 +93,12 @@ func escape(s string) string {
 // grain is half a unit: who looks closer sees where the curve goes all the same.
 func (c *svgCanvas) grain() float64 { return 0.5 }
 
-func (c *svgCanvas) rect(x, y, w, h float64, colour string) {
-	c.printf(`<rect x="%s" y="%s" width="%s" height="%s" fill="%s"/>`+"\n", num(x), num(y), num(w), num(h), colour)
+func (c *svgCanvas) rect(x, y, w, h float64, color string) {
+	c.printf(`<rect x="%s" y="%s" width="%s" height="%s" fill="%s"/>`+"\n", num(x), num(y), num(w), num(h), color)
 }
 
-func (c *svgCanvas) line(points []xy, colour string, width float64, dash []float64) {
-	c.printf(`<polyline fill="none" stroke="%s" stroke-width="%s" stroke-linejoin="round" stroke-linecap="round"`, colour, num(width))
+func (c *svgCanvas) line(points []xy, color string, width float64, dash []float64) {
+	c.printf(`<polyline fill="none" stroke="%s" stroke-width="%s" stroke-linejoin="round" stroke-linecap="round"`, color, num(width))
 	for i, d := range dash {
 		c.printf("%s%s", map[bool]string{true: ` stroke-dasharray="`, false: " "}[i == 0], num(d))
 	}
@@ -119,12 +119,12 @@ func (c *svgCanvas) line(points []xy, colour string, width float64, dash []float
 	c.printf(`"/>` + "\n")
 }
 
-func (c *svgCanvas) dot(at xy, radius float64, colour string) {
-	c.printf(`<circle cx="%s" cy="%s" r="%s" fill="%s"/>`+"\n", num(at.x), num(at.y), num(radius), colour)
+func (c *svgCanvas) dot(at xy, radius float64, color string) {
+	c.printf(`<circle cx="%s" cy="%s" r="%s" fill="%s"/>`+"\n", num(at.x), num(at.y), num(radius), color)
 }
 
-func (c *svgCanvas) text(at xy, s string, f font, a anchor, colour string) {
-	c.printf(`<text x="%s" y="%s" font-size="%s" fill="%s"`, num(at.x), num(at.y), num(f.size), colour)
+func (c *svgCanvas) text(at xy, s string, f font, a anchor, color string) {
+	c.printf(`<text x="%s" y="%s" font-size="%s" fill="%s"`, num(at.x), num(at.y), num(f.size), color)
 	if f.bold {
 		c.printf(` font-weight="600"`)
 	}

@@ -15,7 +15,7 @@ import (
 // A Span is a stretch of time in which something ran: an op on a device, a copy, a wait.
 type Span struct {
 	Row        string // what ran it: "gpu:0"
-	Kind       string // decides the colour: "product", "elementwise", "reduction, norm", "update", "program"; anything else is grey
+	Kind       string // decides the color: "product", "elementwise", "reduction, norm", "update", "program"; anything else is gray
 	Name       string // what ran
 	Detail     string // lines that are shown when the pointer is on it
 	Start, End time.Duration

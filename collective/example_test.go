@@ -92,7 +92,7 @@ func ExampleLocal() {
 }
 
 // Give all ranks what rank 0 has, put together what each has, and send a tensor to a
-// neighbour.
+// neighbor.
 func ExampleGroup() {
 	groups, err := collective.Local([]locus.Device{locus.CPU(), locus.CPU(), locus.CPU()})
 	if err != nil {

@@ -316,7 +316,7 @@ func TestJoinFaults(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	t.Run("cancelled", func(t *testing.T) {
+	t.Run("canceled", func(t *testing.T) {
 		c, cancel := context.WithCancel(ctx)
 		cancel()
 		started := time.Now()

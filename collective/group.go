@@ -46,8 +46,8 @@ type groupEngine interface {
 	// blame returns the cause of an error, as far as the engine knows better.
 	blame(err error) error
 	// split makes the engine of a smaller group, in which the rank has another number. All
-	// ranks call it, those of colour -1 for nothing.
-	split(ctx context.Context, at string, colour, rank, size int, timeout time.Duration) (groupEngine, error)
+	// ranks call it, those of color -1 for nothing.
+	split(ctx context.Context, at string, color, rank, size int, timeout time.Duration) (groupEngine, error)
 	over() <-chan struct{} // closed when the group has ended with a fault
 	fault() error
 	close()
@@ -409,7 +409,14 @@ func (g *Group) do(j *job) (*locus.Tensor, error) {
 // breakOff ends the group because a job has failed, and returns the error that every later
 // call returns.
 func (g *Group) breakOff(j *job, err error) error {
-	if f := g.eng.fault(); f != nil {
+	var own error
+	if e, ok := g.eng.(*localEngine); ok {
+		e.lost(j, err)
+		own = e.own(g.rank)
+	}
+	if f := g.eng.fault(); own != nil {
+		err = own
+	} else if f != nil {
 		err = f
 	} else {
 		g.eng.fail(fmt.Sprintf("%s: %v", j.text, err))

@@ -161,7 +161,7 @@ func (c *cards) decide(ctx context.Context, d card) (bool, error) {
 		err  error
 	}
 	done := make(chan made, 1)
-	go func() { // it cannot be cancelled
+	go func() { // it cannot be canceled
 		var m made
 		m.err = d.WithContext(func() (err error) {
 			m.comm, err = c.lib.Init(id, c.rank, c.size)

@@ -179,7 +179,7 @@ func TestMPI(t *testing.T) {
 				})
 			}
 			t.Run("mismatch", func(t *testing.T) {
-				// mpirun counts it as a failure that a rank ends without finalising.
+				// mpirun counts it as a failure that a rank ends without finalizing.
 				if out, _ := mpirun(t, path, "mismatch", 2); !strings.Contains(out, "DIFFERENCE SHOWN") || strings.Contains(out, "the error") {
 					t.Error(out)
 				}

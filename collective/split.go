@@ -13,7 +13,7 @@ import (
 	"github.com/locusml/locus/internal/mpi"
 )
 
-// Split makes smaller groups of g's ranks: those that pass the same colour become one, in the
+// Split makes smaller groups of g's ranks: those that pass the same color become one, in the
 // order of their ranks. All ranks of g call it; one that passes -1 gets nil. So ranks can
 // stand in rows and columns, as in data-parallel training of a network whose layers are
 // spread over several ranks:
@@ -22,35 +22,35 @@ import (
 //	column, err := g.Split(ctx, g.Rank()%4)
 //
 // The groups are used and closed as g is; a fault in one does not end the others.
-func (g *Group) Split(ctx context.Context, colour int) (*Group, error) {
+func (g *Group) Split(ctx context.Context, color int) (*Group, error) {
 	if !g.ok() {
 		return nil, newError("Split", gate.Made(false, howMade))
 	}
-	if err := gate.Count("the colour", colour, -1, 1<<30); err != nil {
+	if err := gate.Count("the color", color, -1, 1<<30); err != nil {
 		return nil, newError("Split", err)
 	}
-	colours, err := g.AllGather(ctx, locus.CPU().From([]int64{int64(colour)})).Wait()
+	colors, err := g.AllGather(ctx, locus.CPU().From([]int64{int64(color)})).Wait()
 	if err != nil {
 		return nil, err
 	}
 	g.mu.Lock()
 	g.splits++
-	at := fmt.Sprintf("split %d colour %d", g.splits, colour)
+	at := fmt.Sprintf("split %d color %d", g.splits, color)
 	g.mu.Unlock()
 	rank, size := 0, 0
-	for r, c := range locus.ToSlice[int64](colours) {
-		if c == int64(colour) {
+	for r, c := range locus.ToSlice[int64](colors) {
+		if c == int64(color) {
 			if r == g.rank {
 				rank = size
 			}
 			size++
 		}
 	}
-	part, err := g.eng.split(ctx, at, colour, rank, size, g.timeout)
+	part, err := g.eng.split(ctx, at, color, rank, size, g.timeout)
 	if err != nil {
 		return nil, newError("Split", err)
 	}
-	if colour < 0 {
+	if color < 0 {
 		return nil, nil
 	}
 	n := newGroup(rank, size, g.timeout)
@@ -58,8 +58,8 @@ func (g *Group) Split(ctx context.Context, colour int) (*Group, error) {
 	return n, nil
 }
 
-func (e *localEngine) split(_ context.Context, at string, colour, rank, size int, _ time.Duration) (groupEngine, error) {
-	if colour < 0 {
+func (e *localEngine) split(_ context.Context, at string, color, rank, size int, _ time.Duration) (groupEngine, error) {
+	if color < 0 {
 		return nil, nil
 	}
 	e.mu.Lock()
@@ -78,18 +78,18 @@ func (e *localEngine) split(_ context.Context, at string, colour, rank, size int
 	return &localEngine{hall: h, rank: rank}, nil
 }
 
-func (e *remote) split(ctx context.Context, at string, colour, rank, size int, timeout time.Duration) (groupEngine, error) {
+func (e *remote) split(ctx context.Context, at string, color, rank, size int, timeout time.Duration) (groupEngine, error) {
 	ctx, cancel := context.WithTimeout(ctx, e.cfg.JoinWithin)
 	defer cancel()
 	var host engine.Host
 	if c, ok := e.host.(*mpi.Comm); ok { // all ranks must call it, those without a group too
-		part, err := c.Split(ctx, colour, e.rank)
+		part, err := c.Split(ctx, color, e.rank)
 		if err != nil {
 			return nil, err
 		}
 		host = part
 	}
-	if colour < 0 {
+	if color < 0 {
 		return nil, nil
 	}
 	if size == 1 {

@@ -48,7 +48,7 @@ func rowsAndColumns(g *collective.Group) error {
 	}
 	if g.Rank() == 1 {
 		if part != nil {
-			return fmt.Errorf("colour -1 got a group")
+			return fmt.Errorf("color -1 got a group")
 		}
 	} else {
 		defer part.Close()

@@ -70,7 +70,7 @@ func NewEncoder(t *Table, f Features) (*Encoder, error) {
 			return nil, fmt.Errorf("data: column %q holds an infinite number: %w", name, ErrFormat)
 		}
 		if f.Raw {
-			// What is missing becomes the mean, as with standardised columns.
+			// What is missing becomes the mean, as with standardized columns.
 			c.mean, c.scale = mean, 0
 		} else {
 			c.mean, c.scale = mean, std

@@ -21,9 +21,9 @@ func TestEncoderIsSaved(t *testing.T) {
 		}
 		return table
 	}
-	learn := parse("size,colour,price\n1,red,10\n2.5,blue,20\n,red,30\n4,NA,45\n")
-	later := parse("colour,size,price\ngreen,3,0\nred,,0\n")
-	for _, f := range []data.Features{{Except: []string{"price"}}, {Numeric: []string{"size"}, Raw: true}, {Categorical: []string{"colour"}}} {
+	learn := parse("size,color,price\n1,red,10\n2.5,blue,20\n,red,30\n4,NA,45\n")
+	later := parse("color,size,price\ngreen,3,0\nred,,0\n")
+	for _, f := range []data.Features{{Except: []string{"price"}}, {Numeric: []string{"size"}, Raw: true}, {Categorical: []string{"color"}}} {
 		e, err := data.NewEncoder(learn, f)
 		if err != nil {
 			t.Fatal(err)

@@ -20,7 +20,7 @@ func ExampleImageFolder() {
 		log.Fatal(err)
 	}
 	defer os.RemoveAll(folder)
-	for _, class := range []string{"cat", "dog"} { // one grey image of each
+	for _, class := range []string{"cat", "dog"} { // one gray image of each
 		os.Mkdir(filepath.Join(folder, class), 0o777)
 		file, err := os.Create(filepath.Join(folder, class, "1.png"))
 		if err != nil {
@@ -32,7 +32,7 @@ func ExampleImageFolder() {
 		file.Close()
 	}
 
-	set, err := data.ImageFolder(folder, data.ImageOptions{Height: 24, Width: 32, Grey: true, MaxPixels: 10e6})
+	set, err := data.ImageFolder(folder, data.ImageOptions{Height: 24, Width: 32, Gray: true, MaxPixels: 10e6})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -21,7 +21,7 @@ func ExampleReadCSV() {
 	}
 	defer os.RemoveAll(folder)
 	path := filepath.Join(folder, "flowers.csv")
-	if err := os.WriteFile(path, []byte("length,colour,kind\n5,red,rose\n9,white,lily\n4,red,rose\n"), 0o666); err != nil {
+	if err := os.WriteFile(path, []byte("length,color,kind\n5,red,rose\n9,white,lily\n4,red,rose\n"), 0o666); err != nil {
 		log.Fatal(err)
 	}
 
@@ -47,7 +47,7 @@ func ExampleReadCSV() {
 	}
 	fmt.Println(set.Len(), encoder.Names(), set.Classes, locus.ToSlice[int64](y))
 	// Output:
-	// 3 [length colour=red colour=white colour=?] [lily rose] [1 0 1]
+	// 3 [length color=red color=white color=?] [lily rose] [1 0 1]
 }
 
 // Read a table without a header, with semicolons and comments. Columns are called by their

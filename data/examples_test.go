@@ -7,4 +7,6 @@ import (
 )
 
 // Every exported function and option has a runnable example.
-func TestExamples(t *testing.T) { examplecheck.Check(t, ".", nil) }
+func TestExamples(t *testing.T) {
+	examplecheck.Check(t, ".", map[string]string{"ImageOptions.Grey": "deprecated"})
+}

@@ -20,8 +20,11 @@ import (
 // ImageOptions says how [ImageFolder] converts its files.
 type ImageOptions struct {
 	Height, Width int  // every image is resized to this
-	Grey          bool // one channel instead of red, green and blue
+	Gray          bool // one channel instead of red, green and blue
 	MaxPixels     int  // larger images are refused; 0 means 100 million
+
+	// Deprecated: Set Gray.
+	Grey bool
 }
 
 // ImageFolder returns the PNG and JPEG images of a folder in which each class has a
@@ -40,6 +43,7 @@ func ImageFolder(path string, opt ImageOptions) (*Classified, error) {
 	if err != nil {
 		return nil, fmt.Errorf("data: %w", err)
 	}
+	opt.Gray = opt.Gray || opt.Grey
 	f := &imageFolder{opt: opt}
 	var classes []string
 	for _, e := range entries {
@@ -83,7 +87,7 @@ func (f *imageFolder) Batch(at []int, _ locus.Key) ([]*locus.Tensor, error) {
 		return nil, err
 	}
 	channels := 3
-	if f.opt.Grey {
+	if f.opt.Gray {
 		channels = 1
 	}
 	size := channels * f.opt.Height * f.opt.Width
@@ -93,7 +97,7 @@ func (f *imageFolder) Batch(at []int, _ locus.Key) ([]*locus.Tensor, error) {
 		if err != nil {
 			return nil, fmt.Errorf("data: %s: %w", f.paths[p], err)
 		}
-		toPlanes(pixels[i*size:(i+1)*size], img, f.opt.Grey)
+		toPlanes(pixels[i*size:(i+1)*size], img, f.opt.Gray)
 		labels[i] = f.labels[p]
 	}
 	var x, y *locus.Tensor
@@ -137,12 +141,12 @@ func readImage(path string, opt ImageOptions) (*image.RGBA, error) {
 }
 
 // toPlanes writes an image channel by channel.
-func toPlanes(out []float32, img *image.RGBA, grey bool) {
+func toPlanes(out []float32, img *image.RGBA, gray bool) {
 	n := img.Rect.Dx() * img.Rect.Dy()
 	for i := range n {
 		p := img.Pix[4*i : 4*i+3 : 4*i+3]
 		r, g, b := float32(p[0])/255, float32(p[1])/255, float32(p[2])/255
-		if grey {
+		if gray {
 			out[i] = 0.299*r + 0.587*g + 0.114*b
 			continue
 		}

@@ -68,13 +68,15 @@ func TestImageFolder(t *testing.T) {
 			break
 		}
 	}
-	grey, err := ImageFolder(dir, ImageOptions{Height: 2, Width: 2, Grey: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	g := batchOf(t, grey, 2)
-	if fmt.Sprint(g[0].Shape()) != "[1 1 2 2]" || math.Abs(g[0].Mean().Item()-0.299) > 0.01 {
-		t.Errorf("%v", g[0])
+	for _, opt := range []ImageOptions{{Height: 2, Width: 2, Gray: true}, {Height: 2, Width: 2, Grey: true}} {
+		gray, err := ImageFolder(dir, opt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		g := batchOf(t, gray, 2)
+		if fmt.Sprint(g[0].Shape()) != "[1 1 2 2]" || math.Abs(g[0].Mean().Item()-0.299) > 0.01 {
+			t.Errorf("%v", g[0])
+		}
 	}
 
 	// Files that cannot be read are named when their batch is asked for.

@@ -159,7 +159,7 @@ func (s *idxSet) open(images, labels string) (*Classified, error) {
 		return nil, err
 	}
 	if x.Rank() != 3 || x.DType() != dtype.Uint8 {
-		return nil, fmt.Errorf("data: %s: %s %s are not grey images: %w", images, x.DType(), op.ShapeString(x.Shape()), ErrFormat)
+		return nil, fmt.Errorf("data: %s: %s %s are not gray images: %w", images, x.DType(), op.ShapeString(x.Shape()), ErrFormat)
 	}
 	if y.Rank() != 1 || y.DType() != dtype.Uint8 || y.Dim(0) != x.Dim(0) {
 		return nil, fmt.Errorf("data: %s: %s %s are not labels of %d images: %w", labels, y.DType(), op.ShapeString(y.Shape()), x.Dim(0), ErrFormat)

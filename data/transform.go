@@ -97,18 +97,18 @@ func Resize(height, width int) Transform {
 
 // interpolation returns the weights of n old pixels in each of m new ones. Both
 // rows of pixels cover the same length; a new pixel's weights fall off linearly
-// with the distance from its centre, over one old pixel or one new one,
+// with the distance from its center, over one old pixel or one new one,
 // whichever is wider.
 func interpolation(n, m int) []float32 {
 	weights := make([]float32, m*n)
 	scale := float64(n) / float64(m)
 	reach := math.Max(scale, 1)
 	for i := range m {
-		centre := (float64(i) + 0.5) * scale
+		center := (float64(i) + 0.5) * scale
 		row := weights[i*n : (i+1)*n]
 		sum := 0.0
 		for j := range row {
-			if w := 1 - math.Abs(float64(j)+0.5-centre)/reach; w > 0 {
+			if w := 1 - math.Abs(float64(j)+0.5-center)/reach; w > 0 {
 				row[j] = float32(w)
 				sum += w
 			}

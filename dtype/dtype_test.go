@@ -21,7 +21,7 @@ func TestEveryHalfRoundTrips(t *testing.T) {
 	}
 }
 
-// Between two neighbouring halves, values below the middle go down, above it
+// Between two neighboring halves, values below the middle go down, above it
 // up, and the middle to the even one.
 func TestHalfRoundsToNearestEven(t *testing.T) {
 	for i := 0; i < 0x7bff; i++ {

@@ -40,7 +40,7 @@ type MultiHeadAttentionLayer struct {
 }
 
 // MultiHeadAttention makes a layer for the given number of features, which the heads
-// share evenly, initialised as in PyTorch.
+// share evenly, initialized as in PyTorch.
 func MultiHeadAttention(features, heads int, o MultiHeadOptions, opts ...Option) *MultiHeadAttentionLayer {
 	if heads < 1 || features < 1 || features%heads != 0 {
 		fail(locus.ErrArgument, "nn.MultiHeadAttention", fmt.Sprintf("%d features do not divide into %d heads", features, heads), "")

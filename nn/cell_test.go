@@ -321,7 +321,7 @@ func TestInitializeKnowsLayers(t *testing.T) {
 		t.Error("Initialize changed a buffer")
 	}
 	if g := values(net.ResNet.BN1.Weight.Value())[0]; g != 1 {
-		t.Error("an initialiser of convolutions made gains:", g)
+		t.Error("an initializer of convolutions made gains:", g)
 	}
 	if err := locus.Try(func() { nn.Initialize(net, locus.NewKey(1), nil) }); !errors.Is(err, locus.ErrArgument) {
 		t.Error(err)
@@ -329,14 +329,14 @@ func TestInitializeKnowsLayers(t *testing.T) {
 	before := net.Linear.Weight.Value()
 	err := locus.Try(func() { nn.Initialize(nn.Sequential(net.Linear, nn.LazyLinear(3)), locus.NewKey(1), nn.Constant(1)) })
 	if !errors.Is(err, locus.ErrArgument) || net.Linear.Weight.Value() != before {
-		t.Error("a lazy network was initialised in part:", err)
+		t.Error("a lazy network was initialized in part:", err)
 	}
-	// A transformer that was initialised computes something.
+	// A transformer that was initialized computes something.
 	x := locus.Rand(2, 3, 4)
 	e := nn.TransformerEncoder(2, 4, 2, nn.TransformerOptions{Hidden: 8, FinalNorm: true})
 	nn.Initialize(e, locus.NewKey(1), nn.Normal(0, 0.02))
 	if y := fmt.Sprint(values(e.Forward(x).Abs().Sum())); y == "[0]" {
-		t.Error("a transformer that was initialised computes zeros")
+		t.Error("a transformer that was initialized computes zeros")
 	}
 }
 

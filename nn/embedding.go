@@ -33,7 +33,7 @@ func Embedding(n, features int, opts ...Option) *EmbeddingLayer {
 	return l
 }
 
-// rows is an initialiser of the table, whose row for padding is zero.
+// rows is an initializer of the table, whose row for padding is zero.
 func (l *EmbeddingLayer) rows(init Initializer) Initializer {
 	if len(l.padding) == 0 {
 		return init

@@ -247,7 +247,7 @@ func ExampleCELU() {
 	// Output: -2.000 -0.001 1.000
 }
 
-// Signals through 30 layers without normalisation: with SELU, and weights that keep the
+// Signals through 30 layers without normalization: with SELU, and weights that keep the
 // variance, mean and deviation stay near 0 and 1.
 func ExampleSELU() {
 	net := nn.Sequential()

@@ -93,7 +93,7 @@ func ExampleTransformerEncoder() {
 }
 
 // A GPT is a stack of encoder layers in which no position sees those behind it: with
-// rotated positions, normalisation before each part and once more at the end.
+// rotated positions, normalization before each part and once more at the end.
 func ExampleTransformerEncoder_gpt() {
 	gpt := nn.Sequential(
 		nn.Embedding(100, 16),

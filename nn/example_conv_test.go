@@ -54,7 +54,7 @@ func ExampleLazyConv2D() {
 }
 
 // Sequences (N, C, L), such as sound or measurements over time, with a kernel that
-// smooths each of them: the mean of three neighbours.
+// smooths each of them: the mean of three neighbors.
 func ExampleConv1D() {
 	smooth := nn.Conv1D(1, 1, 3, locus.ConvOptions{}, nn.WithInit(nn.Constant(1./3)), nn.NoBias())
 	fmt.Println(smooth.Forward(locus.From([]float32{3, 3, 6, 6, 0}, 1, 1, 5)).Reshape(3))

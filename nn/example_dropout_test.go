@@ -23,7 +23,7 @@ func ExampleDropout() {
 	// 1
 }
 
-// Neighbouring pixels say almost the same, so images lose whole channels.
+// Neighboring pixels say almost the same, so images lose whole channels.
 func ExampleDropoutChannels() {
 	drop := nn.DropoutChannels(0.5, nn.WithKey(locus.NewKey(1)))
 	sums := drop.Forward(locus.Ones(1, 1000, 2, 2)).Sum(2, 3)

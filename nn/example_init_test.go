@@ -7,7 +7,7 @@ import (
 	"github.com/locusml/locus/nn"
 )
 
-// Initialisers for weights that keep the size of signals from layer to layer: Xavier's
+// Initializers for weights that keep the size of signals from layer to layer: Xavier's
 // for tanh and sigmoid, Kaiming's for rectifiers, FanIn as PyTorch has it. What differs is
 // the spread, which depends on the number of inputs (400) and outputs (200).
 func ExampleXavierUniform() {
@@ -63,7 +63,7 @@ func ExampleUniform() {
 }
 
 // A forget gate that is open at first: the biases of an LSTM are four parts, of which the
-// second belongs to that gate. An initialiser is a function of the shape.
+// second belongs to that gate. An initializer is a function of the shape.
 func ExampleWithBiasInit() {
 	open := func(m locus.Maker, shape []int) *locus.Tensor {
 		n := shape[0] / 4
@@ -74,7 +74,7 @@ func ExampleWithBiasInit() {
 	// Output: [0 0 1 1 0 0 0 0] float32 (8,) on cpu
 }
 
-// An initialiser of the program's own: weights that begin as the identity.
+// An initializer of the program's own: weights that begin as the identity.
 func ExampleWithInit() {
 	identity := func(m locus.Maker, shape []int) *locus.Tensor { return m.Eye(shape[0], shape[1]) }
 	layer := nn.Linear(3, 3, nn.WithInit(identity), nn.NoBias())
@@ -83,7 +83,7 @@ func ExampleWithInit() {
 }
 
 // All weights of a finished network at once, by a rule and a key: biases become zeros,
-// gains of normalisations ones. Lazy layers need their first batch before.
+// gains of normalizations ones. Lazy layers need their first batch before.
 func ExampleInitialize() {
 	net := nn.Sequential(nn.LazyLinear(8), nn.Tanh(), nn.LazyLinear(1))
 	net.Forward(locus.Ones(1, 4))

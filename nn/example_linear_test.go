@@ -65,7 +65,7 @@ func ExampleWithDType() {
 	// Output: bfloat16 bfloat16
 }
 
-// A bias is of no use before a normalisation, which takes the mean away again.
+// A bias is of no use before a normalization, which takes the mean away again.
 func ExampleNoBias() {
 	net := nn.Sequential(nn.Linear(8, 16, nn.NoBias()), nn.BatchNorm(16), nn.ReLU())
 	for _, p := range nn.Parameters(net) {
@@ -102,9 +102,9 @@ func ExampleFunc() {
 // A layer that does nothing takes the place of one that is left out, so that the others
 // keep their numbers, and files written before still fit.
 func ExampleIdentity() {
-	build := func(normalise bool) *nn.SequentialLayer {
+	build := func(normalize bool) *nn.SequentialLayer {
 		var norm nn.Module = nn.Identity()
-		if normalise {
+		if normalize {
 			norm = nn.BatchNorm(4)
 		}
 		return nn.Sequential(nn.Linear(3, 4), norm, nn.ReLU(), nn.Linear(4, 2))

@@ -11,7 +11,7 @@ import (
 )
 
 // In training each channel gets the mean 0 and the deviation 1 over the batch; in use it
-// is normalised with the running statistics, which Momentum says how fast to update.
+// is normalized with the running statistics, which Momentum says how fast to update.
 func ExampleBatchNorm() {
 	norm := nn.BatchNorm(1)
 	norm.Momentum = 0.5
@@ -35,7 +35,7 @@ func ExampleBatchNorm_lazy() {
 	// Output: [8]
 }
 
-// Each position of a sequence is normalised by itself, whatever the batch. Eps keeps what
+// Each position of a sequence is normalized by itself, whatever the batch. Eps keeps what
 // is nearly constant from being blown up.
 func ExampleLayerNorm() {
 	norm := nn.LayerNorm(4)
@@ -77,7 +77,7 @@ func ExampleInstanceNorm() {
 	// Output: true
 }
 
-// Two replicas that see half of a batch each, normalised with the statistics of the whole
+// Two replicas that see half of a batch each, normalized with the statistics of the whole
 // batch: the result is that of one network.
 func ExampleSyncBatchNorm() {
 	x := locus.As(locus.Float32).Arange(8).Reshape(8, 1)

@@ -9,7 +9,7 @@ import (
 )
 
 // Training with functions alone: the state goes in, the new state comes out, and
-// nothing else changes. Batch normalisation returns its statistics, dropout draws
+// nothing else changes. Batch normalization returns its statistics, dropout draws
 // from the key.
 func ExampleApplyTrain() {
 	net := nn.Sequential(nn.LazyLinear(16), nn.BatchNorm(0), nn.ReLU(), nn.Dropout(0.1), nn.LazyLinear(1))

@@ -110,14 +110,14 @@ func (p *Parameter) asBias() *Parameter {
 
 // Initialize sets every parameter of a network to a new first value, from key:
 // weights (of linear layers, convolutions, recurrent layers, attention) one from
-// the initialiser, biases zeros, and everything else the value that it has in a new
-// layer: gains of normalisations ones, rows of embeddings, positions and slopes
+// the initializer, biases zeros, and everything else the value that it has in a new
+// layer: gains of normalizations ones, rows of embeddings, positions and slopes
 // their own. Of the parameters of a program's own layers those with two or more
 // axes are weights, one called bias is a bias, and the others stay as they are.
 // Buffers stay as they are. Lazy layers must have seen an input before.
 func Initialize(m any, key locus.Key, weights Initializer) {
 	if weights == nil {
-		fail(locus.ErrArgument, "nn.Initialize", "the initialiser is nil", "pass one such as nn.XavierUniform()")
+		fail(locus.ErrArgument, "nn.Initialize", "the initializer is nil", "pass one such as nn.XavierUniform()")
 	}
 	params := Parameters(m)
 	for _, e := range params {

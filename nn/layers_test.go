@@ -65,7 +65,7 @@ func TestBatchNorm(t *testing.T) {
 			s := locus.NewScope()
 			y := l.Forward(s.Use(x))
 			if m, v := y.Mean().Item(), y.Var().Item(); math.Abs(m) > 1e-3 || math.Abs(v-1) > 1e-2 {
-				t.Fatal("not normalised:", m, v)
+				t.Fatal("not normalized:", m, v)
 			}
 			s.Close()
 		}

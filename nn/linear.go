@@ -11,7 +11,7 @@ type LinearLayer struct {
 	opts options
 }
 
-// Linear makes a layer from in to out features, initialised as in PyTorch, on
+// Linear makes a layer from in to out features, initialized as in PyTorch, on
 // the default device.
 func Linear(in, out int, opts ...Option) *LinearLayer {
 	sizes("nn.Linear", out, in)

@@ -7,7 +7,7 @@ import (
 )
 
 // ModeSetter is a layer that behaves differently in training: dropout, batch
-// normalisation.
+// normalization.
 type ModeSetter interface{ SetTraining(on bool) }
 
 // KeySetter is a layer that draws at random in training: dropout. With the same

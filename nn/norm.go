@@ -7,7 +7,7 @@ import (
 	"github.com/locusml/locus/internal/trace"
 )
 
-// BatchNormLayer normalises each channel over the batch in training, and with running
+// BatchNormLayer normalizes each channel over the batch in training, and with running
 // statistics in inference. It works on (N, C) and (N, C, …).
 type BatchNormLayer struct {
 	Weight, Bias            *Parameter
@@ -40,7 +40,7 @@ func (l *BatchNormLayer) make(d locus.Device, channels int) {
 	l.RunningVar.make(d, l.opts.dtype, Constant(1), channels)
 }
 
-// Forward normalises x and in training updates the running statistics. Several
+// Forward normalizes x and in training updates the running statistics. Several
 // goroutines may do so at once: their updates happen one after the other.
 func (l *BatchNormLayer) Forward(x *locus.Tensor) *locus.Tensor {
 	made("nn.BatchNorm", l != nil && l.Weight != nil && l.Bias != nil && l.RunningMean != nil && l.RunningVar != nil)
@@ -79,7 +79,7 @@ func (l *BatchNormLayer) SetTraining(on bool) {
 func (l *BatchNormLayer) watch() {
 	if trace.Current() != nil {
 		trace.Watch(l, "the mode of nn.BatchNorm", func() any { return !l.idle.Load() })
-		trace.Watch(&l.peers, "whether nn.BatchNorm is synchronised", func() any { return l.peers.Load() != nil })
+		trace.Watch(&l.peers, "whether nn.BatchNorm is synchronized", func() any { return l.peers.Load() != nil })
 		trace.Watch(&l.Eps, "Eps of nn.BatchNorm", func() any { return l.Eps })
 		trace.Watch(&l.Momentum, "Momentum of nn.BatchNorm", func() any { return l.Momentum })
 	}
@@ -102,7 +102,7 @@ func (l *BatchNormLayer) reset(key locus.Key) {
 	l.RunningMean, l.RunningVar = l.RunningMean.unmade(), l.RunningVar.unmade()
 }
 
-// LayerNormLayer normalises the last axes of each element of a batch.
+// LayerNormLayer normalizes the last axes of each element of a batch.
 type LayerNormLayer struct {
 	Weight, Bias *Parameter
 
@@ -111,7 +111,7 @@ type LayerNormLayer struct {
 	shape []int
 }
 
-// LayerNorm makes a layer that normalises the last axes, of the given shape.
+// LayerNorm makes a layer that normalizes the last axes, of the given shape.
 func LayerNorm(shape ...int) *LayerNormLayer {
 	return layerNorm(locus.Float32, shape...)
 }
@@ -121,14 +121,14 @@ func layerNorm(dt locus.DType, shape ...int) *LayerNormLayer {
 	return &LayerNormLayer{Weight: gain(m.Ones(shape...)), Bias: NewParameter(m.Zeros(shape...)).asBias(), Eps: 1e-5, shape: shape}
 }
 
-// Forward normalises x.
+// Forward normalizes x.
 func (l *LayerNormLayer) Forward(x *locus.Tensor) *locus.Tensor {
 	made("nn.LayerNorm", l != nil && l.Weight != nil && l.Bias != nil)
 	defer blame(l)
 	return locus.LayerNorm(x, l.shape, l.Weight.Value(), l.Bias.Value(), l.Eps)
 }
 
-// GroupNormLayer normalises groups of channels of each element of a batch.
+// GroupNormLayer normalizes groups of channels of each element of a batch.
 type GroupNormLayer struct {
 	Weight, Bias *Parameter
 
@@ -137,13 +137,13 @@ type GroupNormLayer struct {
 	groups int
 }
 
-// GroupNorm makes a layer that normalises the channels in the given number of groups.
+// GroupNorm makes a layer that normalizes the channels in the given number of groups.
 func GroupNorm(groups, channels int) *GroupNormLayer {
 	d := locus.DefaultDevice()
 	return &GroupNormLayer{Weight: gain(d.Ones(channels)), Bias: NewParameter(d.Zeros(channels)).asBias(), Eps: 1e-5, groups: groups}
 }
 
-// Forward normalises x.
+// Forward normalizes x.
 func (l *GroupNormLayer) Forward(x *locus.Tensor) *locus.Tensor {
 	made("nn.GroupNorm", l != nil && l.Weight != nil && l.Bias != nil)
 	return locus.GroupNorm(x, l.groups, l.Weight.Value(), l.Bias.Value(), l.Eps)
@@ -159,18 +159,18 @@ type RMSNormLayer struct {
 	shape []int
 }
 
-// RMSNorm makes a layer that normalises the last axes, of the given shape.
+// RMSNorm makes a layer that normalizes the last axes, of the given shape.
 func RMSNorm(shape ...int) *RMSNormLayer {
 	return &RMSNormLayer{Weight: gain(locus.DefaultDevice().Ones(shape...)), Eps: 1e-6, shape: shape}
 }
 
-// Forward normalises x.
+// Forward normalizes x.
 func (l *RMSNormLayer) Forward(x *locus.Tensor) *locus.Tensor {
 	made("nn.RMSNorm", l != nil && l.Weight != nil)
 	return locus.RMSNorm(x, l.shape, l.Weight.Value(), l.Eps)
 }
 
-// InstanceNormLayer normalises each channel of each element of a batch (N, C, …).
+// InstanceNormLayer normalizes each channel of each element of a batch (N, C, …).
 type InstanceNormLayer struct {
 	Weight, Bias *Parameter
 
@@ -183,11 +183,11 @@ func InstanceNorm(channels int) *InstanceNormLayer {
 	return &InstanceNormLayer{Weight: gain(d.Ones(channels)), Bias: NewParameter(d.Zeros(channels)).asBias(), Eps: 1e-5}
 }
 
-// Forward normalises x.
+// Forward normalizes x.
 func (l *InstanceNormLayer) Forward(x *locus.Tensor) *locus.Tensor {
 	made("nn.InstanceNorm", l != nil && l.Weight != nil && l.Bias != nil)
 	return locus.InstanceNorm(x, l.Weight.Value(), l.Bias.Value(), l.Eps)
 }
 
-// gain returns what a normalised input is multiplied by, which begins at one.
+// gain returns what a normalized input is multiplied by, which begins at one.
 func gain(ones *locus.Tensor) *Parameter { return NewParameter(ones).own(Constant(1)) }

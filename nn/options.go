@@ -22,10 +22,10 @@ type options struct {
 // NoBias leaves the bias out.
 func NoBias() Option { return func(o *options) { o.noBias = true } }
 
-// WithInit sets the initialiser of the weights.
+// WithInit sets the initializer of the weights.
 func WithInit(w Initializer) Option { return func(o *options) { o.weight = w } }
 
-// WithBiasInit sets the initialiser of the bias.
+// WithBiasInit sets the initializer of the bias.
 func WithBiasInit(b Initializer) Option { return func(o *options) { o.bias = b } }
 
 // WithKey sets the key that first values come from; without it they come from
@@ -74,7 +74,7 @@ func (o options) lazyBuffer(shape ...int) *Buffer {
 	return &Buffer{lazy: lazy{known: known{o.dtype, shape}}}
 }
 
-// weightOr returns the initialiser of the weights that was asked for, else init.
+// weightOr returns the initializer of the weights that was asked for, else init.
 func (o options) weightOr(init Initializer) Initializer {
 	if o.weight != nil {
 		return o.weight
@@ -91,7 +91,7 @@ func (o options) lazyBias(shape ...int) *Parameter {
 }
 
 // make sets the first values of a layer's weight and bias (which may be nil),
-// with the initialisers that were asked for, else with those given.
+// with the initializers that were asked for, else with those given.
 func (o options) make(d locus.Device, weight *Parameter, wInit Initializer, bias *Parameter, bInit Initializer, shape ...int) {
 	weight.make(d, o.dtype, o.key.Fold(0), o.weightOr(wInit), shape...)
 	o.makeBias(d, bias, bInit, shape[0])

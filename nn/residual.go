@@ -37,14 +37,14 @@ func (l *ResidualLayer) Forward(x *locus.Tensor) *locus.Tensor {
 }
 
 // ResNetBlockLayer is the basic block of residual networks (He et al., 2016): two
-// 3×3 convolutions with batch normalisation, and a shortcut around them. Its
+// 3×3 convolutions with batch normalization, and a shortcut around them. Its
 // parameters have the names of torchvision's.
 type ResNetBlockLayer struct {
 	Conv1      *ConvLayer
 	BN1        *BatchNormLayer
 	Conv2      *ConvLayer
 	BN2        *BatchNormLayer
-	Downsample *SequentialLayer // a 1×1 convolution and a normalisation of the shortcut; nil where it is the input itself
+	Downsample *SequentialLayer // a 1×1 convolution and a normalization of the shortcut; nil where it is the input itself
 }
 
 // ResNetBlock makes a block from in to out channels whose first convolution has

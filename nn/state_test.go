@@ -59,7 +59,7 @@ func stateful() map[string]func() nn.Module {
 			return nn.Residual(nn.Sequential(nn.Linear(6, 6, opt(1)), nn.BatchNorm(5)), nn.Dropout(0.2, opt(3)))
 		},
 		"a program's own":  func() nn.Module { return newTracker() },
-		"normalised twice": func() nn.Module { bn := nn.BatchNorm(5); return nn.Sequential(bn, nn.Tanh(), bn) },
+		"normalized twice": func() nn.Module { bn := nn.BatchNorm(5); return nn.Sequential(bn, nn.Tanh(), bn) },
 	}
 }
 

@@ -17,7 +17,7 @@ type Peers interface {
 	Gather(x *locus.Tensor) *locus.Tensor
 }
 
-// SyncBatchNorm makes the batch normalisation layers of a network use, in training, the
+// SyncBatchNorm makes the batch normalization layers of a network use, in training, the
 // statistics of the whole batch, which it shares with its peers; nil peers make them layers
 // of their own again. It returns m.
 //
@@ -38,7 +38,7 @@ func SyncBatchNorm[M any](m M, p Peers) M {
 	return m
 }
 
-// synced normalises x with the statistics of all peers' parts, and in training updates the
+// synced normalizes x with the statistics of all peers' parts, and in training updates the
 // running ones.
 func (l *BatchNormLayer) synced(p Peers, x, w, b *locus.Tensor) *locus.Tensor {
 	const op = "nn.BatchNorm"

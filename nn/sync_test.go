@@ -52,7 +52,7 @@ func off(a, b *locus.Tensor) float64 {
 	return a.Sub(b).Abs().Div(b.Abs().Add(1)).Max().Item()
 }
 
-// Parts that share their statistics are normalised as the whole batch is, with its gradients,
+// Parts that share their statistics are normalized as the whole batch is, with its gradients,
 // gradients of gradients and running statistics, whatever the sizes of the parts.
 func TestSyncBatchNorm(t *testing.T) {
 	for _, c := range []struct {

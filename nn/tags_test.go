@@ -57,7 +57,7 @@ func TestTagsThatMeanNothing(t *testing.T) {
 		"not exported buffer": {&struct {
 			mean []*locus.Tensor `nn:"buffer"`
 		}{nil}, []string{".mean", "call the field Mean"}},
-		"misspelt": {&struct {
+		"misspelled": {&struct {
 			W *locus.Tensor `nn:"params"`
 		}{one}, []string{".W", `nn:"params"`, `nn:"param"`}},
 		"a number": {&struct {

@@ -10,11 +10,11 @@ import (
 type TransformerOptions struct {
 	Hidden     int              // features between the two linear layers; 0 means 2048
 	Dropout    float64          // everywhere, in training
-	PreNorm    bool             // normalise what goes into each part, not what comes out
+	PreNorm    bool             // normalize what goes into each part, not what comes out
 	Activation locus.Activation // between the two linear layers; the zero value means max(x, 0)
 	Causal     bool             // encoders: position i sees only positions up to i; decoders always do that
 	Rotary     bool             // self-attention knows positions by rotation: see [Rotary]
-	FinalNorm  bool             // stacks: normalise the last layer's result
+	FinalNorm  bool             // stacks: normalize the last layer's result
 
 	// ActivationFunc is any other function instead of Activation. It runs as ops
 	// of its own, where Activation is part of the first linear layer's.
@@ -85,7 +85,7 @@ func (l *EncoderLayer) Encode(x, mask *locus.Tensor) *locus.Tensor {
 	}), x)
 }
 
-// shortcut adds what f makes of x to x, with the normalisation before f or after
+// shortcut adds what f makes of x to x, with the normalization before f or after
 // the sum.
 func shortcut(x *locus.Tensor, norm Module, pre bool, dropout *DropoutLayer, f func(*locus.Tensor) *locus.Tensor) *locus.Tensor {
 	if pre {

@@ -145,7 +145,7 @@ func TestStepLeavesGradientsThatAreHeld(t *testing.T) {
 }
 
 // A parameter whose first value the program made is not the optimizer's to free.
-func TestTheFirstValueIsTheProgrammes(t *testing.T) {
+func TestTheFirstValueIsTheProgramsOwn(t *testing.T) {
 	w := locus.Ones(5000)
 	type module struct{ P *nn.Parameter }
 	m := &module{nn.NewParameter(w)}

@@ -451,7 +451,7 @@ op("AdaptiveMaxPool1D", lambda x, size: F.adaptive_max_pool1d(x, size), CONV, S(
 op("GlobalAvgPool", lambda x: x.mean(tuple(range(2, x.dim()))), FLOATS, S(X(2, 3, 4)), S(X(2, 3, 2, 4)), S(X(0, 2, 3)))
 op("GlobalMaxPool", lambda x: x.amax(tuple(range(2, x.dim()))), FLOATS, S(X(2, 3, 4, **D)), S(X(2, 3, 2, 4, **D)), S(X(0, 2, 3)))
 
-# ---- normalisation, dropout, embedding ----------------------------------
+# ---- normalization, dropout, embedding ----------------------------------
 
 EPS = dict(eps=1e-5)
 op("LayerNorm", lambda x, w=None, b=None, shape=None, eps=0: F.layer_norm(x, shape, w, b, eps), FLOATS, S(X(2, 3), X(3), X(3), shape=[3], **EPS), S(X(2, 3, 4), shape=[3, 4], **EPS),

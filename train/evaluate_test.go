@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/locusml/locus"
 	"github.com/locusml/locus/data"
@@ -287,8 +288,10 @@ func TestLoopsOverPredictions(t *testing.T) {
 		}
 		break
 	}
-	if n := runtime.NumGoroutine(); n > goroutines {
-		t.Errorf("%d goroutines before, %d after", goroutines, n)
+	for end := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > goroutines; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%d goroutines before, %d after", goroutines, runtime.NumGoroutine())
+		}
 	}
 }
 

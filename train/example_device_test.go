@@ -116,7 +116,7 @@ func ExampleRanks() {
 	// 10 true
 }
 
-// Small batches on two devices: batch normalisation uses the statistics of the whole batch,
+// Small batches on two devices: batch normalization uses the statistics of the whole batch,
 // so the result is that of one device, but for rounding.
 func ExampleSyncBatchNorm() {
 	learn, err := data.Digits()

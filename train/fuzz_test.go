@@ -446,7 +446,7 @@ func inUse(t testing.TB) (gpu, cpu int64) {
 	}
 	locus.CPU().Collect() // what it finds is freed on all devices
 	for _, d := range devices {
-		d.FreeCache() // small blocks there keep their neighbours
+		d.FreeCache() // small blocks there keep their neighbors
 	}
 	locus.CPU().Collect()
 	for _, d := range devices {

@@ -9,7 +9,7 @@ import (
 )
 
 // On a real GPU two ranks train as one does alone, with dropout, crops, noise made on the
-// device, synchronised BatchNorm and a sharded optimizer, and their masks are those of the
+// device, synchronized BatchNorm and a sharded optimizer, and their masks are those of the
 // CPU.
 func TestCardPlaces(t *testing.T) {
 	if err := locus.WhyNoGPU(); err != nil {

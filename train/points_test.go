@@ -208,8 +208,8 @@ func TestSettingInACallback(t *testing.T) {
 	}
 }
 
-// nn.Initialize leaves the gains of normalisation layers at 1 and their shifts at 0.
-func TestInitializeOfNormalisation(t *testing.T) {
+// nn.Initialize leaves the gains of normalization layers at 1 and their shifts at 0.
+func TestInitializeOfNormalization(t *testing.T) {
 	for name, l := range map[string]nn.Module{
 		"BatchNorm":     nn.BatchNorm(6),
 		"LayerNorm":     nn.LayerNorm(6),

@@ -152,11 +152,66 @@ func (r *run) restore(c *checkpoint.Checkpoint) error {
 	r.dropOthers(&s)
 	_, ranks := r.ranks.of()
 	r.apart = len(s.Counters) == ranks*len(r.replicas) && drewApart(s.Counters)
-	switch {
-	case s.Pending >= r.set.accumulate && s.Pending > 0:
+	if s.Pending >= r.set.accumulate && s.Pending > 0 {
 		return fmt.Errorf("train: in the checkpoint the gradients of %d batches wait for a step, which Accumulate(%d) would have taken: %w", s.Pending, r.set.accumulate, locus.ErrArgument)
 	}
-	// What belongs to the first device only.
+	for i, p := range r.replicas {
+		if err := r.restoreReplica(c, &s, p, r.ranks.place(i, len(r.replicas))); err != nil {
+			return err
+		}
+	}
+	if err := r.restoreFirst(c, &s); err != nil {
+		return err
+	}
+	r.epoch, r.startBatch = Epoch{Number: s.Epoch, Examples: s.Examples}, s.Batch
+	if r.plateau != nil && s.Plateau != nil {
+		if err := r.plateau.SetState(*s.Plateau); err != nil {
+			return err
+		}
+	}
+	r.epoch.LR = r.rate(s.Steps)
+	r.report.Epochs, r.report.Steps, r.report.BestEpoch = s.Epochs, s.Steps, s.BestEpoch
+	r.monitor.value, r.monitor.sinceBest = s.BestValue, s.SinceBest
+	return nil
+}
+
+// restoreReplica loads what every replica has: the model's state, counters and metrics. at is
+// its place among the devices of all ranks.
+func (r *run) restoreReplica(c *checkpoint.Checkpoint, s *saved, p *replica, at int) error {
+	for _, e := range p.state {
+		t, err := c.Tensors.Load(modelPrefix+e.Name, p.device)
+		if err != nil {
+			return r.another(err)
+		}
+		e.Set(t)
+	}
+	counters := s.Counters[0]
+	if r.apart {
+		counters = s.Counters[at]
+	}
+	if err := nn.SetCounters(p.model, counters); err != nil {
+		return err
+	}
+	if at >= len(s.Weights) {
+		return nil
+	}
+	for name, w := range s.Weights[at] {
+		t, err := c.Tensors.Load(fmt.Sprint(meterPrefix, at, ".", name), p.device)
+		if err != nil {
+			return err
+		}
+		p.meter.sums[name], p.meter.weights[name] = t, w
+	}
+	if err := p.restoreCount(c, fmt.Sprint(countPrefix, at, ".")); err != nil {
+		return fmt.Errorf("train: the checkpoint in %s is of a run that measures something else: %w", r.set.checkpoints, err)
+	}
+	return nil
+}
+
+// restoreFirst loads what belongs to the first device only: the optimizer's state, gradients
+// that wait for a step, the loss scale, averages and the best parameters. The model has been
+// restored, because averages may begin with it.
+func (r *run) restoreFirst(c *checkpoint.Checkpoint, s *saved) error {
 	first := r.devices[0]
 	state, grads, averages := map[string]*locus.Tensor{}, map[string]*locus.Tensor{}, nn.Tree{}
 	for _, name := range c.Tensors.Names() {
@@ -182,38 +237,7 @@ func (r *run) restore(c *checkpoint.Checkpoint) error {
 		}
 		into[rest] = t
 	}
-	// What every replica has.
-	for i, p := range r.replicas {
-		for _, e := range p.state {
-			t, err := c.Tensors.Load(modelPrefix+e.Name, p.device)
-			if err != nil {
-				return r.another(err)
-			}
-			e.Set(t)
-		}
-		i := r.ranks.place(i, len(r.replicas))
-		counters := s.Counters[0]
-		if r.apart {
-			counters = s.Counters[i]
-		}
-		if err := nn.SetCounters(p.model, counters); err != nil {
-			return err
-		}
-		if i >= len(s.Weights) {
-			continue
-		}
-		for name, w := range s.Weights[i] {
-			t, err := c.Tensors.Load(fmt.Sprint(meterPrefix, i, ".", name), p.device)
-			if err != nil {
-				return err
-			}
-			p.meter.sums[name], p.meter.weights[name] = t, w
-		}
-		if err := p.restoreCount(c, fmt.Sprint(countPrefix, i, ".")); err != nil {
-			return fmt.Errorf("train: the checkpoint in %s is of a run that measures something else: %w", r.set.checkpoints, err)
-		}
-	}
-	err = r.opt.SetState(state, s.Steps)
+	err := r.opt.SetState(state, s.Steps)
 	freeAll(slices.Collect(maps.Values(state)))
 	if err != nil {
 		return err
@@ -243,20 +267,9 @@ func (r *run) restore(c *checkpoint.Checkpoint) error {
 			return err
 		}
 	}
-	r.epoch, r.startBatch = Epoch{Number: s.Epoch, Examples: s.Examples}, s.Batch
-	if r.plateau != nil && s.Plateau != nil {
-		if err := r.plateau.SetState(*s.Plateau); err != nil {
-			return err
-		}
-	}
 	if r.average != nil {
-		if err := r.restoreAverage(averages, s.Averaged); err != nil {
-			return err
-		}
+		return r.restoreAverage(averages, s.Averaged)
 	}
-	r.epoch.LR = r.rate(s.Steps)
-	r.report.Epochs, r.report.Steps, r.report.BestEpoch = s.Epochs, s.Steps, s.BestEpoch
-	r.monitor.value, r.monitor.sinceBest = s.BestValue, s.SinceBest
 	return nil
 }
 

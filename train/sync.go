@@ -1,6 +1,7 @@
 package train
 
 import (
+	"errors"
 	"slices"
 	"sync"
 
@@ -10,14 +11,14 @@ import (
 	"github.com/locusml/locus/nn"
 )
 
-// SyncBatchNorm makes batch normalisation use the statistics of the whole batch, over all
+// SyncBatchNorm makes batch normalization use the statistics of the whole batch, over all
 // devices and ranks, as one device would: see nn.SyncBatchNorm. Each such layer then waits
 // for the others in the forward and in the backward pass. Without it a layer uses the
 // statistics of its device's part. If a small batch leaves a device without a part, the device
 // computes an example that does not count. On one device it changes nothing.
 func SyncBatchNorm() Option { return Option{func(s *settings) { s.syncNorm = true }} }
 
-// syncNorms connects the batch normalisation layers of all replicas.
+// syncNorms connects the batch normalization layers of all replicas.
 func (r *run) syncNorms() error {
 	_, ranks := r.ranks.of()
 	places := ranks * len(r.replicas)
@@ -56,7 +57,7 @@ func (r *run) unsync() {
 
 // meeting returns f, which computes a replica's part of a step, as a function whose failure
 // ends the other replicas' too where these would wait for it, and cause, which returns the
-// first failure.
+// first failure that is not only the news of another one.
 func (r *run) meeting(f func(i int) error) (g func(i int) error, cause func() error) {
 	if len(r.replicas) == 1 {
 		return f, func() error { return nil }
@@ -70,8 +71,8 @@ func (r *run) meeting(f func(i int) error) (g func(i int) error, cause func() er
 					return
 				}
 				mu.Lock()
-				if first == nil {
-					first = err
+				if first == nil || errors.Is(first, collective.ErrRank) && !errors.Is(err, collective.ErrRank) {
+					first = err // one that was told of a failure may return before the one that failed
 				}
 				mu.Unlock()
 				for _, groups := range [][]*collective.Group{r.locals, r.mirrors} {

@@ -14,7 +14,7 @@ import (
 	"github.com/locusml/locus/train"
 )
 
-// residual is a small network of convolutions with shortcuts and batch normalisation.
+// residual is a small network of convolutions with shortcuts and batch normalization.
 func residual(seed uint64) *train.Supervised {
 	k := locus.NewKey(seed).Split(6)
 	conv := func(i, in, out int) nn.Module {

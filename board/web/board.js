@@ -244,7 +244,7 @@ class Panel {
     for (const s of spec.series) {
       if (this.entries.has(s.id)) continue;
       const item = make("li"), button = make("button"), key = make("span", "key"), value = make("span", "value");
-      key.style.background = keyOf(s.colour);
+      key.style.background = keyOf(s.color);
       button.append(key, make("span", "name", s.label), value);
       button.title = `${s.label}: click to hide or show, double-click for this one only`;
       button.onclick = () => this.toggle(s.label);
@@ -301,7 +301,7 @@ class Panel {
     this.drawAxes(g, area, X, Y, yTicks, box);
     for (const line of lines) this.drawLine(g, line, X, Y);
     if (!lines.some(l => l.points.length)) {
-      g.fillStyle = colour("--muted");
+      g.fillStyle = color("--muted");
       g.textAlign = "center";
       g.fillText(this.spec.series.length ? "All curves are hidden" : "Waiting for the first point…", (area.x0 + area.x1) / 2, (area.y0 + area.y1) / 2);
     }
@@ -331,8 +331,8 @@ class Panel {
 
   drawAxes(g, area, X, Y, yTicks, box) {
     g.lineWidth = 1;
-    g.fillStyle = colour("--muted");
-    g.strokeStyle = colour("--grid");
+    g.fillStyle = color("--muted");
+    g.strokeStyle = color("--grid");
     g.textAlign = "right";
     g.textBaseline = "middle";
     for (const [v, text] of yTicks) {
@@ -343,7 +343,7 @@ class Panel {
       g.stroke();
       g.fillText(text, area.x0 - 8, y);
     }
-    g.strokeStyle = colour("--frame");
+    g.strokeStyle = color("--frame");
     g.textAlign = "center";
     g.textBaseline = "alphabetic";
     g.beginPath();
@@ -356,7 +356,7 @@ class Panel {
       g.fillText(text, Math.min(x, box.width - g.measureText(text).width / 2 - 1), area.y1 + 19);
     }
     g.stroke();
-    g.fillStyle = colour("--ink");
+    g.fillStyle = color("--ink");
     if (this.spec.xlabel) g.fillText(this.spec.xlabel, (area.x0 + area.x1) / 2, box.height - 5, area.x1 - area.x0);
     if (this.spec.ylabel) {
       g.save();
@@ -388,14 +388,14 @@ class Panel {
       else path.moveTo(x, y);
       pen = true;
     }
-    g.strokeStyle = g.fillStyle = colour(`--c${line.colour % PALETTE}`);
+    g.strokeStyle = g.fillStyle = color(`--c${line.color % PALETTE}`);
     g.lineWidth = 1.8;
     g.lineJoin = g.lineCap = "round";
     g.save();
     g.beginPath();
     g.rect(x0 - 1, y0 - 1, x1 - x0 + 2, y1 - y0 + 2);
     g.clip();
-    g.setLineDash(DASHES[Math.floor(line.colour / PALETTE) % DASHES.length]);
+    g.setLineDash(DASHES[Math.floor(line.color / PALETTE) % DASHES.length]);
     g.stroke(path);
     g.restore();
     g.fill(dots);
@@ -406,7 +406,7 @@ class Panel {
     const { x0, x1, y0, y1 } = this.area;
     this.tip.hidden = true;
     if (this.drag && this.mouse) {
-      g.fillStyle = colour("--accent");
+      g.fillStyle = color("--accent");
       g.globalAlpha = 0.12;
       const [a, b] = [Math.max(x0, Math.min(this.drag.x, this.mouse.x)), Math.min(x1, Math.max(this.drag.x, this.mouse.x))];
       g.fillRect(a, y0, b - a, y1 - y0);
@@ -427,7 +427,7 @@ class Panel {
     if (!found.length) return;
     const nearest = found.reduce((a, b) => b.distance < a.distance ? b : a);
     const at = X(nearest.x);
-    g.strokeStyle = colour("--frame");
+    g.strokeStyle = color("--frame");
     g.lineWidth = 1;
     g.beginPath();
     g.moveTo(Math.round(at) + 0.5, y0);
@@ -440,18 +440,18 @@ class Panel {
     this.tip.append(head, rows);
     found.sort((a, b) => b.y - a.y);
     for (const f of found) {
-      const hue = `--c${f.line.colour % PALETTE}`;
+      const hue = `--c${f.line.color % PALETTE}`;
       if (Y(f.y) >= y0 - 4 && Y(f.y) <= y1 + 4) {
         g.beginPath();
         g.arc(X(f.x), Y(f.y), 4, 0, 7);
-        g.fillStyle = colour(hue);
+        g.fillStyle = color(hue);
         g.fill();
         g.lineWidth = 1.5;
-        g.strokeStyle = colour("--card");
+        g.strokeStyle = color("--card");
         g.stroke();
       }
       const key = make("span", "key");
-      key.style.background = keyOf(f.line.colour);
+      key.style.background = keyOf(f.line.color);
       rows.append(key, make("span", "name", f.line.label), make("b", "", show(f.y)), make("span", "at", f.x === nearest.x ? "" : `at ${show(f.x)}`));
     }
     this.tip.hidden = false;
@@ -486,13 +486,13 @@ let fresh = true; // the next message is the first of a connection, which tells 
 let title = "Locus board";
 let share = "";
 
-const colours = new Map();
-function colour(name) {
-  if (!colours.has(name)) colours.set(name, getComputedStyle(document.documentElement).getPropertyValue(name).trim());
-  return colours.get(name);
+const colors = new Map();
+function color(name) {
+  if (!colors.has(name)) colors.set(name, getComputedStyle(document.documentElement).getPropertyValue(name).trim());
+  return colors.get(name);
 }
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
-  colours.clear();
+  colors.clear();
   for (const p of panels.values()) p.redraw();
   strip?.redraw();
 });
@@ -544,7 +544,7 @@ function onTimeline(data) {
     strip = null;
     return;
   }
-  strip ??= new Strip({ make, colour, niceStep });
+  strip ??= new Strip({ make, color, niceStep });
   if (!strip.root.isConnected) element("panels").after(strip.root);
   strip.update(data);
 }

@@ -15,7 +15,7 @@ export function duration(us) {
 }
 
 export class Strip {
-  // tools are what the page shares: make, colour, niceStep.
+  // tools are what the page shares: make, color, niceStep.
   constructor(tools) {
     Object.assign(this, tools);
     const make = this.make;
@@ -129,7 +129,7 @@ export class Strip {
     const ratio = window.devicePixelRatio || 1;
     const [w, h] = [Math.round(box.width * ratio), Math.round(box.height * ratio)];
     if (this.canvas.width !== w || this.canvas.height !== h) [this.canvas.width, this.canvas.height] = [w, h];
-    const g = this.canvas.getContext("2d"), colour = this.colour;
+    const g = this.canvas.getContext("2d"), color = this.color;
     g.setTransform(ratio, 0, 0, ratio, 0, 0);
     g.clearRect(0, 0, box.width, box.height);
     g.font = `12px ${getComputedStyle(document.body).fontFamily}`;
@@ -143,19 +143,19 @@ export class Strip {
     g.lineWidth = 1;
     for (let k = Math.ceil(lo / step); k * step <= hi; k++) {
       const x = Math.round(X(k * step)) + 0.5;
-      g.strokeStyle = colour("--grid");
+      g.strokeStyle = color("--grid");
       g.beginPath();
       g.moveTo(x, 0);
       g.lineTo(x, this.bottom);
       g.stroke();
-      g.fillStyle = colour("--muted");
+      g.fillStyle = color("--muted");
       const text = duration(k * step), half = g.measureText(text).width / 2;
       g.textAlign = "center";
       g.fillText(text, Math.min(x, box.width - half - 1), this.bottom + 13);
     }
     g.textAlign = "left";
     this.data.rows.forEach((name, i) => {
-      g.fillStyle = colour("--ink");
+      g.fillStyle = color("--ink");
       g.fillText(name, 0, this.tops[i] + TALL / 2, this.x0 - 8);
     });
     let found = null;
@@ -173,20 +173,20 @@ export class Strip {
       const key = s.row * MOST + s.level;
       if (end - (drawn.get(key) ?? -1) < 0.4) continue;
       drawn.set(key, end);
-      g.fillStyle = colour(HUES[s.kind] ?? "--muted");
+      g.fillStyle = color(HUES[s.kind] ?? "--muted");
       g.fillRect(x, y + 1, Math.max(end - x - 0.5, 0.5), TALL - 4);
       const left = Math.max(x, this.x0), right = Math.min(end, this.x1);
       if (right - left > 24 && g.measureText(s.name).width < right - left - 6) {
-        g.fillStyle = colour("--card");
+        g.fillStyle = color("--card");
         g.fillText(s.name, left + (right - left - g.measureText(s.name).width) / 2, y + TALL / 2 - 1);
       }
     }
     if (found) {
-      g.strokeStyle = colour("--ink");
+      g.strokeStyle = color("--ink");
       g.strokeRect(found.x - 0.5, found.y + 0.5, found.end - found.x + 0.5, TALL - 3);
     }
     if (this.drag && this.mouse) {
-      g.fillStyle = colour("--accent");
+      g.fillStyle = color("--accent");
       g.globalAlpha = 0.15;
       g.fillRect(Math.min(this.drag.x, this.mouse.x), 0, Math.abs(this.drag.x - this.mouse.x), this.bottom);
     }

@@ -10,20 +10,20 @@ import (
 	"strings"
 )
 
-// codeBlock is a block of code as HTML, coloured by its language.
+// codeBlock is a block of code as HTML, colored by its language.
 func codeBlock(language, code string) string {
 	text := html.EscapeString(code)
 	switch language {
 	case "go":
-		text = colourGo(code)
+		text = colorGo(code)
 	case "sh", "console", "python", "yaml":
-		text = colourShell(code)
+		text = colorShell(code)
 	}
 	return fmt.Sprintf("<div class=\"code\"><pre tabindex=\"0\"><code>%s</code></pre></div>\n", text)
 }
 
-// colourGo marks the tokens of Go code, which need not be a whole program.
-func colourGo(code string) string {
+// colorGo marks the tokens of Go code, which need not be a whole program.
+func colorGo(code string) string {
 	var s scanner.Scanner
 	file := token.NewFileSet().AddFile("", -1, len(code))
 	s.Init(file, []byte(code), func(token.Position, string) {}, scanner.ScanComments)
@@ -72,7 +72,7 @@ func colourGo(code string) string {
 
 var shellComment = regexp.MustCompile(`(?m)(^|[ \t])(#.*)$`)
 
-// colourShell marks comments.
-func colourShell(code string) string {
+// colorShell marks comments.
+func colorShell(code string) string {
 	return shellComment.ReplaceAllString(html.EscapeString(code), `$1<span class="c">$2</span>`)
 }

@@ -47,16 +47,16 @@ func TestAnchors(t *testing.T) {
 	}
 }
 
-func TestColours(t *testing.T) {
-	got := colourGo("for i := range 3 { f(\"<\", x.Len()) } // …\n\ty := a …")
+func TestColors(t *testing.T) {
+	got := colorGo("for i := range 3 { f(\"<\", x.Len()) } // …\n\ty := a …")
 	want := `<span class="k">for</span> i := <span class="k">range</span> <span class="n">3</span> { <span class="f">f</span>(<span class="s">&#34;&lt;&#34;</span>, x.<span class="f">Len</span>()) } <span class="c">// …</span>` + "\n\ty := a …"
 	if got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
-	if got := plainText(colourGo("a := `x\ny` /* b\n */ + '\\''")); got != "a := `x\ny` /* b\n */ + '\\''" {
-		t.Errorf("colouring changes the text: %q", got)
+	if got := plainText(colorGo("a := `x\ny` /* b\n */ + '\\''")); got != "a := `x\ny` /* b\n */ + '\\''" {
+		t.Errorf("coloring changes the text: %q", got)
 	}
-	if got := colourShell("go test ./... # all\necho \"#\""); got != "go test ./... <span class=\"c\"># all</span>\necho &#34;#&#34;" {
+	if got := colorShell("go test ./... # all\necho \"#\""); got != "go test ./... <span class=\"c\"># all</span>\necho &#34;#&#34;" {
 		t.Error(got)
 	}
 }

@@ -114,7 +114,7 @@ func run(w io.Writer, folder, out string, epochs int) (*train.Report, error) {
 	return report, keep(w, out, all.Classes, scores, curves, net, scaler)
 }
 
-// newNet is three convolutions with normalisation, each on a picture half as high
+// newNet is three convolutions with normalization, each on a picture half as high
 // and wide.
 func newNet(classes int) *nn.SequentialLayer {
 	net := nn.Sequential()

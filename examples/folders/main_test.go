@@ -44,7 +44,7 @@ func TestRun(t *testing.T) {
 		f.Close()
 	}
 
-	// The model is whole: with its classes and means it recognises what it learned.
+	// The model is whole: with its classes and means it recognizes what it learned.
 	path := filepath.Join(out, "model.safetensors")
 	texts, err := nn.Metadata(path)
 	if err != nil {

@@ -24,7 +24,7 @@ var shapes = map[string]func(x, y float64) bool{
 }
 
 // drawShapes fills a folder with pictures, those of each shape in a folder of its
-// own: in any colours, sizes, places and turns, with noise.
+// own: in any colors, sizes, places and turns, with noise.
 func drawShapes(folder string, each int) error {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for _, name := range slices.Sorted(maps.Keys(shapes)) {
@@ -54,13 +54,13 @@ func drawShape(path string, inside func(x, y float64) bool, rng *rand.Rand) erro
 	for y := range side {
 		for x := range side {
 			dx, dy := (float64(x)-cx)/radius, (float64(y)-cy)/radius
-			colour := back
+			shade := back
 			if u, v := cos*dx+sin*dy, cos*dy-sin*dx; math.Max(math.Abs(u), math.Abs(v)) < 1 && inside(u, v) {
-				colour = front
+				shade = front
 			}
 			var p [3]uint8
 			for c := range p {
-				p[c] = uint8(math.Min(255, math.Max(0, colour[c]+20*rng.NormFloat64())))
+				p[c] = uint8(math.Min(255, math.Max(0, shade[c]+20*rng.NormFloat64())))
 			}
 			img.SetRGBA(x, y, color.RGBA{p[0], p[1], p[2], 255})
 		}

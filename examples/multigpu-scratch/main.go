@@ -172,7 +172,7 @@ func fit(devices []locus.Device, epochs int) (*outcome, error) {
 	return o, err
 }
 
-// accuracy tests on the first device, which has all that was learnt.
+// accuracy tests on the first device, which has all that was learned.
 func accuracy(test data.Dataset, params []*locus.Tensor, d locus.Device) (float64, error) {
 	loader, err := data.NewLoader(test, data.Options{BatchSize: test.Len(), Device: d})
 	if err != nil {

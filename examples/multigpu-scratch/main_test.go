@@ -37,7 +37,7 @@ func TestDevicesAgree(t *testing.T) {
 		}
 	}
 	if three.losses[4] > 1 || three.accuracy < 0.8 {
-		t.Errorf("it has not learnt: %+v", three.losses)
+		t.Errorf("it has not learned: %+v", three.losses)
 	}
 	for j, p := range three.params[0] {
 		for i := range three.params {

@@ -58,7 +58,7 @@ func run(w io.Writer) error {
 	return files(w, folder, net, x)
 }
 
-// sparse is an initialiser: half of the weights are 0, the others lie between 5 and 10
+// sparse is an initializer: half of the weights are 0, the others lie between 5 and 10
 // or between -10 and -5. The maker knows device, type and key.
 func sparse(m locus.Maker, shape []int) *locus.Tensor {
 	u := m.Rand(shape...).Mul(20).Sub(10)

@@ -4,7 +4,7 @@
 //	go run ./examples/regression train
 //	go run ./examples/regression predict new.csv
 //
-// It shows normalisation of inputs and targets, a split into three parts, early
+// It shows normalization of inputs and targets, a split into three parts, early
 // stopping on the lowest RMSE with the best weights kept, and a model file that
 // holds all that is needed to use it.
 package main

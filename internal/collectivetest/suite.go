@@ -277,7 +277,7 @@ func (r *rank) large(n int) {
 	}
 }
 
-// messages exchanges tensors between neighbours, both ways at a time, in order.
+// messages exchanges tensors between neighbors, both ways at a time, in order.
 func (r *rank) messages() {
 	if r.size == 1 {
 		return

@@ -27,7 +27,7 @@ type hub struct {
 }
 
 // grace is how long the hub looks for the cause when a rank reports a failure: the
-// neighbours of a rank that dies notice it as well.
+// neighbors of a rank that dies notice it as well.
 const grace = 300 * time.Millisecond
 
 func newHub(size int, deadAfter time.Duration) *hub {

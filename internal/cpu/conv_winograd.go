@@ -14,7 +14,7 @@ func (v *convolution) minimal() bool {
 
 // winograd computes such a convolution, or, flipped, the convolution of v.backward
 // with the weights of the forward one. Images with a result that is not finite are
-// computed again without the transforms, which spread it to neighbours. It reports
+// computed again without the transforms, which spread it to neighbors. It reports
 // whether there are such images.
 func winograd(v *convolution, dst, x, weight []float32, flipped bool) bool {
 	bad := make([]bool, v.n)

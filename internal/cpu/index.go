@@ -229,7 +229,7 @@ func scatterSet[W word](c *backend.Call, _ int, idx []int64) {
 }
 
 // overPlaces visits the elements of a scatter's source in order along the axis, some
-// neighbours at a time: the elements from number at on go to place, plus along times
+// neighbors at a time: the elements from number at on go to place, plus along times
 // their index.
 func overPlaces(c *backend.Call, visit func(at, along int, place []int)) {
 	axis := c.Attrs.(op.Axis).Axis

@@ -27,8 +27,8 @@ func halfLines[H half]() lineIO[H, float32] {
 	return lineIO[H, float32]{up, down}
 }
 
-// bundle is how many neighbouring lines are gathered at once where a line's
-// elements are further apart than those of its neighbours: a cache line's worth.
+// bundle is how many neighboring lines are gathered at once where a line's
+// elements are further apart than those of its neighbors: a cache line's worth.
 const bundle = 16
 
 // linePad is added to the length of gathered lines, so that lines whose length is a
@@ -42,7 +42,7 @@ type lineView[S any] struct {
 	kept     [op.MaxRank]int // strides
 	along    [op.MaxRank]int
 	whole    bool // lines are contiguous
-	adjacent bool // neighbouring lines are closer than a line's elements
+	adjacent bool // neighboring lines are closer than a line's elements
 }
 
 // lineSpace has the axes of a call, those along the lines and the others.
@@ -91,7 +91,7 @@ func alongLines[S, T any](c *backend.Call, axes op.AxisSet, io lineIO[S, T], f f
 		in[i] = newLineView[S](&c.In[i], axes, &s)
 	}
 	s.n, s.count = op.Elements(s.along.shape[:s.along.rank]), op.Elements(s.kept.shape[:s.kept.rank])
-	if out.adjacent { // lines end at the end of the last kept axis, so that neighbours are one stride apart
+	if out.adjacent { // lines end at the end of the last kept axis, so that neighbors are one stride apart
 		group = min(bundle, s.kept.shape[s.kept.rank-1])
 	}
 	last := 1
@@ -185,7 +185,7 @@ func inParts[To, From any](dst []To, src []From, f func([]To, []From)) {
 	pool.For(len(dst), part, func(lo, hi int) { f(dst[lo:hi], src[lo:hi]) })
 }
 
-// gather copies w neighbouring lines, the first of which begins at `at`, to dst
+// gather copies w neighboring lines, the first of which begins at `at`, to dst
 // one after the other.
 func (l *lineView[S]) gather(dst []S, s *lineSpace, at, w int) {
 	l.each(s, at, func(i, from, stride, n int) {
@@ -193,7 +193,7 @@ func (l *lineView[S]) gather(dst []S, s *lineSpace, at, w int) {
 			copy(dst[i:i+n], l.data[from:from+n])
 			return
 		}
-		step := l.neighbour(s)
+		step := l.neighbor(s)
 		if step == 1 {
 			transpose(dst[i:], s.pitch, l.data, from, stride, w, n)
 			return
@@ -214,7 +214,7 @@ func (l *lineView[S]) scatter(src []S, s *lineSpace, at, w int) {
 			copy(l.data[to:to+n], src[i:i+n])
 			return
 		}
-		step := l.neighbour(s)
+		step := l.neighbor(s)
 		if step == 1 && stride > 0 {
 			transpose(l.data[to:], stride, src, i, s.pitch, n, w)
 			return
@@ -228,8 +228,8 @@ func (l *lineView[S]) scatter(src []S, s *lineSpace, at, w int) {
 	})
 }
 
-// neighbour is the distance from one line to the next.
-func (l *lineView[S]) neighbour(s *lineSpace) int {
+// neighbor is the distance from one line to the next.
+func (l *lineView[S]) neighbor(s *lineSpace) int {
 	if s.kept.rank == 0 {
 		return 0
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/locusml/locus/internal/op"
 )
 
-// Normalisation sees x as rows, each with statistics of its own. A row is made of
+// Normalization sees x as rows, each with statistics of its own. A row is made of
 // units: runs of elements that lie together and share a weight and a bias, or
 // one run in which every element has its own. Units are worked on in pieces that
 // fit the fastest cache, in which elements of half precision are converted: a row is

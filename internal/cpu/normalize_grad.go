@@ -91,14 +91,14 @@ func (j *norm[S, T]) gradSums(r, lo, hi int, sums []float64, b *[4][]T) {
 			g = b[3][:n]
 		}
 		sums[2*i] = sumOf(g)
-		sums[2*i+1] = centredDot(g, x, mean, sums[2*i], b[2]) * float64(rstd)
+		sums[2*i+1] = centeredDot(g, x, mean, sums[2*i], b[2]) * float64(rstd)
 	}
 }
 
-// centredDot returns the sum of g·(x - mean); sum is the sum of g. Products of
+// centeredDot returns the sum of g·(x - mean); sum is the sum of g. Products of
 // float32 are exact in float64, where the two sums may cancel: there are digits to
 // spare.
-func centredDot[T float](g, x []T, mean T, sum float64, buf []T) float64 {
+func centeredDot[T float](g, x []T, mean T, sum float64, buf []T) float64 {
 	if _, ok := any(mean).(float32); ok {
 		if s := dot64(g, x) - float64(mean)*sum; s-s == 0 {
 			return s

@@ -1,6 +1,6 @@
 package cpu
 
-// A sum before a normalisation, or behind its gradient, is computed a row or a piece at a
+// A sum before a normalization, or behind its gradient, is computed a row or a piece at a
 // time, while that is in the caches. Results are rounded as the ops alone would round
 // them.
 

@@ -8,7 +8,7 @@ import (
 // Windows that overlap are computed for a whole plane at once. An element of a window
 // (ky, kx) is one `tap`: for windows side by side its elements lie a stride apart. So
 // the plane is first split by the places of its rows and columns within a stride, into
-// phases; in those, the taps of neighbouring windows are neighbours, and from one row
+// phases; in those, the taps of neighboring windows are neighbors, and from one row
 // of windows to the next it is the same way, so that a tap of all windows is one slice.
 // Windows that stick out of the plane are left to plain loops.
 

@@ -8,7 +8,7 @@ import (
 	"github.com/locusml/locus/internal/op"
 )
 
-// reduceColumns reduces where neighbours in memory belong to different results: a block
+// reduceColumns reduces where neighbors in memory belong to different results: a block
 // of accumulators takes in one piece after the other.
 func reduceColumns[S, T, A, R any](s *space, r *reducer[T, A, R], x source[S, T], dst []R) {
 	if k := s.fold(); r.rows != nil && k > 1 {

@@ -74,7 +74,7 @@ func distance(stride int) int {
 	return max(stride, -stride)
 }
 
-// byColumns reports whether neighbours in memory belong to different results.
+// byColumns reports whether neighbors in memory belong to different results.
 func (s *space) byColumns() bool {
 	k, r := s.kept.rank-1, s.reduced.rank-1
 	if s.kept.shape[k] == 1 {

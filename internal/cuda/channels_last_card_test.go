@@ -351,7 +351,7 @@ func TestChannelsLastTimesOnCard(t *testing.T) {
 	}
 }
 
-// A batch normalisation that ends with a sum and an activation, and its gradient, have the
+// A batch normalization that ends with a sum and an activation, and its gradient, have the
 // bits of single ops.
 func TestEndedNormOnCard(t *testing.T) {
 	x := cardRig(t, 0)

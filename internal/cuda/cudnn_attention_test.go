@@ -87,7 +87,7 @@ var fakeDNN = sync.OnceValue(func() *dnnLibrary {
 					*(*int64)(pointer(values)) = e[currentGraphs.asked%len(e)]
 					currentGraphs.asked++
 				}
-			case attrBehaviour:
+			case attrBehavior:
 				count = 0
 			}
 			*(*int64)(pointer(n)) = count

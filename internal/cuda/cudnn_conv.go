@@ -26,7 +26,7 @@ const (
 	noteShortens    = 1 << 1 // operands become a shorter type
 	noteVaries      = 1 << 4 // bits do not repeat
 	noteStrictNaN   = 1 << 9
-	noteCompiles    = 1 << 0 // of its behaviour: the kernel is compiled at its first use
+	noteCompiles    = 1 << 0 // of its behavior: the kernel is compiled at its first use
 )
 
 // plainEngines are cuDNN's numbers of engines that were seen to keep a float32's digits.
@@ -50,7 +50,7 @@ func allowed(id op.ID, t dtype.DType, tf32 bool, e dnnEngineInfo) bool {
 	case t == dtype.Float32:
 		fine |= noteShortens
 	}
-	return e.numbers&needed == needed && e.numbers&^fine == 0 && e.behaviour&noteCompiles == 0
+	return e.numbers&needed == needed && e.numbers&^fine == 0 && e.behavior&noteCompiles == 0
 }
 
 // images is how the images or filters of a view lie. An axis of size 1 gets a stride

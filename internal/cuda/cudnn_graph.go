@@ -92,7 +92,7 @@ const (
 	attrPackMemory  = 1003
 	attrEngineID    = 1301
 	attrNumbers     = 1303
-	attrBehaviour   = 1305
+	attrBehavior    = 1305
 	attrMatMulType  = 1500
 	attrMatMulA     = 1520
 	attrMatMulB     = 1521
@@ -122,7 +122,7 @@ const (
 	typePointMode  = 14
 	typeDescriptor = 15
 	typeReduceMode = 18
-	typeBehaviour  = 19
+	typeBehavior   = 19
 	heurModeA      = 3
 	dnnInt32       = 4
 	dnnBool        = 11
@@ -364,8 +364,8 @@ func (g *dnnGraph) plan(handle uintptr) (p dnnPlan, ok bool) {
 // dnnEngineInfo is what cuDNN says of the way in which a config computes: its number
 // among the engines for the operation, and notes, as two sets of cuDNN's numbers.
 type dnnEngineInfo struct {
-	id                 int64
-	numbers, behaviour uint32
+	id                int64
+	numbers, behavior uint32
 }
 
 // engine describes the engine of a config.
@@ -381,7 +381,7 @@ func (g *dnnGraph) engine(config uintptr) (e dnnEngineInfo, ok bool) {
 		}
 		return all
 	}
-	e.numbers, e.behaviour = notes(attrNumbers, typeNumbers), notes(attrBehaviour, typeBehaviour)
+	e.numbers, e.behavior = notes(attrNumbers, typeNumbers), notes(attrBehavior, typeBehavior)
 	ok = ok && !g.failed
 	g.failed = false // another one may do
 	g.drop(desc)

@@ -28,7 +28,7 @@ type card struct {
 	started sync.Once
 	ctx     uintptr // the primary context
 	err     error   // why it could not be started
-	lost    atomic.Pointer[LostError]
+	lost    atomic.Pointer[backend.LostError]
 
 	mu      sync.Mutex
 	kernels map[string]*kernel

@@ -70,13 +70,13 @@ func librariesFound(drv *driver) []Library {
 		l = append(l, Library{libDNN.Name, n.path, "convolutions, long attention"})
 	}
 	if s, err := loadSolver(drv); err == nil {
-		l = append(l, Library{libSolver.Name, s.path, "factorisations of large matrices"})
+		l = append(l, Library{libSolver.Name, s.path, "factorizations of large matrices"})
 	}
 	if f, err := loadFFT(drv); err == nil {
 		l = append(l, Library{libFFT.Name, f.path, "Fourier transforms"})
 	}
 	if n, err := loadNVML(); err == nil {
-		l = append(l, Library{libNVML.Name, n.path, "utilisation, temperature and power"})
+		l = append(l, Library{libNVML.Name, n.path, "utilization, temperature and power"})
 	}
 	return l
 }

@@ -277,7 +277,7 @@ func (d *Device) normParams(p *normParams, t dtype.DType, g, x *backend.View, a 
 	params, n := sizeOf(x.Shape, own), sizeOf(x.Shape, others)
 	q.params, q.length = uint64(params), uint64(n)
 	name, blocks, least := "norm_params_row_", params, 2048
-	if k := &q.kept; k.nd > 0 && k.stride[1][0] == 1 { // neighbours belong to different parameters
+	if k := &q.kept; k.nd > 0 && k.stride[1][0] == 1 { // neighbors belong to different parameters
 		name, blocks, least = "norm_params_tile_", ceil(params, 32), 64
 	}
 	if v := lanes(t); q.rowsOf(v) {

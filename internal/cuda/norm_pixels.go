@@ -36,7 +36,7 @@ func pixelStep(v *backend.View) (step int, ok bool) {
 	return turned.RowStep()
 }
 
-// normPixels queues a batch normalisation or its gradient, which p describes, of images
+// normPixels queues a batch normalization or its gradient, which p describes, of images
 // that lie channels last. It reports false where its kernels cannot do it.
 func (d *Device) normPixels(c *backend.Call, p *normParams, g, x, weight, bias *backend.View, end op.NormEpilogue) (bool, error) {
 	if len(x.Shape) != 4 || !c.Out.ChannelsLast() {

@@ -21,7 +21,7 @@ type normSumParams struct {
 	length, rms                                 int32
 }
 
-// runAddNorm queues a sum and its normalisation: in one launch where rows are kept in
+// runAddNorm queues a sum and its normalization: in one launch where rows are kept in
 // registers, else as the two ops that they are.
 func (d *Device) runAddNorm(c *backend.Call) error {
 	a := c.Attrs.(op.Normalize)
@@ -46,7 +46,7 @@ func (d *Device) runAddNorm(c *backend.Call) error {
 	if ok && p.fits(c, a) {
 		return d.normSum(&p, c, "add_norm", held)
 	}
-	// The normalisation may start over for lack of memory, and a sum over its own operand
+	// The normalization may start over for lack of memory, and a sum over its own operand
 	// must not be made twice: it is made elsewhere, and copied.
 	sum := c.More[0]
 	inPlace := p.sum == p.a || p.sum == p.b
@@ -74,7 +74,7 @@ func (d *Device) runAddNorm(c *backend.Call) error {
 	return nil
 }
 
-// runNormGradAdd queues the gradient of a normalisation and a sum with it.
+// runNormGradAdd queues the gradient of a normalization and a sum with it.
 func (d *Device) runNormGradAdd(c *backend.Call) error {
 	a := c.Attrs.(op.Normalize)
 	last := len(c.In) - 1

@@ -52,7 +52,7 @@ func TestNormSumLaunches(t *testing.T) {
 	}
 }
 
-// Sums that are part of a normalisation have the bits of single ops.
+// Sums that are part of a normalization have the bits of single ops.
 func TestNormSumsOnCard(t *testing.T) {
 	d := newDevice(gpu(t).card, 0, "test")
 	waitForKernels(t)
@@ -71,7 +71,7 @@ func TestNormSumsOnCard(t *testing.T) {
 	}
 }
 
-// BenchmarkNormSums times a residual connection's normalisation and its gradient, of
+// BenchmarkNormSums times a residual connection's normalization and its gradient, of
 // GPT-2's size, with the sums apart and together.
 func BenchmarkNormSums(b *testing.B) {
 	const rows, n = 8192, 768

@@ -46,7 +46,7 @@ func (n *nvml) check(name string, code int32) error {
 // Telemetry is what a card reports of itself. A figure that it does not
 // measure is -1.
 type Telemetry struct {
-	Utilisation int     // percent of the time with a kernel running
+	Utilization int     // percent of the time with a kernel running
 	Temperature int     // °C
 	Power       float64 // watts
 	MemoryUsed  int64   // bytes in use on the card, by all processes
@@ -65,7 +65,7 @@ func (d *Device) Telemetry() (Telemetry, error) {
 	t := Telemetry{-1, -1, -1, -1}
 	var rates [2]uint32
 	if n.utilization(dev, &rates) == 0 {
-		t.Utilisation = int(rates[0])
+		t.Utilization = int(rates[0])
 	}
 	var v uint32
 	if n.temperature(dev, 0, &v) == 0 {

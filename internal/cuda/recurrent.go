@@ -144,12 +144,14 @@ func (s *sequence) before(list, first uintptr, i int) uintptr {
 	return s.step(list, s.h, i-1)
 }
 
-// multiply queues c = a·b, or with aᵀ or bᵀ, where a or b is stored by rows of lda or
-// ldb elements.
-func (d *Device) multiply(t dtype.DType, m, n, k int, a uintptr, lda int, transA bool, b uintptr, ldb int, transB bool, c uintptr) error {
-	g := product{m: m, n: n, k: k, batch: 1, a: matrix{addr: a, ld: lda, trans: transA}, b: matrix{addr: b, ld: ldb, trans: transB}, c: c}
-	return d.gemm(t, &g)
+// multiply queues c = a·b: m×k by k×n.
+func (d *Device) multiply(t dtype.DType, m, n, k int, a, b matrix, c uintptr) error {
+	return d.gemm(t, &product{m: m, n: n, k: k, batch: 1, a: a, b: b, c: c})
 }
+
+// byRows and byColumns are operands that are stored in rows, or columns, of ld elements.
+func byRows(addr uintptr, ld int) matrix    { return matrix{addr: addr, ld: ld} }
+func byColumns(addr uintptr, ld int) matrix { return matrix{addr: addr, ld: ld, trans: true} }
 
 func (d *Device) runRecurrent(c *backend.Call) error {
 	save := len(c.More) > 0
@@ -176,7 +178,7 @@ func (d *Device) runRecurrent(c *backend.Call) error {
 		}
 	}
 	fromState := s.take(s.n * s.rows)
-	if err := d.multiply(s.t, s.l*s.n, s.rows, s.in, s.x, s.in, false, s.w, s.in, true, s.gates); err != nil {
+	if err := d.multiply(s.t, s.l*s.n, s.rows, s.in, byRows(s.x, s.in), byColumns(s.w, s.in), s.gates); err != nil {
 		return err
 	}
 	p := cellParams{s: fromState, biasW: s.biasW, biasU: s.biasU, n: uint64(s.n * s.h), size: uint32(s.h), kind: int32(s.Cell)}
@@ -189,7 +191,7 @@ func (d *Device) runRecurrent(c *backend.Call) error {
 	}
 	for i := range s.l {
 		p.h = s.before(s.out, s.h0, i)
-		if err := d.multiply(s.t, s.n, s.rows, s.h, p.h, s.h, false, s.u, s.h, true, fromState); err != nil {
+		if err := d.multiply(s.t, s.n, s.rows, s.h, byRows(p.h, s.h), byColumns(s.u, s.h), fromState); err != nil {
 			return err
 		}
 		p.z, p.y = s.step(s.gates, s.rows, i), s.step(s.out, s.h, i)
@@ -255,10 +257,10 @@ func (d *Device) runRecurrentGrad(c *backend.Call) error {
 	if err != nil {
 		return err
 	}
-	if err := d.multiply(s.t, s.rows, s.h, all, s.toState, s.rows, true, before, s.h, false, next()); err != nil {
+	if err := d.multiply(s.t, s.rows, s.h, all, byColumns(s.toState, s.rows), byRows(before, s.h), next()); err != nil {
 		return err
 	}
-	if err := d.multiply(s.t, s.rows, s.in, all, s.toInput, s.rows, true, s.x, s.in, false, next()); err != nil {
+	if err := d.multiply(s.t, s.rows, s.in, all, byColumns(s.toInput, s.rows), byRows(s.x, s.in), next()); err != nil {
 		return err
 	}
 	if s.Bias {
@@ -269,7 +271,7 @@ func (d *Device) runRecurrentGrad(c *backend.Call) error {
 		}
 	}
 	if s.GradX {
-		if err := d.multiply(s.t, all, s.in, s.rows, s.toInput, s.rows, false, s.w, s.in, false, next()); err != nil {
+		if err := d.multiply(s.t, all, s.in, s.rows, byRows(s.toInput, s.rows), byRows(s.w, s.in), next()); err != nil {
 			return err
 		}
 	}
@@ -310,7 +312,7 @@ func (d *Device) backThroughSteps(s *sequence) error {
 		if i == 0 && !s.GradState {
 			break
 		}
-		if err := d.multiply(s.t, s.n, s.h, s.rows, p.toState, s.rows, false, s.u, s.h, false, s.next); err != nil {
+		if err := d.multiply(s.t, s.n, s.h, s.rows, byRows(p.toState, s.rows), byRows(s.u, s.h), s.next); err != nil {
 			return err
 		}
 		p.next = s.next

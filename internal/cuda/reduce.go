@@ -160,7 +160,7 @@ func rowBound(id op.ID) int {
 
 // byRow decides between the row and the column kernel.
 func (p *reduceParams) byRow(length int) bool {
-	near := func(x *idx) int64 { // distance of neighbours
+	near := func(x *idx) int64 { // distance of neighbors
 		if x.nd == 0 {
 			return 1 << 40
 		}

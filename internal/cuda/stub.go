@@ -25,7 +25,7 @@ type Details struct {
 
 // Telemetry is the state of a card; this build has none.
 type Telemetry struct {
-	Utilisation, Temperature int
+	Utilization, Temperature int
 	Power                    float64
 	MemoryUsed               int64
 }

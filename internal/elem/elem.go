@@ -40,7 +40,7 @@ func OfFloat(d dtype.DType) *Float {
 	return floats[d]
 }
 
-// Step is the distance between neighbouring numbers at x.
+// Step is the distance between neighboring numbers at x.
 func (f *Float) Step(x float64) float64 {
 	if x = math.Abs(x); x < f.Normal {
 		return f.Tiny

@@ -4,7 +4,7 @@
 // are addresses, MPICH's are numbers.
 //
 // A call of MPI's cannot be broken off. Each runs on a thread of its own; when its context
-// ends, it is left behind, the group is over, and the process ends without finalising.
+// ends, it is left behind, the group is over, and the process ends without finalizing.
 package mpi
 
 import (
@@ -49,7 +49,7 @@ type library struct {
 	libraryVersion func(s *byte, n *int32) int32
 	errorString    func(code int32, s *byte, n *int32) int32
 	commDup        func(comm uintptr, dup *uintptr) int32
-	commSplit      func(comm uintptr, colour, key int32, part *uintptr) int32
+	commSplit      func(comm uintptr, color, key int32, part *uintptr) int32
 	commRank       func(comm uintptr, rank *int32) int32
 	commSize       func(comm uintptr, size *int32) int32
 	setErrHandler  func(comm, handler uintptr) int32
@@ -184,9 +184,9 @@ var process struct {
 	err    error
 	tried  bool
 	groups int
-	lost   bool          // a call was left behind: do not finalise
-	ended  bool          // finalised
-	end    chan struct{} // closed to finalise
+	lost   bool          // a call was left behind: do not finalize
+	ended  bool          // finalized
+	end    chan struct{} // closed to finalize
 	done   chan struct{} // closed when that is done
 }
 
@@ -269,7 +269,7 @@ func retain() {
 	process.groups++
 }
 
-// lose notes that MPI must not be finalised.
+// lose notes that MPI must not be finalized.
 func lose() {
 	process.mu.Lock()
 	defer process.mu.Unlock()

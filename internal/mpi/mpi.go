@@ -43,26 +43,26 @@ func Open(ctx context.Context, f Family) (*Comm, error) {
 	return c, nil
 }
 
-// undefined is the colour of ranks without a group, in both families.
+// undefined is the color of ranks without a group, in both families.
 const undefined = -32766
 
-// Split makes handles of smaller groups, one per colour, with the ranks in the order of their
-// keys. All ranks call it; those of colour -1 get nil.
-func (c *Comm) Split(ctx context.Context, colour, key int) (*Comm, error) {
+// Split makes handles of smaller groups, one per color, with the ranks in the order of their
+// keys. All ranks call it; those of color -1 get nil.
+func (c *Comm) Split(ctx context.Context, color, key int) (*Comm, error) {
 	part := &Comm{lib: c.lib}
 	err := apart(ctx, func() error {
-		with := int32(colour)
-		if colour < 0 {
+		with := int32(color)
+		if color < 0 {
 			with = undefined
 		}
 		at := new(uintptr) // C writes to it
-		if err := c.lib.check("MPI_Comm_split", c.lib.commSplit(c.comm, with, int32(key), at)); err != nil || colour < 0 {
+		if err := c.lib.check("MPI_Comm_split", c.lib.commSplit(c.comm, with, int32(key), at)); err != nil || color < 0 {
 			return err
 		}
 		retain()
 		return part.take(*at)
 	})
-	if err != nil || colour < 0 {
+	if err != nil || color < 0 {
 		return nil, err
 	}
 	return part, nil
@@ -103,8 +103,8 @@ func (c *Comm) Name() string { return "mpi" }
 // Version returns what the library calls itself.
 func (c *Comm) Version() string { return c.lib.version }
 
-// Close leaves the group; with the last one MPI is finalised, for which it waits for the
-// other ranks. A process with a broken group is not finalised: the ranks would wait for
+// Close leaves the group; with the last one MPI is finalized, for which it waits for the
+// other ranks. A process with a broken group is not finalized: the ranks would wait for
 // those that are gone.
 func (c *Comm) Close(broken bool) {
 	if broken {

@@ -147,7 +147,7 @@ type Pool struct {
 	Size                          [2]int // AvgPoolGrad: input height and width
 }
 
-// Normalize is the attribute of the normalisations and of their gradients.
+// Normalize is the attribute of the normalizations and of their gradients.
 type Normalize struct {
 	// Normalized and its gradient: statistics are computed over the axes from From
 	// on, and weight and bias have the axes Params[0] to Params[1]-1 of x, where

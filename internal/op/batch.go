@@ -83,7 +83,7 @@ var leading = Batch{Kind: BatchLead, Attrs: func(a Attrs) (Attrs, bool) {
 	return a, true
 }}
 
-// normalizing is the rule of the normalisations of rows, whose parameters stay as
+// normalizing is the rule of the normalizations of rows, whose parameters stay as
 // they are; weight is the index of the first parameter; statistics follow the last.
 // Gradients of parameters would be added up over the slices.
 func normalizing(weight int) Batch {

@@ -10,7 +10,7 @@ import (
 type Grid struct {
 	Nearest bool
 	Padding int  // what lies outside: zeros, the border, or what is mirrored there
-	Corners bool // -1 and 1 are the centres of the first and the last element, not their outer edges
+	Corners bool // -1 and 1 are the centers of the first and the last element, not their outer edges
 	Size    Dims // GridSampleGradInput: the size of x behind the channels
 }
 

@@ -6,9 +6,9 @@ import (
 	"github.com/locusml/locus/dtype"
 )
 
-// Normalisations. Normalising rows (layer, group, instance and RMS normalisation) is
+// Normalizations. Normalizing rows (layer, group, instance and RMS normalization) is
 // one op: they differ in the axes over which statistics are computed, and in the axes
-// of weight and bias. Batch normalisation is the same for channels, whose elements do
+// of weight and bias. Batch normalization is the same for channels, whose elements do
 // not lie together, and its statistics are results that programs use.
 func init() {
 	f := []dtype.Set{dtype.Floats}
@@ -77,7 +77,7 @@ func (a Normalize) check(id ID, x Spec) error {
 	rank := len(x.Shape)
 	switch {
 	case id == BatchNorm && (a.From != 0 || a.Params != [2]int{} || a.RMS):
-		return Problemf(ErrArgument, "batch normalisation has no axes to choose")
+		return Problemf(ErrArgument, "batch normalization has no axes to choose")
 	case id == BatchNorm && rank < 2:
 		return Problemf(ErrShape, "x has shape %s; want (N, C, …)", ShapeString(x.Shape))
 	case id == Normalized && (a.From < 0 || a.From >= rank):

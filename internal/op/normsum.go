@@ -1,6 +1,6 @@
 package op
 
-// Normalisations of rows with a sum before or behind them, which passes over programs
+// Normalizations of rows with a sum before or behind them, which passes over programs
 // make of two ops. Each result is rounded as the result of the op alone would be.
 //
 // AddNormalize is Normalized of a sum: its first two operands are added, and the others

@@ -38,7 +38,7 @@ const (
 	ConvFamily
 	PoolFamily
 	FusedFamily  // also defined by a composition of other ops; a backend may leave it out
-	LinalgFamily // factorisations and solutions of matrices; data can make them fail
+	LinalgFamily // factorizations and solutions of matrices; data can make them fail
 	FourierFamily
 )
 

@@ -9,7 +9,7 @@ const perChannelBad = "a weight that is not one a channel"
 
 func normOps() []*Op {
 	affine := func(o *Op, first int) *Op { return o.with(func(o *Op) { o.Optional, o.Tolerance = first, 4 }) }
-	return group("Normalisation, dropout and embedding",
+	return group("Normalization, dropout and embedding",
 		affine(network("LayerNorm", func(c *Call) *tensor {
 			return locus.LayerNorm(c.In[0], c.Ints("shape"), c.operand(1), c.operand(2), c.Float("eps"))
 		}), 1).
@@ -41,7 +41,7 @@ func normOps() []*Op {
 		network("LocalResponseNorm", func(c *Call) *tensor {
 			return locus.LocalResponseNorm(c.In[0], c.Int("size"), c.Float("alpha"), c.Float("beta"), c.Float("k"))
 		}).
-			bad(locus.ErrArgument, "no neighbours", func(d locus.Device) { locus.LocalResponseNorm(d.Ones(2, 3), 0, 1, 1, 1) }),
+			bad(locus.ErrArgument, "no neighbors", func(d locus.Device) { locus.LocalResponseNorm(d.Ones(2, 3), 0, 1, 1, 1) }),
 		network("CosineSimilarity", func(c *Call) *tensor { return locus.CosineSimilarity(c.In[0], c.In[1], c.Int("axis"), c.Float("eps")) }).
 			bad(locus.ErrShape, "shapes that do not broadcast", func(d locus.Device) { locus.CosineSimilarity(d.Ones(2), d.Ones(3), 0, 1e-8) }).
 			bad(locus.ErrAxis, "an axis that is not there", func(d locus.Device) { locus.CosineSimilarity(d.Ones(2), d.Ones(2), 1, 1e-8) }),

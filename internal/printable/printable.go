@@ -10,7 +10,7 @@ import (
 
 // Text returns s with everything that is not a printable character written as an
 // escape, such as \x1b, \n or \u202e: a name from a file must not move the
-// cursor, change colours, forge lines or turn the direction of writing.
+// cursor, change colors, forge lines or turn the direction of writing.
 func Text(s string) string {
 	if strings.IndexFunc(s, func(r rune) bool { return !unicode.IsPrint(r) || r == utf8.RuneError }) < 0 {
 		return s

@@ -99,7 +99,7 @@ func (f *fuser) refusal(s *Step) string {
 	return ""
 }
 
-// scattered reports whether neighbours of the last axis lie apart. Kernels of one op
+// scattered reports whether neighbors of the last axis lie apart. Kernels of one op
 // read such operands in tiles, which fused ones do not.
 func scattered(v *backend.View) bool {
 	for i := len(v.Shape) - 1; i >= 0; i-- {
@@ -143,12 +143,12 @@ func (f *fuser) join(i int) {
 func (f *fuser) merge(g, h *group) string {
 	shape, ok := f.common(g, h)
 	if !ok {
-		return "one of it and its elementwise neighbour reads the other in another order, or broadcast"
+		return "one of it and its elementwise neighbor reads the other in another order, or broadcast"
 	}
 	m := &group{steps: append(append(make([]int, 0, len(g.steps)+len(h.steps)), g.steps...), h.steps...), shape: shape, open: true}
 	slices.Sort(m.steps)
 	if len(m.steps) > op.FusedNodes {
-		return "its neighbours are as many steps as one can have"
+		return "its neighbors are as many steps as one can have"
 	}
 	f.adopt(m)
 	in, out := f.ends(m)
@@ -156,15 +156,15 @@ func (f *fuser) merge(g, h *group) string {
 	case len(in) > op.FusedInputs:
 		f.adopt(g)
 		f.adopt(h)
-		return "together with its neighbours it would have too many operands"
+		return "together with its neighbors it would have too many operands"
 	case len(out) > op.FusedResults:
 		f.adopt(g)
 		f.adopt(h)
-		return "together with its neighbours it would have too many results"
+		return "together with its neighbors it would have too many results"
 	case f.cyclic(m):
 		f.adopt(g)
 		f.adopt(h)
-		return "a step that is not elementwise stands between it and its elementwise neighbour"
+		return "a step that is not elementwise stands between it and its elementwise neighbor"
 	}
 	for _, s := range m.steps {
 		f.alone[s] = ""

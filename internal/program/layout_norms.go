@@ -8,7 +8,7 @@ import (
 	"github.com/locusml/locus/internal/op"
 )
 
-// EndNorms returns the program with batch normalisations of images that lie channels last
+// EndNorms returns the program with batch normalizations of images that lie channels last
 // joined with what follows them, where the device can: an image that is added, and ReLU or
 // ReLU6. Each was a pass over memory. In the gradients, the activation's gradient is joined
 // where nothing was added. The bits stay the same. p, which Arrange returned, is not
@@ -46,7 +46,7 @@ type ender struct {
 	made   map[int]activated
 }
 
-// activated is a value that is the activation of a normalisation.
+// activated is a value that is the activation of a normalization.
 type activated struct {
 	norm Step
 	act  op.ID
@@ -106,7 +106,7 @@ func (n *ender) forward(i int) {
 		if y.Value == out {
 			x, y = y, x
 		}
-		// What is added must be there already; if it is another normalisation, that one does it.
+		// What is added must be there already; if it is another normalization, that one does it.
 		if all(x, shape) && all(y, shape) && x.Value != y.Value && n.maker[y.Value] < i {
 			e.Add, added, out = true, k, n.p.Steps[k].Out.Value
 			in = append(in, asImage(*y, shape))
@@ -142,7 +142,7 @@ func (n *ender) can(id op.ID, a op.Attrs, in []Ref, out backend.View) bool {
 	return ok
 }
 
-// backward joins the gradient of an activation with step i, that of the normalisation.
+// backward joins the gradient of an activation with step i, that of the normalization.
 func (n *ender) backward(i int) {
 	s := n.p.Steps[i]
 	a, ok := s.Attrs.(op.Normalize)
@@ -157,7 +157,7 @@ func (n *ender) backward(i int) {
 	}
 	fa := f.norm.Attrs.(op.Normalize)
 	at := 2 + count(a.Weight)
-	// It is the gradient of that normalisation: the same x, weight and statistics.
+	// It is the gradient of that normalization: the same x, weight and statistics.
 	if !sameRef(&s.In[1], &f.norm.In[0]) || a.Weight != fa.Weight || a.Weight && !sameRef(&s.In[2], &f.norm.In[1]) ||
 		s.In[at].Value != f.norm.More[0].Value || s.In[at+1].Value != f.norm.More[1].Value {
 		return

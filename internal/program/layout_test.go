@@ -74,7 +74,7 @@ func near(a, b []byte) bool {
 }
 
 // check arranges and fuses a program, and makes sure that it computes the same: to the
-// bit, but for normalisations, whose sums are not exact.
+// bit, but for normalizations, whose sums are not exact.
 func check(t *testing.T, p *Program, d saver) *Program {
 	t.Helper()
 	before := p.String()
@@ -166,7 +166,7 @@ func TestArrangeFilterGradients(t *testing.T) {
 	}
 }
 
-// norm appends a batch normalisation with its statistics.
+// norm appends a batch normalization with its statistics.
 func (b *builder) norm(x Ref) Ref {
 	c := x.View.Shape[1]
 	y := b.step(op.BatchNorm, op.Normalize{Eps: 1e-5}, x)
@@ -177,7 +177,7 @@ func (b *builder) norm(x Ref) Ref {
 	return y
 }
 
-// A normalisation takes over a sum and an activation behind it, unless somebody else needs
+// A normalization takes over a sum and an activation behind it, unless somebody else needs
 // what lies between, or what is added is not there yet.
 func TestEndNorms(t *testing.T) {
 	defer layout.Set(layout.Set(layout.Always))
@@ -198,7 +198,7 @@ func TestEndNorms(t *testing.T) {
 			r = b.step(op.Square, nil, r)
 			return []Ref{b.step(op.Sum, sum, b.step(op.Relu6, nil, b.step(op.Add, nil, b.norm(x), r)))}
 		}, []string{"batch_norm + relu6"}},
-		{"two normalisations", func(b *builder, x, r Ref) []Ref {
+		{"two normalizations", func(b *builder, x, r Ref) []Ref {
 			return []Ref{b.step(op.Sum, sum, b.step(op.Relu, nil, b.step(op.Add, nil, b.norm(x), b.norm(r))))}
 		}, []string{"batch_norm", "batch_norm + relu"}},
 		{"read by another", func(b *builder, x, r Ref) []Ref {

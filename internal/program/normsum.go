@@ -8,7 +8,7 @@ import (
 )
 
 // FuseNorms returns a program that computes the same, to the bit, with sums put together
-// with the normalisations of rows beside them, as residual connections have them: the sum
+// with the normalizations of rows beside them, as residual connections have them: the sum
 // that is normalized, and the sum of the gradients of both branches. Values keep their
 // numbers; p is not changed. Each step that stands for two lists them. Sums that are part
 // of a fused step stay there.
@@ -40,7 +40,7 @@ func isSum(s *Step) bool {
 		s.In[0].View.Contiguous() && s.In[1].View.Contiguous() && s.Out.View.Elements() > 0
 }
 
-// before makes step i, a normalisation, and the sum that it reads one.
+// before makes step i, a normalization, and the sum that it reads one.
 func (f *normFuser) before(i int) bool {
 	s := &f.p.Steps[i]
 	k, ok := f.maker[s.In[0].Value]
@@ -61,7 +61,7 @@ func (f *normFuser) before(i int) bool {
 	return true
 }
 
-// behind makes step i, the gradient of a normalisation, and the sum that reads its first
+// behind makes step i, the gradient of a normalization, and the sum that reads its first
 // result one.
 func (f *normFuser) behind(i int) bool {
 	s := &f.p.Steps[i]

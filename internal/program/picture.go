@@ -19,7 +19,7 @@ type Names struct {
 }
 
 // Graph returns the program to be drawn. times are the times of the steps, nil if
-// unknown. With more than limit steps, neighbours share a box: steps of one source
+// unknown. With more than limit steps, neighbors share a box: steps of one source
 // line first, then the smallest. A limit of 0 is none.
 func (p *Program) Graph(n *Names, times []time.Duration, limit int) *sketch.Graph {
 	groups := p.groups(limit)
@@ -81,7 +81,7 @@ func (p *Program) Graph(n *Names, times []time.Duration, limit int) *sketch.Grap
 // span is steps that share a box.
 type span struct{ from, to int }
 
-// groups puts neighbours together until there are at most limit groups.
+// groups puts neighbors together until there are at most limit groups.
 func (p *Program) groups(limit int) []span {
 	l := make([]span, len(p.Steps))
 	site := make([]string, len(p.Steps))

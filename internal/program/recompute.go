@@ -30,7 +30,7 @@ func (r *Recomputed) String() string {
 // the old ones, which keep their numbers; p is not changed. Where nothing is gained, p is
 // returned.
 //
-// Cheap are elementwise steps, copies, casts and normalisations, of operands that are
+// Cheap are elementwise steps, copies, casts and normalizations, of operands that are
 // still there, or that are cheap themselves.
 func (p *Program) Recompute() (*Program, *Recomputed) {
 	r := &recomputer{p: &Program{Values: slices.Clone(p.Values), Steps: slices.Clone(p.Steps), Results: p.Results}, kept: make([]bool, len(p.Values))}

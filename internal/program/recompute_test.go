@@ -71,7 +71,7 @@ func TestRecomputedRandomPrograms(t *testing.T) {
 	}
 }
 
-// layers is a network's step in small: products with activations and normalisations
+// layers is a network's step in small: products with activations and normalizations
 // between, and backward products that read them again.
 func layers(n int, batch bool) *program.Program {
 	b := &programtest.Builder{}
@@ -110,7 +110,7 @@ func layers(n int, batch bool) *program.Program {
 	return &b.Program
 }
 
-// Activations behind normalisations are computed again of the normalisations' operands,
+// Activations behind normalizations are computed again of the normalizations' operands,
 // two steps for each, and running statistics move once.
 func TestRecomputeChains(t *testing.T) {
 	for _, batch := range []bool{false, true} {

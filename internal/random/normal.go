@@ -24,7 +24,7 @@ func Normal32(w uint32) float32 {
 	var p float32
 	if t < 5 {
 		t = float32(t - 2.5)
-		p = horner(t, &normalCentre)
+		p = horner(t, &normalCenter)
 	} else {
 		t = float32(sqrt32(t) - 3)
 		p = horner(t, &normalTail)
@@ -43,7 +43,7 @@ func Normal64(w uint64) float64 {
 	return math.Sqrt2 * math.Erfinv(2*u-1)
 }
 
-var normalCentre = [9]float32{2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087, -0.00125372503, -0.00417768164, 0.246640727, 1.50140941}
+var normalCenter = [9]float32{2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087, -0.00125372503, -0.00417768164, 0.246640727, 1.50140941}
 var normalTail = [9]float32{-0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773, -0.0076224613, 0.00943887047, 1.00167406, 2.83297682}
 
 func horner(t float32, c *[9]float32) float32 {

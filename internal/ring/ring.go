@@ -30,7 +30,7 @@ var _ engine.Host = (*Ring)(nil)
 // nothing, small enough that a ring of several ranks is soon busy.
 const segmentSize = 256 << 10
 
-// Open connects the rank to its neighbours.
+// Open connects the rank to its neighbors.
 func Open(ctx context.Context, m *control.Member, rank int) (*Ring, error) {
 	r := &Ring{m: m, rank: rank, size: len(m.Peers()), pairs: map[string]*pair{}}
 	if r.size == 1 {

@@ -268,7 +268,7 @@ func (g *Graph) drawLanes(p *page, all []*lane, left, apart float64, tops, botto
 	out := make([]int, len(g.Boxes))
 	for i, l := range all {
 		x := left - 14 - float64(l.at)*apart
-		hue := i % len(lanes)
+		hue := i % len(light.lanes)
 		begin := bottoms[l.from] - 8 - 6*float64(out[l.from])
 		begin = max(begin, tops[l.from]+8)
 		out[l.from]++
@@ -315,7 +315,7 @@ func (g *Graph) WriteDOT(w io.Writer) error {
 				lines = append(lines, s)
 			}
 		}
-		fmt.Fprintf(&b, "  s%d [label=%s, tooltip=%s, color=%s];\n", i, quote(strings.Join(lines, "\n")), quote(x.Tip), quote(light[x.Kind]))
+		fmt.Fprintf(&b, "  s%d [label=%s, tooltip=%s, color=%s];\n", i, quote(strings.Join(lines, "\n")), quote(x.Tip), quote(light.kinds[x.Kind]))
 		for _, r := range x.Reads {
 			fmt.Fprintf(&edges, "  %s -> s%d;\n", node(r), i)
 		}

@@ -15,7 +15,7 @@ import (
 	"unicode/utf8"
 )
 
-// Kind is what a step does; it decides the colour.
+// Kind is what a step does; it decides the color.
 type Kind uint8
 
 // The kinds.
@@ -39,13 +39,25 @@ func (k Kind) String() string {
 	return fmt.Sprintf("Kind(%d)", int(k))
 }
 
-// colours of the kinds, light and dark.
-var light = [kinds]string{"#6b7685", "#2468d8", "#11875d", "#e07000", "#8250df", "#bf3989", "#0a8fa3"}
-var dark = [kinds]string{"#8b95a4", "#6ea4ff", "#4cc38a", "#ffa347", "#b69bff", "#f48fc9", "#45c8dc"}
+// scheme are the colors of a picture.
+type scheme struct {
+	page, card, ink, muted, edge, on, mark string
 
-// lanes are the colours of edges; with several, one can be followed.
-var lanes = []string{"#2468d8", "#e07000", "#11875d", "#cf3440", "#8250df", "#0a8fa3", "#bf3989", "#80632b"}
-var darkLanes = []string{"#6ea4ff", "#ffa347", "#4cc38a", "#ff7a82", "#b69bff", "#45c8dc", "#f48fc9", "#d0ad6a"}
+	kinds [kinds]string // of steps
+	lanes [8]string     // of edges: with several, one can be followed
+}
+
+var light = scheme{
+	page: "#ffffff", card: "#f6f7f9", ink: "#1c2128", muted: "#57606c", edge: "#d4dae1", on: "#ffffff", mark: "#cf3440",
+	kinds: [kinds]string{"#6b7685", "#2468d8", "#11875d", "#e07000", "#8250df", "#bf3989", "#0a8fa3"},
+	lanes: [8]string{"#2468d8", "#e07000", "#11875d", "#cf3440", "#8250df", "#0a8fa3", "#bf3989", "#80632b"},
+}
+
+var dark = scheme{
+	page: "#0e1116", card: "#161b22", ink: "#e6eaf0", muted: "#98a2b0", edge: "#343c47", on: "#0e1116", mark: "#ff7a82",
+	kinds: [kinds]string{"#8b95a4", "#6ea4ff", "#4cc38a", "#ffa347", "#b69bff", "#f48fc9", "#45c8dc"},
+	lanes: [8]string{"#6ea4ff", "#ffa347", "#4cc38a", "#ff7a82", "#b69bff", "#45c8dc", "#f48fc9", "#d0ad6a"},
+}
 
 // page is an SVG document in the making.
 type page struct {
@@ -61,9 +73,9 @@ func (p *page) writeTo(w io.Writer, words string) error {
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%s" height="%s" viewBox="0 0 %s %s" role="img" font-family="system-ui, 'Segoe UI', Helvetica, Arial, sans-serif">`+"\n",
 		num(p.width), num(p.height), num(p.width), num(p.height))
 	fmt.Fprintf(&b, "<title>%s</title>\n<style>\n", escape(words))
-	style(&b, "", "#ffffff", "#f6f7f9", "#1c2128", "#57606c", "#d4dae1", "#ffffff", "#cf3440", light[:], lanes)
+	light.write(&b, "")
 	b.WriteString("@media (prefers-color-scheme: dark) {\n")
-	style(&b, "  ", "#0e1116", "#161b22", "#e6eaf0", "#98a2b0", "#343c47", "#0e1116", "#ff7a82", dark[:], darkLanes)
+	dark.write(&b, "  ")
 	b.WriteString("}\ntext { font-size: 12px } .bold { font-weight: 600 } .small { font-size: 11px } .head { font-size: 16px; font-weight: 600 } .on { pointer-events: none }\n")
 	b.WriteString("path.lane { fill: none; stroke-width: 1.6; opacity: .85 }\n</style>\n")
 	fmt.Fprintf(&b, `<rect class="page" width="%s" height="%s"/>`+"\n", num(p.width), num(p.height))
@@ -73,15 +85,15 @@ func (p *page) writeTo(w io.Writer, words string) error {
 	return err
 }
 
-// style writes the rules of one colour scheme.
-func style(b *bytes.Buffer, in, page, card, ink, muted, edge, on, mark string, kind, lane []string) {
+// write writes the scheme as CSS, each line after indent.
+func (s *scheme) write(b *bytes.Buffer, indent string) {
 	fmt.Fprintf(b, "%s.page { fill: %s } .card { fill: %s; stroke: %s } .part { fill: %s; stroke: %s } .ink { fill: %s } .muted { fill: %s } .grid { stroke: %s } .arrow { stroke: %s } .track { fill: %s } .on { fill: %s } .mark { stroke: %s; fill: none } .marked { fill: %s }\n",
-		in, page, card, edge, page, edge, ink, muted, edge, muted, edge, on, mark, mark)
-	b.WriteString(in)
-	for i, c := range kind {
+		indent, s.page, s.card, s.edge, s.page, s.edge, s.ink, s.muted, s.edge, s.muted, s.edge, s.on, s.mark, s.mark)
+	b.WriteString(indent)
+	for i, c := range s.kinds {
 		fmt.Fprintf(b, ".k%d { fill: %s } ", i, c)
 	}
-	for i, c := range lane {
+	for i, c := range s.lanes {
 		fmt.Fprintf(b, ".l%d { stroke: %s } .a%d { fill: %s } ", i, c, i, c)
 	}
 	b.WriteString("\n")

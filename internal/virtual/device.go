@@ -31,6 +31,7 @@ type Device struct {
 	limit  int64
 	stream stream
 	delay  atomic.Int64 // nanoseconds
+	fault  fault
 
 	mu   sync.Mutex
 	used int64
@@ -50,6 +51,7 @@ func New(index int, memory int64) *Device {
 	}
 	d := &Device{index: index, host: cpu.Open(), limit: memory}
 	d.stream.init()
+	d.loseFromEnv()
 	return d
 }
 
@@ -67,6 +69,9 @@ func (d *Device) Info() backend.Info {
 
 // Allocate returns host memory within the limit.
 func (d *Device) Allocate(size int) (memory.Region, error) {
+	if err := d.gone(); err != nil {
+		return memory.Region{}, err
+	}
 	d.mu.Lock()
 	if int64(size) > d.limit-d.used {
 		d.mu.Unlock()
@@ -126,6 +131,9 @@ func (d *Device) Run(c *backend.Call) error {
 	if !ok {
 		return op.Problemf(op.ErrUnsupported, "virtual GPU %d has no kernel for %s of %s", d.index, c.Op, t)
 	}
+	if err := d.gone(); err != nil {
+		return err
+	}
 	queued := *c
 	queued.In, queued.More = slices.Clone(c.In), slices.Clone(c.More)
 	d.stream.enqueue(task{kernel: k, call: &queued, device: d})
@@ -135,6 +143,12 @@ func (d *Device) Run(c *backend.Call) error {
 // CopyIn queues the copy and calls release after it. release runs on the
 // stream: it must not call the device.
 func (d *Device) CopyIn(dst *memory.Block, src []byte, release func()) error {
+	if err := d.gone(); err != nil {
+		if release != nil {
+			release()
+		}
+		return err
+	}
 	d.stream.enqueue(task{f: func() {
 		copy(bytesOf(dst, 0, len(src)), src)
 		runtime.KeepAlive(dst)
@@ -167,6 +181,11 @@ func (d *Device) CopyFrom(dst *memory.Block, from backend.Device, src *memory.Bl
 	if !ok {
 		return false, nil
 	}
+	for _, x := range []*Device{d, other} {
+		if err := x.gone(); err != nil {
+			return true, err
+		}
+	}
 	move := func() {
 		copy(bytesOf(dst, 0, n), bytesOf(src, 0, n))
 		runtime.KeepAlive(dst)
@@ -196,7 +215,7 @@ func (d *Device) Synchronize() error {
 	if e := d.stream.failure.Swap(nil); e != nil {
 		return e
 	}
-	return nil
+	return d.gone()
 }
 
 // Record marks the present end of the queue.
@@ -220,6 +239,9 @@ func (e *event) Since(earlier backend.Event) time.Duration {
 
 // execute runs a kernel and turns its failure into one of the device.
 func (d *Device) execute(k func(*backend.Call) error, c *backend.Call) (failure *backend.AsyncError) {
+	if d.fails(c.Op) {
+		return nil
+	}
 	if delay := d.delay.Load(); delay > 0 {
 		time.Sleep(time.Duration(delay))
 	}

@@ -1,4 +1,4 @@
-// The site's behaviour: search, menu, light and dark. No dependencies.
+// The site's behavior: search, menu, light and dark. No dependencies.
 "use strict";
 
 const root = document.documentElement;

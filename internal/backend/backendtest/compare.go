@@ -134,7 +134,7 @@ func smallestNormal(d dtype.DType) float64 {
 	return 0x1p-126
 }
 
-// step is the distance between neighbouring numbers of type d at x.
+// step is the distance between neighboring numbers of type d at x.
 func step(d dtype.DType, x float64) float64 {
 	if math.IsInf(x, 0) {
 		return math.NaN()

@@ -132,7 +132,7 @@ func randomSample(seed uint64, i int) (sample.Sample, bool) {
 	return c, true
 }
 
-// randomNorm changes the shape and the axes of a normalisation.
+// randomNorm changes the shape and the axes of a normalization.
 func randomNorm(d *dice, c *sample.Sample, in []sample.Operand, shape []int) bool {
 	a, rank := c.Attrs.(op.Normalize), len(shape)
 	id, own := op.Normalized, 1

@@ -203,7 +203,7 @@ func attentionRow(a op.Attention, in []*array, b, i int) (weights, sizes []float
 }
 
 // complete fills the operands that depend on others: what attention, the
-// normalisations and the loss of classes have made for their gradients.
+// normalizations and the loss of classes have made for their gradients.
 func complete(c sample.Sample, tensors []sample.Tensor) {
 	switch c.Op {
 	case op.AttendGrad:

@@ -71,7 +71,7 @@ func gemmKernels(ctx *build.Context, bits int) {
 }
 
 // pairKernels writes AVX-512 kernels for bfloat16: a word of A and B holds two
-// neighbours along k, and t.k counts words. The "sums" version only applies
+// neighbors along k, and t.k counts words. The "sums" version only applies
 // the epilogue, to sums that another kernel has stored: row i of them begins
 // at t.a + i*t.stepA, and each row is a tile.
 func pairKernels(ctx *build.Context) {

@@ -17,11 +17,11 @@ const (
 	ln2Lo = 1.42860677e-6
 )
 
-// The fits of opGelu: F in powers of u - geluCentre, and erf(x/√2)/(2x) in
+// The fits of opGelu: F in powers of u - geluCenter, and erf(x/√2)/(2x) in
 // powers of x².
 const (
 	geluSwitch = 0.7
-	geluCentre = 0.43359375
+	geluCenter = 0.43359375
 )
 
 var (
@@ -243,7 +243,7 @@ func opGelu(v *vk, x V) V {
 	y := v.div(t, d)
 	u := v.sub(v.c(1), y)
 	last := len(geluPoly) - 1
-	w := v.sub(v.c(1-geluCentre), y) // exact, which u is not
+	w := v.sub(v.c(1-geluCenter), y) // exact, which u is not
 	b := v.poly2(w, geluPoly[:last]...)
 	f := v.fma(b, w, v.c(geluPoly[last]))
 	// The result is within 2 ulp only if what the parts lose to rounding is put

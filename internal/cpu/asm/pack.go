@@ -192,7 +192,7 @@ func packCopy(ctx *build.Context, n int) {
 }
 
 // pairsHead begins a packPairs function: at "loop", row0 and row1 point at two
-// neighbours along k.
+// neighbors along k.
 func pairsHead(ctx *build.Context, n int) (d, row0, row1, st, words reg.GPVirtual) {
 	ctx.Function(fmt.Sprintf("packPairs%d", n))
 	ctx.Attributes(build.NOSPLIT)

@@ -126,7 +126,7 @@ func emitUniform(v *vk) {
 
 var (
 	normalLog    = []float64{7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1, 1.4249322787e-1, -1.6668057665e-1, 2.0000714765e-1, -2.4999993993e-1, 3.3333331174e-1}
-	normalCentre = []float64{2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087, -0.00125372503, -0.00417768164, 0.246640727, 1.50140941}
+	normalCenter = []float64{2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06, 0.00021858087, -0.00125372503, -0.00417768164, 0.246640727, 1.50140941}
 	normalTail   = []float64{-0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0.00573950773, -0.0076224613, 0.00943887047, 1.00167406, 2.83297682}
 )
 
@@ -175,11 +175,11 @@ func (v *vk) normal(w V) V {
 	y = v.add(m, y)
 	y = v.add(y, v.mul(e, v.c(0.693359375)))
 	t := v.neg(y)
-	p := v.unfused(v.sub(t, v.c(2.5)), normalCentre)
+	p := v.unfused(v.sub(t, v.c(2.5)), normalCenter)
 	// One number of a hundred and fifty lies in the tails.
 	tail := v.cmp(ge, t, v.c(5))
 	f := ctx.GP32()
-	skip := v.label("centre")
+	skip := v.label("center")
 	switch {
 	case v.neon():
 		v.text("CBZW <R, <L", v.anyLane(tail), LabelRef(skip))

@@ -183,7 +183,7 @@ func (w *winograd) everySecond(name string) func(a, b V, odd bool) V {
 	}
 }
 
-// tilesIn transforms vectors of neighbouring tiles of 4×4 elements that are 2
+// tilesIn transforms vectors of neighboring tiles of 4×4 elements that are 2
 // apart, for n channels: all of a channel's before the next's, the order in which
 // they lie in memory. Of gradients it transforms 2×2 elements, which become
 // four by four as the sums in tilesOut are spread; the sign of the last row and column is left out.

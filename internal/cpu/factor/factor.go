@@ -30,7 +30,7 @@ func Cholesky(n int, a []float64) int {
 	return 0
 }
 
-// failedMinor finds where a factorisation has stopped: the library leaves the pivot
+// failedMinor finds where a factorization has stopped: the library leaves the pivot
 // that it could not take the root of.
 func failedMinor(n int, a []float64) int {
 	for i := range n {
@@ -177,7 +177,7 @@ func Cofactor(n int, a []float64) bool {
 	return true
 }
 
-// QR replaces a, m rows of n with m ≥ n, by the Q of its factorisation, with which R's
+// QR replaces a, m rows of n with m ≥ n, by the Q of its factorization, with which R's
 // diagonal is not negative.
 func QR(m, n int, a []float64) {
 	tau := make([]float64, n)

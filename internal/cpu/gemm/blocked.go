@@ -117,7 +117,8 @@ func (p *problem[T]) multiply(t *tile, a, b *panels[T], i0, j0, j1, r0, r1, c0, 
 		p.begin(t, pc, kc)
 		for q := j0; q < j1; q++ {
 			j := c0 + (q-j0)*nr
-			p.column(t, a.at(d, i0), b.at(d, q), a.line*es, a.next*es, a.step*es, b.next*es, packed, r0, r1, j, min(nr, c1-j), pc, kc)
+			p.column(t, operands{a: a.at(d, i0), b: b.at(d, q), rowA: a.line * es, colA: a.next * es, stepA: a.step * es, rowB: b.next * es, packed: packed},
+				r0, r1, j, min(nr, c1-j), pc, kc)
 		}
 	}
 }

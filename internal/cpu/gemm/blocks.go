@@ -20,7 +20,7 @@ const (
 // Blocks are products of bfloat16 matrices that lie anywhere, summed in float32: some blocks of
 // C, one after the other, each the sum of products of pieces of A and B. A piece of A is Rows
 // rows of 32 elements. A piece of B has 16 lines of Cols words; a word is two elements of one
-// column of B, neighbours along k. Distances are in elements of 16 bits, and in elements of C
+// column of B, neighbors along k. Distances are in elements of 16 bits, and in elements of C
 // for C.
 //
 // As everywhere in this package, sums are made in an order that depends on the depth

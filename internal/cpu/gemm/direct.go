@@ -48,8 +48,8 @@ func (p *problem[T]) directBlock(s *scratch[T], i0, i1, j0, j1 int) {
 		a := unsafe.Pointer(&p.a.data[i0*p.a.row+pc*p.a.col])
 		for j := j0; j < j1; j += nr {
 			b := unsafe.Pointer(&p.b.data[pc*p.b.row+j*p.b.col])
-			p.column(&s.t, a, b, p.a.row*es, p.a.col*es, p.ks.mr*p.a.row*es, p.b.row*es,
-				false, i0, i1, j, min(nr, j1-j), pc, kc)
+			p.column(&s.t, operands{a: a, b: b, rowA: p.a.row * es, colA: p.a.col * es, stepA: p.ks.mr * p.a.row * es, rowB: p.b.row * es},
+				i0, i1, j, min(nr, j1-j), pc, kc)
 		}
 	}
 	p.activate(i0, i1, j0, j1)
@@ -73,8 +73,8 @@ func (p *problem[T]) halfDirect() {
 		for j := j0; j < j1; j += nr {
 			w := min(nr, j1-j)
 			pack(b, bt, j, w, 0, p.k, nr)
-			p.column(&s.t, a, unsafe.Pointer(&b[0]), p.a.row*es, p.a.col*es, p.ks.mr*p.a.row*es, nr*es,
-				false, i0, i1, j, w, 0, p.k)
+			p.column(&s.t, operands{a: a, b: unsafe.Pointer(&b[0]), rowA: p.a.row * es, colA: p.a.col * es, stepA: p.ks.mr * p.a.row * es, rowB: nr * es},
+				i0, i1, j, w, 0, p.k)
 		}
 		p.activate(i0, i1, j0, j1)
 	})

@@ -274,10 +274,18 @@ func (p *problem[T]) begin(t *tile, pc, kc int) {
 	t.ldc = p.ldc * int(unsafe.Sizeof(T(0)))
 }
 
+// operands are what a column of tiles reads: the first row of A and the first column of B
+// in a k-block, and the distances in bytes from a row of A, a column of A, a tile of A and a
+// row of B to the next. packed says that both have been packed for the kernels.
+type operands struct {
+	a, b                    unsafe.Pointer
+	rowA, colA, stepA, rowB int
+	packed                  bool
+}
+
 // column computes rows [i0, i1) of the w columns from j of C for the k-block
-// [pc, pc+kc), w at most nr. a and b point at the first row of A and the first
-// column of B there.
-func (p *problem[T]) column(t *tile, a, b unsafe.Pointer, rowA, colA, stepA, rowB int, packed bool, i0, i1, j, w, pc, kc int) {
+// [pc, pc+kc), w at most nr.
+func (p *problem[T]) column(t *tile, o operands, i0, i1, j, w, pc, kc int) {
 	ks := p.ks
 	es := int(unsafe.Sizeof(T(0)))
 	nv := (w-1)/ks.lanes + 1
@@ -286,7 +294,7 @@ func (p *problem[T]) column(t *tile, a, b unsafe.Pointer, rowA, colA, stepA, row
 	if t.tail < ks.lanes {
 		fs = ks.edge
 	}
-	t.b, t.rowA, t.colA, t.rowB = b, rowA, colA, rowB
+	t.b, t.rowA, t.colA, t.rowB = o.b, o.rowA, o.colA, o.rowB
 	last := pc+kc == p.k
 	t.bias = nil
 	if last && p.ep.Bias != nil {
@@ -297,16 +305,16 @@ func (p *problem[T]) column(t *tile, a, b unsafe.Pointer, rowA, colA, stepA, row
 	// A tile of few rows waits for its own sums. Two of medium height do not, if
 	// the rows of A lie so that they can be had.
 	both := 0
-	if full > 0 && rest > 0 && rest < lowTile && stepA == ks.mr*rowA && ks.pairs == noPairs {
+	if full > 0 && rest > 0 && rest < lowTile && o.stepA == ks.mr*o.rowA && ks.pairs == noPairs {
 		full--
 		both = ks.mr + rest
 		rest = both / 2
 	}
 	if full > 0 {
-		t.a, t.c = a, unsafe.Pointer(&p.c[i0*p.ldc+j])
-		t.tiles, t.stepA, t.stepC = full, stepA, ks.mr*t.ldc
+		t.a, t.c = o.a, unsafe.Pointer(&p.c[i0*p.ldc+j])
+		t.tiles, t.stepA, t.stepC = full, o.stepA, ks.mr*t.ldc
 		p.rowBias(t, i0, last, es)
-		if packed && w == ks.nr() {
+		if o.packed && w == ks.nr() {
 			t.run(ks.packed)
 		} else {
 			t.run(fs[ks.mr-1][nv-1])
@@ -315,14 +323,14 @@ func (p *problem[T]) column(t *tile, a, b unsafe.Pointer, rowA, colA, stepA, row
 	if both > 0 {
 		done := full * ks.mr
 		t.tiles = 1
-		t.a, t.c = unsafe.Add(a, full*stepA), unsafe.Pointer(&p.c[(i0+done)*p.ldc+j])
+		t.a, t.c = unsafe.Add(o.a, full*o.stepA), unsafe.Pointer(&p.c[(i0+done)*p.ldc+j])
 		p.rowBias(t, i0+done, last, es)
 		t.run(fs[both-rest-1][nv-1])
 	}
 	if rest > 0 {
 		done := rows - rest
 		t.tiles = 1
-		t.a, t.c = unsafe.Add(a, full*stepA+(done-full*ks.mr)*rowA), unsafe.Pointer(&p.c[(i0+done)*p.ldc+j])
+		t.a, t.c = unsafe.Add(o.a, full*o.stepA+(done-full*ks.mr)*o.rowA), unsafe.Pointer(&p.c[(i0+done)*p.ldc+j])
 		p.rowBias(t, i0+done, last, es)
 		t.run(fs[rest-1][nv-1])
 	}

@@ -2,7 +2,7 @@ package gemm
 
 import "unsafe"
 
-// pairing says how kernels take bfloat16 matrices: as words of two neighbours
+// pairing says how kernels take bfloat16 matrices: as words of two neighbors
 // along k, or not at all.
 type pairing uint8
 

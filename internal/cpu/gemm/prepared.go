@@ -71,18 +71,17 @@ func (q *problem[T]) prepared(p *Prepared[T]) {
 	s := scratches[T]().Get().(*scratch[T])
 	for pc := 0; pc < q.k; pc += preparedDepth {
 		kc := min(preparedDepth, q.k-pc)
-		a := unsafe.Pointer(&q.a.data[pc*q.a.col])
-		rowA, colA, stepA := q.a.row*es, q.a.col*es, ks.mr*q.a.row*es
+		o := operands{a: unsafe.Pointer(&q.a.data[pc*q.a.col]), rowA: q.a.row * es, colA: q.a.col * es, stepA: ks.mr * q.a.row * es, rowB: nr * es, packed: ks.packs}
 		if ks.packs {
 			to := grow(&s.a, (q.m+ks.mr-1)/ks.mr*ks.mr*kc+packSlack)
 			pack(to, q.a, 0, q.m, pc, kc, ks.mr)
-			a = unsafe.Pointer(&to[0])
-			rowA, colA, stepA = es, ks.mr*es, ks.mr*kc*es
+			o.a = unsafe.Pointer(&to[0])
+			o.rowA, o.colA, o.stepA = es, ks.mr*es, ks.mr*kc*es
 		}
 		q.begin(&s.t, pc, kc)
 		for j := 0; j < q.n; j += nr {
-			b := unsafe.Pointer(&(*p.buf)[:cap(*p.buf)][j*p.k+pc*nr])
-			q.column(&s.t, a, b, rowA, colA, stepA, nr*es, ks.packs, 0, q.m, j, min(nr, q.n-j), pc, kc)
+			o.b = unsafe.Pointer(&(*p.buf)[:cap(*p.buf)][j*p.k+pc*nr])
+			q.column(&s.t, o, 0, q.m, j, min(nr, q.n-j), pc, kc)
 		}
 	}
 	s.release()

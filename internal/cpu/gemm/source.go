@@ -17,7 +17,7 @@ type source[T Float] struct {
 	bits     []uint16
 	format   half
 	row, col int
-	pairs    pairing // of bfloat16: packing joins neighbours along k; then
+	pairs    pairing // of bfloat16: packing joins neighbors along k; then
 	k        int     // is the matrix's depth, in elements
 	starts   *Starts // of a B's columns, instead of col; such a B is always packed
 }

@@ -62,11 +62,13 @@ func (p *problem[T]) wideBlocked() {
 				j, w := q*nr, min(nr, p.n-q*nr)
 				pack(b, bt, j, w, pc, kc, nr)
 				if placed || height == ks.mr {
-					p.column(&s.t, a, unsafe.Pointer(&b[0]), line*es, next*es, step*es, nr*es, !placed, 0, p.m, j, w, pc, kc)
+					p.column(&s.t, operands{a: a, b: unsafe.Pointer(&b[0]), rowA: line * es, colA: next * es, stepA: step * es, rowB: nr * es, packed: !placed},
+						0, p.m, j, w, pc, kc)
 					continue
 				}
 				for i := 0; i < p.m; i += height {
-					p.column(&s.t, unsafe.Add(a, i/height*stride*es), unsafe.Pointer(&b[0]), line*es, next*es, 0, nr*es, true, i, min(i+height, p.m), j, w, pc, kc)
+					p.column(&s.t, operands{a: unsafe.Add(a, i/height*stride*es), b: unsafe.Pointer(&b[0]), rowA: line * es, colA: next * es, rowB: nr * es, packed: true},
+						i, min(i+height, p.m), j, w, pc, kc)
 				}
 			}
 			if pc+kc == p.k {

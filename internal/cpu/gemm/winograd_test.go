@@ -162,7 +162,7 @@ func TestWinogradReportsNotFinite(t *testing.T) {
 			for _, place := range []int{0, w - 1, 2*w + 17, h*w - 1, 3*h*w + 5*w} {
 				x, _ := images(r, 3, k, m, h, w, h, w, [2]int{1, 1})
 				x.X[x.NextX+place] = bad
-				if bad == 3e38 { // a neighbour, so that their sum overflows
+				if bad == 3e38 { // a neighbor, so that their sum overflows
 					x.X[x.NextX+place/2*2+1], x.X[x.NextX+place/2*2] = bad, -bad
 				}
 				f := newFilters(ks, m, k, slices.Repeat([]float32{1}, m*k*9), false)

@@ -2,7 +2,7 @@ package vec
 
 // bounded applies an assembly function that is right only for |a| <= limit. Larger
 // elements, and NaN, go to the plain Go function: an element's result never depends
-// on its neighbours. dst may be a.
+// on its neighbors. dst may be a.
 func bounded(dst, a []float32, limit float32, fast func(dst, a *float32, n int), plain func(dst, a []float32)) {
 	const block = 1024
 	for lo := 0; lo < len(dst); lo += block {

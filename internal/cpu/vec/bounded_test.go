@@ -7,7 +7,7 @@ import (
 )
 
 // The sine of an element is the same whatever stands beside it.
-func TestBoundedIgnoresNeighbours(t *testing.T) {
+func TestBoundedIgnoresNeighbors(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for name, f := range map[string]func(dst, a []float32){"sin": SinF32, "cos": CosF32} {
 		x := make([]float32, 3000)

@@ -47,7 +47,7 @@ func TestHalfToFloat(t *testing.T) {
 	})
 }
 
-// TestFloatToHalf checks rounding against the two neighbours in float64.
+// TestFloatToHalf checks rounding against the two neighbors in float64.
 func TestFloatToHalf(t *testing.T) {
 	r := rand.New(rand.NewPCG(51, 52))
 	x := append([]float32(nil), samples()...)
@@ -55,7 +55,7 @@ func TestFloatToHalf(t *testing.T) {
 		if raceEnabled && i == 1000 {
 			break
 		}
-		// Ties and their neighbours.
+		// Ties and their neighbors.
 		h := uint32(r.IntN(0x7c00))
 		b := math.Float32bits(f16to32(uint16(h)))
 		x = append(x, math.Float32frombits(b|0x1000), math.Float32frombits(b|0x1001), math.Float32frombits(b|0xfff))
@@ -80,7 +80,7 @@ func TestFloatToHalf(t *testing.T) {
 	})
 }
 
-// nearest fails if a neighbour of h is closer to v, or as close and even. The
+// nearest fails if a neighbor of h is closer to v, or as close and even. The
 // value after the largest stands for infinity.
 func nearest(t *testing.T, v float32, h, inf uint16, top float64, val func(uint16) float64) {
 	t.Helper()

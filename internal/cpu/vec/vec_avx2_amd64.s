@@ -16910,7 +16910,7 @@ block:
 	VCMPPS    $0x0d, c32_40a00000<>+0(SB), Y0, Y3
 	VMOVMSKPS Y3, SI
 	TESTL     SI, SI
-	JZ        centre1
+	JZ        center1
 	VSQRTPS   Y0, Y0
 	VSUBPS    c32_40400000<>+0(SB), Y0, Y0
 	VMOVUPS   c32_b951f09b<>+0(SB), Y5
@@ -16932,7 +16932,7 @@ block:
 	VADDPS    c32_40354f7e<>+0(SB), Y5, Y5
 	VBLENDVPS Y3, Y5, Y4, Y4
 
-centre1:
+center1:
 	VMULPS    Y2, Y4, Y0
 	VMULPS    c32_3fb504f3<>+0(SB), Y0, Y0
 	VANDPS    c32_80000000<>+0(SB), Y1, Y1
@@ -17015,7 +17015,7 @@ centre1:
 	VCMPPS    $0x0d, c32_40a00000<>+0(SB), Y0, Y3
 	VMOVMSKPS Y3, SI
 	TESTL     SI, SI
-	JZ        centre2
+	JZ        center2
 	VSQRTPS   Y0, Y0
 	VSUBPS    c32_40400000<>+0(SB), Y0, Y0
 	VMOVUPS   c32_b951f09b<>+0(SB), Y5
@@ -17037,7 +17037,7 @@ centre1:
 	VADDPS    c32_40354f7e<>+0(SB), Y5, Y5
 	VBLENDVPS Y3, Y5, Y4, Y4
 
-centre2:
+center2:
 	VMULPS  Y2, Y4, Y0
 	VMULPS  c32_3fb504f3<>+0(SB), Y0, Y0
 	VANDPS  c32_80000000<>+0(SB), Y1, Y1

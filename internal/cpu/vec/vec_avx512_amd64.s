@@ -18043,7 +18043,7 @@ block:
 	VCMPPS.BCST  $0x0d, c32_40a00000w<>+0(SB), Z0, K1
 	KMOVW        K1, SI
 	TESTL        SI, SI
-	JZ           centre1
+	JZ           center1
 	VSQRTPS      Z0, Z0
 	VSUBPS.BCST  c32_40400000w<>+0(SB), Z0, Z0
 	VBROADCASTSS c32_b951f09bw<>+0(SB), Z3
@@ -18065,7 +18065,7 @@ block:
 	VADDPS.BCST  c32_40354f7ew<>+0(SB), Z3, Z3
 	VBLENDMPS    Z3, Z4, K1, Z4
 
-centre1:
+center1:
 	VMULPS      Z2, Z4, Z0
 	VMULPS.BCST c32_3fb504f3w<>+0(SB), Z0, Z0
 	VPANDD.BCST c32_80000000w<>+0(SB), Z1, Z1

@@ -14027,7 +14027,7 @@ block:
 	WORD $0x6e3de41d // fcmge v29.4s, v0.4s, v29.4s
 	WORD $0x6eb0abbe // umaxv s30, v29.4s
 	WORD $0x1e2603c6 // fmov w6, s30
-	CBZW R6, centre1
+	CBZW R6, center1
 	WORD $0x6ea1f800 // fsqrt v0.4s, v0.4s
 	FMOVQ 2992(R0), F30
 	WORD $0x4ebed400 // fsub v0.4s, v0.4s, v30.4s
@@ -14058,7 +14058,7 @@ block:
 	WORD $0x4e3ed400 // fadd v0.4s, v0.4s, v30.4s
 	WORD $0x6ebd1c1c // bit v28.16b, v0.16b, v29.16b
 
-centre1:
+center1:
 	WORD $0x6e3bdf80 // fmul v0.4s, v28.4s, v27.4s
 	FMOVQ 2608(R0), F27
 	WORD $0x6e3bdc00 // fmul v0.4s, v0.4s, v27.4s
@@ -14145,7 +14145,7 @@ centre1:
 	WORD $0x6e3de41d // fcmge v29.4s, v0.4s, v29.4s
 	WORD $0x6eb0abbe // umaxv s30, v29.4s
 	WORD $0x1e2603c6 // fmov w6, s30
-	CBZW R6, centre2
+	CBZW R6, center2
 	WORD $0x6ea1f800 // fsqrt v0.4s, v0.4s
 	FMOVQ 2992(R0), F30
 	WORD $0x4ebed400 // fsub v0.4s, v0.4s, v30.4s
@@ -14176,7 +14176,7 @@ centre1:
 	WORD $0x4e3ed400 // fadd v0.4s, v0.4s, v30.4s
 	WORD $0x6ebd1c1c // bit v28.16b, v0.16b, v29.16b
 
-centre2:
+center2:
 	WORD $0x6e3bdf80 // fmul v0.4s, v28.4s, v27.4s
 	FMOVQ 2608(R0), F27
 	WORD $0x6e3bdc00 // fmul v0.4s, v0.4s, v27.4s
@@ -14263,7 +14263,7 @@ centre2:
 	WORD $0x6e3de41d // fcmge v29.4s, v0.4s, v29.4s
 	WORD $0x6eb0abbe // umaxv s30, v29.4s
 	WORD $0x1e2603c6 // fmov w6, s30
-	CBZW R6, centre3
+	CBZW R6, center3
 	WORD $0x6ea1f800 // fsqrt v0.4s, v0.4s
 	FMOVQ 2992(R0), F30
 	WORD $0x4ebed400 // fsub v0.4s, v0.4s, v30.4s
@@ -14294,7 +14294,7 @@ centre2:
 	WORD $0x4e3ed400 // fadd v0.4s, v0.4s, v30.4s
 	WORD $0x6ebd1c1c // bit v28.16b, v0.16b, v29.16b
 
-centre3:
+center3:
 	WORD $0x6e3bdf80 // fmul v0.4s, v28.4s, v27.4s
 	FMOVQ 2608(R0), F27
 	WORD $0x6e3bdc00 // fmul v0.4s, v0.4s, v27.4s
@@ -14381,7 +14381,7 @@ centre3:
 	WORD $0x6e3de41d // fcmge v29.4s, v0.4s, v29.4s
 	WORD $0x6eb0abbe // umaxv s30, v29.4s
 	WORD $0x1e2603c6 // fmov w6, s30
-	CBZW R6, centre4
+	CBZW R6, center4
 	WORD $0x6ea1f800 // fsqrt v0.4s, v0.4s
 	FMOVQ 2992(R0), F30
 	WORD $0x4ebed400 // fsub v0.4s, v0.4s, v30.4s
@@ -14412,7 +14412,7 @@ centre3:
 	WORD $0x4e3ed400 // fadd v0.4s, v0.4s, v30.4s
 	WORD $0x6ebd1c1c // bit v28.16b, v0.16b, v29.16b
 
-centre4:
+center4:
 	WORD $0x6e3bdf80 // fmul v0.4s, v28.4s, v27.4s
 	FMOVQ 2608(R0), F27
 	WORD $0x6e3bdc00 // fmul v0.4s, v0.4s, v27.4s

@@ -1,4 +1,4 @@
-// Activations, as unary ops and as the end of products: see internal/op/unary.go
+// Activations, as unary ops and in the epilogues of products: see internal/op/unary.go
 // for what each computes.
 #pragma once
 #include "locus.cuh"

@@ -1,9 +1,9 @@
-// Blocks that share a result: each leaves its part, and the one that comes last puts
-// them together, in an order that does not depend on which it is.
+// Blocks that share a result: each stores its part, and the one that finishes last merges
+// them, in an order that does not depend on which one it is.
 #pragma once
 #include "locus.cuh"
 
-// state reads what another block may have written: past the first-level cache.
+// state reads what another block may have written: it bypasses the L1 cache.
 template <class S> DEV S state(const S* p) {
   union { S s; u32 w[sizeof(S) / 4]; } r;
 #pragma unroll
@@ -12,7 +12,7 @@ template <class S> DEV S state(const S* p) {
 }
 
 // last reports, to all threads of a block, whether the others of the n blocks with the
-// same blockIdx.x have left their states. The counter is 0 again when it has.
+// same blockIdx.x have stored their states. If so, the counter is 0 again.
 DEV bool last(u32* arrived, u32 n) {
   __shared__ bool yes;
   __threadfence();

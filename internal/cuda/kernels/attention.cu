@@ -1,29 +1,29 @@
-// Attention and its gradients without storing the scores: working memory does
-// not grow with the length. These kernels take every element type, layout and
-// size; those of …_sm80.cu and …_sm90.cu serve half types and, as a rule, float32 faster.
+// Attention and its gradients without storing the scores, so that working memory does not
+// grow with the length. These kernels take every element type, layout and size; those of
+// …_sm80.cu and …_sm90.cu are faster for half-precision types and, as a rule, for float32.
 //
-// A block of 16×16 threads owns BO rows of one side (queries, or keys) and goes over the
-// rows of the other, BS at a time; it makes DC columns of the result. Forward it
-// keeps a running maximum, sum and result for each query. The gradients take the
-// weights from the statistics of the rows (see AttentionGrad): with the owned rows x1, x2
-// and the others y1, y2, which are q, g and k, v for dq, or k, v and q, g for dk and dv,
+// A block of 16×16 threads owns BO rows of one side (queries, or keys), iterates over the
+// rows of the other, BS at a time, and computes DC columns of the result. The forward pass
+// keeps a running maximum, sum and result per query. The gradients compute the weights
+// from the rows' statistics (see AttentionGrad). With the owned rows x1, x2 and the others
+// y1, y2, which are q, g and k, v for dq, or k, v and q, g for dk and dv,
 //
 //	s = x1·y1ᵀ, d = x2·y2ᵀ, p = the weights, t = p·(d - Σ g·y), dx1 = t·y1, dx2 = p·y2
 //
-// No two blocks add to one sum, so that results repeat. Where there is room, the
-// kernel of the keys keeps t, and dq is a product with that: see Stored.
+// No two blocks add to one sum, so that results repeat. Where memory allows, the kernel of
+// the keys stores t, and dq is a product with it: see Stored.
 #include "attention.cuh"
 
 enum Mode { FORWARD, QUERIES, KEYS };
 
 extern __shared__ __align__(128) char room[];
 
-// A matrix as it lies in memory.
+// Matrix is a matrix in memory.
 template <class T> struct Matrix {
   const T* p;
   i64 down, across;
   i32 rows, cols;
-  bool wide; // four columns may be read at once
+  bool wide; // four columns may be loaded at once
 };
 template <class T> DEV Matrix<T> matrix(const void* p, i64 at, const i64* stride, i32 rows, i32 cols, bool wide) {
   Matrix<T> m = {(const T*)p + at, stride[0], stride[1], rows, cols, wide};
@@ -45,13 +45,13 @@ template <class T, int BO, int BS, int DC, int MODE> struct Simt {
   A *x1, *x2, *y1, *y2, *p, *t; // in shared memory: [BO or BS][PITCH], [BO][WEIGHTS]
   int tx, ty;
 
-  // fill copies rows and columns from (first, c0) on to shared memory; what does not exist becomes 0.
+  // fill copies rows and columns from (first, c0) on to shared memory; elements outside the matrix become 0.
   template <int ROWS> METHOD void fill(A* to, const Matrix<T>& m, i32 first, i32 c0) {
     enum { EACH = DC / 4, DOWN = 256 / EACH };
     int r = threadIdx.x / EACH, c = threadIdx.x % EACH * 4;
     const T* from = m.p + (i64)(first + r) * m.down;
     to += r * PITCH + c;
-    if (m.wide && first + ROWS <= m.rows && c0 + DC <= m.cols) { // several reads on their way at once
+    if (m.wide && first + ROWS <= m.rows && c0 + DC <= m.cols) { // several loads in flight
       from += c0 + c;
 #pragma unroll
       for (int i = 0; i < ROWS; i += DOWN * 4) {
@@ -78,7 +78,7 @@ template <class T, int BO, int BS, int DC, int MODE> struct Simt {
   METHOD void dots(A (&c)[OT][ST], const A* x, const A* y) {
 #pragma unroll 4
     for (int k = 0; k < DC; k += V) {
-      Vec<A, V> b[ST]; // of the two sides the one that is not larger
+      Vec<A, V> b[ST]; // the smaller of the two sides
 #pragma unroll
       for (int j = 0; j < ST; j++) b[j] = *(const Vec<A, V>*)(y + (tx + 16 * j) * PITCH + k);
 #pragma unroll
@@ -91,8 +91,8 @@ template <class T, int BO, int BS, int DC, int MODE> struct Simt {
       }
     }
   }
-  // product is x·yᵀ over all columns. Those of the first chunk are in shared memory
-  // if there is no other; afterwards the chunk from keep on is there in y.
+  // product computes x·yᵀ over all columns. If they are a single chunk, it is in shared
+  // memory already; otherwise y holds the chunk from keep on afterwards.
   METHOD void product(A (&c)[OT][ST], A* x, const Matrix<T>& mx, i32 o0, A* y, const Matrix<T>& my, i32 s0, i32 keep) {
 #pragma unroll
     for (int i = 0; i < OT; i++)
@@ -199,7 +199,7 @@ template <class T, int BO, int BS, int DC, int MODE> struct Simt {
         for (int i = 0; i < OT; i++)
 #pragma unroll
           for (int j = 0; j < ST; j++) s[i][j] *= scale;
-        // Most blocks have no score that does not count.
+        // Most blocks have no masked score.
         if (a.maskKind || (MODE == KEYS ? o0 + BO : s0 + BS) > a.keys || (a.causal && (MODE == KEYS ? s0 < o0 + BO - 1 : s0 + BS - 1 > o0))) {
 #pragma unroll
           for (int i = 0; i < OT; i++)
@@ -222,7 +222,7 @@ template <class T, int BO, int BS, int DC, int MODE> struct Simt {
 #pragma unroll
             for (int i = 0; i < OT; i++) {
               s[i][j] = m_exp2(s[i][j] - (MODE == KEYS ? lse : m[i]));
-              d[i][j] = s[i][j] == A(0) ? A(0) : s[i][j] * (d[i][j] - (MODE == KEYS ? less : l[i])); // what is not seen may be infinite
+              d[i][j] = s[i][j] == A(0) ? A(0) : s[i][j] * (d[i][j] - (MODE == KEYS ? less : l[i])); // a masked d may be infinite
             }
           }
         }
@@ -232,7 +232,7 @@ template <class T, int BO, int BS, int DC, int MODE> struct Simt {
 #pragma unroll
             for (int j = 0; j < ST; j++) {
               i32 key = o0 + ty + 16 * i, row = s0 + tx + 16 * j;
-              if (key < a.keys && row < g->pitch) kept<A>(*g, batch, key)[row] = d[i][j]; // past the last row too: dq reads four at a time
+              if (key < a.keys && row < g->pitch) kept<A>(*g, batch, key)[row] = d[i][j]; // past the last row too: dq loads four at a time
             }
         }
         if (GRAD) {
@@ -249,7 +249,7 @@ template <class T, int BO, int BS, int DC, int MODE> struct Simt {
             for (int j = 0; j < ST; j++) best = larger(best, s[i][j]);
 #pragma unroll
             for (int w = 8; w; w >>= 1) best = larger(best, shuffle_xor(best, w));
-            A from = best == A(-INF_D) ? A(0) : best, shrink = m_exp2(m[i] - from); // -∞: nothing seen yet
+            A from = best == A(-INF_D) ? A(0) : best, shrink = m_exp2(m[i] - from); // -∞: all keys so far are masked
 #pragma unroll
             for (int j = 0; j < ST; j++) {
               s[i][j] = m_exp2(s[i][j] - from);
@@ -272,7 +272,7 @@ template <class T, int BO, int BS, int DC, int MODE> struct Simt {
           for (int w = 8; w; w >>= 1) l[i] += shuffle_xor(l[i], w);
           i32 row = o0 + ty + 16 * i;
           if (a.saved && tx == 0 && blockIdx.z == 0 && row < a.rows) save(a, batch * a.rows + row, m[i], l[i]);
-          A f = l[i] == A(0) ? A(0) : A(1) / l[i]; // nothing seen: 0
+          A f = l[i] == A(0) ? A(0) : A(1) / l[i]; // all keys are masked: 0
 #pragma unroll
           for (int j = 0; j < CT; j++) r1[i][j] *= f;
         }
@@ -287,9 +287,9 @@ template <class T, int BO, int BS, int DC, int MODE> struct Simt {
   }
 };
 
-// Stored makes dq of the t that dkv has kept: a block of 16×16 threads has 128
-// rows and 64 columns and goes over the keys, 32 at a time. What it needs next is on its
-// way while it computes.
+// Stored computes dq from the t that dkv has stored: a block of 16×16 threads computes 128
+// rows and 64 columns, and iterates over the keys, 32 at a time. The operands of the next
+// step are loaded while it computes.
 struct Stored {
   enum { ROWS = 128, STEP = 32, COLS = 64 };
   typedef Vec<f32, 4> V4;
@@ -304,7 +304,7 @@ struct Stored {
       nextT[i] = key < a.keys && row < a.rows && !(a.causal && key > row + 3) ? *(const V4*)(kept<f32>(g, batch, key) + row) : zero;
 #pragma unroll
       for (int e = 0; e < 4; e++)
-        if (row + e >= a.rows || (a.causal && key > row + e)) nextT[i].v[e] = 0; // nothing was kept there
+        if (row + e >= a.rows || (a.causal && key > row + e)) nextT[i].v[e] = 0; // nothing was stored there
     }
 #pragma unroll
     for (int i = 0; i < 2; i++) {
@@ -368,7 +368,7 @@ struct Stored {
   }
 };
 
-// The statistics of the rows: a warp takes one after the other.
+// The statistics of the rows: a warp handles one at a time.
 template <class T> DEV void row_sums(const AttentionGrad& g) {
   typedef typename Compute<T>::type A;
   int lane = threadIdx.x & 31;

@@ -5,29 +5,28 @@
 struct Attention {
   void* out;
   const void *q, *k, *v, *mask;
-  void* saved; // the logarithm of each row's Σe^score, +Inf if nothing is seen; or null
-  u32* again;  // for each 64 rows of each matrix, whether attention.cu must compute them again; or null
+  void* saved; // the logarithm of each row's Σe^score, +Inf if all keys are masked; or null
+  u32* again;  // per 64 rows of each matrix, whether attention.cu must compute them again; or null
   f64 scale;
   i32 rows, keys, depth, width; // L, S, D, E
   i32 causal, maskKind;         // 0: none, 1: float, 2: bool
   u64 batches;
-  i32 wide, pad; // bits: q, k, v, g may be read four elements at a time
+  i32 wide, pad; // bits: q, k, v, g may be loaded four elements at a time
   i64 qs[2], ks[2], vs[2], ms[2]; // strides of the last two axes
   Idx batch, maskBatch;           // strides: q, k, v; and mask
 };
 
-// The gradients dq, dk and dv for the gradient g of the result y. Rows have
-// their statistics in stats, which the first kernel makes: what attention saved, to
-// base 2, and Σ g·y.
+// The gradients dq, dk and dv for the gradient g of the result y. stats has two numbers per
+// row, which the first kernel computes: what attention saved, to base 2, and Σ g·y.
 struct AttentionGrad {
   Attention a; // saved is read
   const void *g, *y;
   void *dq, *dk, *dv, *stats;
   i64 gs[2], ys[2];
   Idx gy; // strides: g, y
-  // Only in attention.cu: the matrices of this launch, from the first to before the
-  // last, and where dkv keeps t for dq, or null: so many elements for a matrix, and as a
-  // rule so many, a multiple of 64, for a key.
+  // Only in attention.cu: the matrices of this launch, [first, last), and where dkv stores
+  // t for dq, or null: size elements per matrix and, without a causal mask, pitch elements,
+  // a multiple of 64, per key.
   u64 first, last;
   void* t;
   i64 size, pitch;
@@ -36,24 +35,24 @@ struct AttentionGrad {
 #define LOG2E 1.4426950408889634
 #define LN2 0.6931471805599453
 
-// save keeps what the gradient needs of a row: the largest score m and the sum l of
-// the weights relative to it, in units of the exponent of 2.
+// save stores what the gradient needs of a row, from the largest score m, which is to base
+// 2, and the sum l of the weights relative to it.
 template <class A> DEV void save(const Attention& p, u64 row, A m, A l) {
   ((A*)p.saved)[row] = l == A(0) ? A(INF_D) : (m + m_log2(l)) * (A)LN2;
 }
 
-// 2 to the power of x by the special function unit, for weights in half precision.
+// power2 returns 2 to the power of x by the special function unit, for weights in half precision.
 DEV f32 power2(f32 x) { f32 r; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x)); return r; }
 
-// mask_at gives what the mask adds to a score, in units of the exponent of 2.
+// mask_at returns what the mask adds to a score, to base 2.
 template <class T, class A> DEV A mask_at(const Attention& p, i64 base, i32 row, i32 col) {
   i64 at = base + row * p.ms[0] + col * p.ms[1];
   if (p.maskKind == 1) return get(((const T*)p.mask)[at]) * (A)LOG2E;
   return ((const u8*)p.mask)[at] ? A(0) : A(-INF_D);
 }
 
-// kept is where the t of a key's rows lie: of a causal attention only those from
-// the first key of its 64 on, which see one of them.
+// kept returns where the t of a key are stored, by query. Under a causal mask, these are
+// only the queries from the first key of the block of 64 on: the others see none of it.
 template <class A> DEV A* kept(const AttentionGrad& g, u64 batch, i32 key) {
   A* t = (A*)g.t + (batch - g.first) * g.size;
   if (!g.a.causal) return t + key * g.pitch;

@@ -1,19 +1,19 @@
-// The gradients of attention on the matrix units, for float16 and bfloat16 with
-// heads of up to 128. Nothing of the size of the scores is stored, and no two blocks add
-// to one sum, so that results repeat.
+// The gradients of attention on the tensor cores, for float16 and bfloat16 with heads of up
+// to 128. Nothing of the size of the scores is stored, and no two blocks add to one sum, so
+// that results repeat.
 //
-// One kernel serves both dq and the pair dk and dv. Its blocks own rows of two
-// matrices x1 and x2 (queries and g, or keys and v) and go over the rows of two others, y1
-// and y2 (keys and v, or queries and g):
+// One template serves dq as well as dk and dv. Its blocks own rows of two matrices x1 and x2
+// (queries and g, or keys and v) and iterate over the rows of two others, y1 and y2 (keys
+// and v, or queries and g):
 //
 //	s = x1·y1ᵀ, d = x2·y2ᵀ, p = the weights, t = p·(d - Σ g·y), dx1 = t·y1, dx2 = p·y2
 //
-// where dx2 exists only for keys. A warp has its rows' s, d, dx1 and dx2 in registers.
+// where dx2 exists only for keys. A warp keeps s, d, dx1 and dx2 of its rows in registers.
 #include "attention_mma.cuh"
 
 extern __shared__ __align__(128) char room[];
 
-// MT: 16 rows of a warp so often; BS: rows of y in a stage.
+// MT: a warp has 16·MT rows; BS: rows of y in a stage.
 template <class T, int W, int MT, int BS, bool KEYS, bool MASK> struct Grad {
   enum { BO = 64 * MT, TILE = BS * W * 2, OWN = BO * W * 2 };
   f32 a1[MT][W / 8][4], a2[KEYS ? MT : 1][W / 8][4];
@@ -116,7 +116,7 @@ template <class T, int W, int MT, int BS, bool KEYS, bool MASK> struct Grad {
     const Attention& p = g.a;
     u32 x1 = shared_address(room), x2 = x1 + OWN, stages = x2 + OWN;
     int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
-    // Under a causal mask the first keys and the last queries have most to do: they start first.
+    // Under a causal mask the first keys and the last queries have the most work: they start first.
     i32 o0 = (p.causal && !KEYS ? gridDim.x - 1 - blockIdx.x : blockIdx.x) * BO;
     f32 scale = (f32)(p.scale * LOG2E);
     for (u64 batch = blockIdx.y; batch < p.batches; batch += gridDim.y) {
@@ -127,7 +127,7 @@ template <class T, int W, int MT, int BS, bool KEYS, bool MASK> struct Grad {
       const f32* stats = (const f32*)g.stats + batch * p.rows * 2;
       i64 mask = MASK ? offset(p.maskBatch, batch) : 0;
       i32 begin = KEYS && p.causal ? o0 / BS * BS : 0, end = KEYS ? p.rows : p.causal && o0 + BO < p.keys ? o0 + BO : p.keys;
-      // Between these no key is hidden or missing.
+      // Between these no key is masked or missing.
       i32 clearFrom = KEYS && p.causal ? (o0 + BO + BS - 1) / BS * BS : 0;
       i32 clearTo = KEYS ? p.rows : p.causal && o0 < p.keys ? o0 / BS * BS : p.keys / BS * BS;
       Loader<T, BS, W, 128> l1, l2;

@@ -1,10 +1,10 @@
-// The gradients of attention on Hopper's matrix units, for float16 and bfloat16
+// The gradients of attention on Hopper's tensor cores, for float16 and bfloat16
 // with heads of up to 128: see attention_grad_sm80.cu for the method.
 //
-// Two warpgroups own 64 rows each of x1 and x2, which lie in shared memory; a third
-// brings tiles of 64 rows of y1 and y2 (and for keys their statistics), three at a
-// time. The scores of the next tile are computed behind the sums of the present one, where
-// there are registers enough. A block takes one piece of work after the other.
+// Two warpgroups own 64 rows each of x1 and x2, which are in shared memory; a third loads
+// tiles of 64 rows of y1 and y2 (and for keys their statistics), three stages of them. The
+// scores of the next tile are queued behind the sums of the present one, where there are
+// enough registers. Blocks are persistent: each takes one piece of work after another.
 #include "attention_wgmma.cuh"
 
 extern __shared__ __align__(1024) char room[];
@@ -12,13 +12,13 @@ extern __shared__ __align__(1024) char room[];
 template <class T, int W, bool KEYS, bool MASK> struct Grad {
   enum { BO = 128, BS = 64, STAGES = 3, TILE = BS * W * 2, OWN = BO * W * 2, STAGE = 2 * TILE + 1024, AHEAD = !KEYS || W == 64 };
 
-  // Barriers: a tile is there, a tile is free (STAGES of each); the owned rows are there, are free.
+  // Barriers: a tile is full, a tile is free (STAGES of each); the owned rows are full, are free.
   static METHOD u32 there(u32 bars, int stage) { return bars + stage * 8; }
   static METHOD u32 free(u32 bars, int stage) { return bars + (STAGES + stage) * 8; }
   static METHOD u32 owned(u32 bars, int free) { return bars + (2 * STAGES + free) * 8; }
 
-  // Work is a block of owned rows of one matrix, and which of the others it meets.
-  // Under a causal mask those with most to do come first.
+  // Work is a block of owned rows of one matrix, and the range of the other rows.
+  // Under a causal mask the blocks with the most work come first.
   struct Work {
     i32 o0, begin, end;
     u64 batch;
@@ -186,7 +186,7 @@ template <class T, int W, bool KEYS, bool MASK> struct Grad {
         barrier_wait(there(bars, stage), parity);
         product(s, x, y);
         product(d, x + OWN, y + TILE);
-        wgmma_wait<1>(); // the sums of the tile before, and s
+        wgmma_wait<1>(); // the sums of the previous tile, and s
         settle(s);
         if (AHEAD && one && last >= 0) barrier_arrive(free(bars, last));
         weigh(p, s, stats, row, first, s0, scale, mask);

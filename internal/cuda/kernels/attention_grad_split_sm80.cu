@@ -1,16 +1,16 @@
-// Gradients of attention of float32 on the matrix units, with heads of up to 128: see
-// attention.cu for the method, split.cuh for the arithmetic. The kernel of the
-// keys keeps t, and that of the queries is a product with it.
+// Gradients of float32 attention on the tensor cores, with heads of up to 128: see
+// attention.cu for the method and split.cuh for the arithmetic. The kernel of the keys
+// stores t, and that of the queries is a product with it.
 #include "attention_split.cuh"
 
 extern __shared__ __align__(128) char room[];
 
-// Copies 8 bytes, of which the first size exist; the others become zero.
+// copy8 starts copying 8 bytes, of which the first size exist; the others become zero.
 DEV void copy8(u32 to, const void* from, int size) {
   asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(to), "l"(from), "r"(size));
 }
 
-// add adds a·y to 16×W sums: left operands of 32 columns, and the 32 rows of a tile.
+// add adds x·y to 16×W sums: x has 32 columns, and y is a tile of 32 rows.
 template <int W> DEV void add(f32 (&c)[W / 32][4][4], const f32 (&x)[4][4], const f32* y) {
   Split<4> a[4];
 #pragma unroll
@@ -32,7 +32,7 @@ template <int W> DEV void add(f32 (&c)[W / 32][4][4], const f32 (&x)[4][4], cons
   }
 }
 
-// A block owns 128 keys, each of its 8 warps 16, and goes over the queries, 32 at a time.
+// A block owns 128 keys, each of its 8 warps 16, and iterates over the queries, 32 at a time.
 template <int W> DEV void keys(const AttentionGrad& g) {
   enum { BO = 128, BS = 32 };
   typedef Rows<W> X;
@@ -72,10 +72,10 @@ template <int W> DEV void keys(const AttentionGrad& g) {
       asm volatile("cp.async.wait_group 0;");
       __syncthreads();
       if (s0 + BS < a.rows) bring(stages + (stage ^ 1) * STAGE, s0 + BS);
-      if (a.causal && s0 + BS <= mine) continue; // none of these sees a key of this warp
+      if (a.causal && s0 + BS <= mine) continue; // none of these attends to a key of this warp
       f32 s[4][4], d[4][4];
       dots<W, 4>(s, tk, warp * 16, tq);
-      dots<W, 2>(d, tv, warp * 16, tq + TILE); // largely cancels with what is subtracted from it
+      dots<W, 2>(d, tv, warp * 16, tq + TILE); // shorter sums: what is subtracted from d largely cancels it
       bool check = a.maskKind || (a.causal && s0 < mine + 15);
 #pragma unroll
       for (int j = 0; j < 4; j++) {
@@ -90,7 +90,7 @@ template <int W> DEV void keys(const AttentionGrad& g) {
             if (a.causal && key > row) x = -INF_F;
           }
           s[j][e] = exp2f(x - st.v[(e & 1) * 2]);
-          d[j][e] = s[j][e] == 0 ? 0 : s[j][e] * (d[j][e] - st.v[(e & 1) * 2 + 1]); // what is not seen may be infinite
+          d[j][e] = s[j][e] == 0 ? 0 : s[j][e] * (d[j][e] - st.v[(e & 1) * 2 + 1]); // a masked d may be infinite
         }
 #pragma unroll
         for (int h = 0; h < 2; h++) {
@@ -110,8 +110,8 @@ template <int W> DEV void keys(const AttentionGrad& g) {
   }
 }
 
-// A block has 128 rows of dq, a warp 32 rows and half of the columns, and goes over the keys, 32
-// at a time.
+// A block computes 128 rows of dq, a warp 32 rows and half of the columns, and iterates over
+// the keys, 32 at a time.
 template <int W> DEV void queries(const AttentionGrad& g) {
   enum { ROWS = 128, STEP = 32, N = W / 64 };
   typedef Rows<W> X;
@@ -127,7 +127,7 @@ template <int W> DEV void queries(const AttentionGrad& g) {
     i64 off[3];
     offsets<3>(a.batch, batch, off);
     const f32* k = (const f32*)a.k + off[1];
-    auto bring = [&](u32 to, i32 s0) { // t lies key by key
+    auto bring = [&](u32 to, i32 s0) { // t is stored by key
 #pragma unroll
       for (int i = 0; i < STEP; i += 8) {
         i32 key = s0 + warp + i, row = r0 + lane * 4;

@@ -1,15 +1,15 @@
-// Tiles in shared memory and products on the matrix units (mma.sync), for the
+// Tiles in shared memory and products on the tensor cores (mma.sync), for the
 // kernels of attention.
 #pragma once
 #include "attention.cuh"
 #include "matrix.cuh"
 
-// A tile has rows of W elements; their 16-byte chunks are permuted so that
-// neither the copies nor ldmatrix meet in a bank.
+// A tile has rows of W elements, whose 16-byte chunks are permuted so that neither the
+// copies nor ldmatrix cause bank conflicts.
 template <int W> DEV u32 at(int row, int chunk) { return row * W * 2 + ((chunk ^ (W % 64 ? row >> 1 & 3 : row & 7)) << 4); }
 
-// Loader copies rows of a matrix to tiles of ROWS rows; a thread takes the same
-// chunk of every row it copies.
+// Loader copies rows of a matrix to tiles of ROWS rows; a thread copies the same chunk of
+// each of its rows.
 template <class T, int ROWS, int W, int THREADS> struct Loader {
   enum { CHUNKS = W / 8, DOWN = THREADS / CHUNKS, COPIES = (ROWS + DOWN - 1) / DOWN };
   const T* p;
@@ -26,7 +26,7 @@ template <class T, int ROWS, int W, int THREADS> struct Loader {
     size = left >= 8 ? 16 : left > 0 ? left * 2 : 0;
     to = at<W>(row, chunk);
   }
-  // load starts copying the rows from first on; what does not exist becomes 0.
+  // load starts copying the rows from first on; elements outside the matrix become 0.
   METHOD void load(u32 tile, i32 first) {
     const T* from = p + (i64)(first + row) * stride;
 #pragma unroll
@@ -54,7 +54,7 @@ template <int W> DEV void right_transposed(u32* r, u32 tile, int row, int step) 
   int lane = threadIdx.x & 31, quad = lane >> 3;
   ldmatrix_transposed(r, tile + at<W>(row + (lane & 7) + (quad & 1) * 8, step * 2 + (quad >> 1)));
 }
-// Two neighbouring 16×8 results as a left operand of 16×16.
+// as_left turns two adjacent 16×8 results into a left operand of 16×16.
 template <class T> DEV void as_left(u32* a, const f32 (*c)[4]) {
   a[0] = pack(c[0][0], c[0][1], (T*)0);
   a[1] = pack(c[0][2], c[0][3], (T*)0);
@@ -62,7 +62,7 @@ template <class T> DEV void as_left(u32* a, const f32 (*c)[4]) {
   a[3] = pack(c[1][2], c[1][3], (T*)0);
 }
 
-// store writes the rows of a 16×W result that exist, W/8 blocks of 8 columns.
+// store writes the rows of a 16×W result that are inside the matrix, W/8 blocks of 8 columns.
 template <class T, int W> DEV void store(T* out, const f32 (*c)[4], i32 row, i32 rows, i32 cols, f32 f0, f32 f1) {
 #pragma unroll
   for (int h = 0; h < 2; h++) {

@@ -1,21 +1,20 @@
-// Attention on the matrix units, for float16 and bfloat16 with heads of up to
-// 128: see attention.cu for the method. A block takes 128 queries, each of its 4
-// warps 32, so that what is read of a key serves two products, and goes over the keys
-// 64 at a time. Scores, probabilities and the result stay in registers; sums are kept
-// in float32.
+// Attention on the tensor cores, for float16 and bfloat16 with heads of up to
+// 128: see attention.cu for the method. A block takes 128 queries, each of its 4 warps 32,
+// so that what is loaded of a key serves two products, and iterates over the keys, 64 at a
+// time. Scores, probabilities and the result stay in registers; sums are float32.
 #include "attention_mma.cuh"
 
 #define BQ 128
 #define BK 64
 extern __shared__ __align__(128) char room[];
 
-// State of a warp's 32 queries: m is the largest score, in units of the exponent of 2.
+// State of a warp's 32 queries: m is the largest score, to base 2, and l the sum of weights.
 template <int W> struct State {
   f32 o[2][W / 8][4], m[2][2], l[2][2];
   u32 q[2][W <= 64 ? W / 16 : 1][4]; // small heads stay in registers
 };
 
-// step adds the keys from k0 on. CHECK: some of the scores may not count.
+// step adds the keys from k0 on. CHECK: some of the scores may be masked.
 template <class T, int W, bool CHECK, bool MASK> DEV void step(const Attention& p, State<W>& s, u32 tq, u32 tk, u32 tv, i32 row, i32 k0, f32 scale, i64 mask) {
   int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
   f32 c[2][BK / 8][4] = {};
@@ -57,7 +56,7 @@ template <class T, int W, bool CHECK, bool MASK> DEV void step(const Attention& 
       best = fmaxf(best, __shfl_xor_sync(~0u, best, 1));
       best = fmaxf(best, __shfl_xor_sync(~0u, best, 2));
       f32 m = fmaxf(s.m[i][h], CHECK ? best : best * scale);
-      f32 from = m == -INF_F ? 0.0f : m, shrink = power2(s.m[i][h] - from), sum = 0; // -∞: nothing seen yet
+      f32 from = m == -INF_F ? 0.0f : m, shrink = power2(s.m[i][h] - from), sum = 0; // -∞: all keys so far are masked
       s.m[i][h] = m;
 #pragma unroll
       for (int j = 0; j < BK / 8; j++)
@@ -96,7 +95,7 @@ template <class T, int W, bool MASK> DEV void attend(const Attention& p) {
   const u32 TILE = BK * W * 2;
   u32 tq = shared_address(room), stages = tq + BQ * W * 2; // q, and two stages of k and v
   int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
-  // Under a causal mask later queries see more: those blocks start first.
+  // Under a causal mask later queries attend to more keys: their blocks start first.
   i32 q0 = (p.causal ? gridDim.x - 1 - blockIdx.x : blockIdx.x) * BQ;
   f32 scale = (f32)(p.scale * LOG2E);
   for (u64 batch = blockIdx.y; batch < p.batches; batch += gridDim.y) {
@@ -105,7 +104,7 @@ template <class T, int W, bool MASK> DEV void attend(const Attention& p) {
     const T *q = (const T*)p.q + off[0], *k = (const T*)p.k + off[1], *v = (const T*)p.v + off[2];
     i64 mask = MASK ? offset(p.maskBatch, batch) : 0;
     i32 last = p.causal && q0 + BQ < p.keys ? q0 + BQ : p.keys;
-    // Up to here nothing is hidden.
+    // No score is masked up to here.
     i32 clear = MASK || scale <= 0 || q0 + BQ > p.rows ? 0 : p.causal && q0 < p.keys ? q0 / BK * BK : p.keys / BK * BK;
     Loader<T, BK, W, 128> lk, lv;
     lk.init(k, p.ks[0], p.keys, p.depth);
@@ -140,7 +139,7 @@ template <class T, int W, bool MASK> DEV void attend(const Attention& p) {
     i32 row = q0 + warp * 32 + (lane >> 2);
     u32 stage = stages, next = stages + 2 * TILE;
     i32 k0 = 0;
-    auto arrive = [&] { // waits for this stage and asks for the next
+    auto arrive = [&] { // waits for this stage and starts loading the next
       asm volatile("cp.async.wait_group 0;");
       __syncthreads();
       if (k0 + BK < last) {
@@ -182,7 +181,7 @@ template <class T, int W, bool MASK> DEV void attend(const Attention& p) {
         if (p.saved && (lane & 3) == 0 && r < p.rows) save(p, batch * p.rows + r, s.m[i][h], s.l[i][h]);
       }
       store<T, W>((T*)p.out + (i64)batch * p.rows * p.width, s.o[i], row + i * 16, p.rows, p.width, s.l[i][0] == 0.0f ? 0.0f : 1.0f / s.l[i][0],
-                  s.l[i][1] == 0.0f ? 0.0f : 1.0f / s.l[i][1]); // nothing seen: 0
+                  s.l[i][1] == 0.0f ? 0.0f : 1.0f / s.l[i][1]); // all keys are masked: 0
     }
   }
 }

@@ -1,11 +1,11 @@
-// Attention on Hopper's matrix units, for float16 and bfloat16 with heads of up
+// Attention on Hopper's tensor cores, for float16 and bfloat16 with heads of up
 // to 128: see attention.cu for the method.
 //
-// One warpgroup brings tiles of keys and values to shared memory, two of each at a
-// time. The others take 64 queries each: the scores of the next keys are computed
-// together with the products of the present probabilities and values, and while the
-// latter still run, the next scores become probabilities. A block takes one piece of
-// work after the other, so that what the next one needs arrives while the last ends.
+// One warpgroup loads tiles of keys and values into shared memory, two stages of each. The
+// others take 64 queries each: the scores of the next keys are computed together with the
+// products of the present probabilities and values, and while the latter still run, the
+// next scores become probabilities. Blocks are persistent: each takes one piece of work
+// after another, so that the operands of the next arrive while the last one ends.
 #include "attention_wgmma.cuh"
 
 extern __shared__ __align__(1024) char room[];
@@ -14,12 +14,12 @@ template <class T, int W, int GROUPS, int BK, bool TURNS, bool MASK> struct Atte
   enum { BQ = GROUPS * 64, TILE = BK * W * 2, QTILE = BQ * W * 2 };
   static_assert(!TURNS || GROUPS == 2, "two take turns");
 
-  // Barriers, by number: keys are there, keys are free, values are there, values are
-  // free, two of each; queries are there, queries are free.
+  // Barriers, by number: keys are full, keys are free, values are full, values are free,
+  // two of each; queries are full, queries are free.
   static METHOD u32 bar(u32 bars, int what, int stage) { return bars + (what * 2 + stage) * 8; }
 
-  // Work is a block of queries of one matrix. Under a causal mask later queries see
-  // more: those of all matrices come first.
+  // Work is a block of queries of one matrix. Under a causal mask later queries attend to
+  // more keys: those of all matrices come first.
   struct Work {
     i32 q0, tiles;
     u64 batch;
@@ -82,8 +82,8 @@ template <class T, int W, int GROUPS, int BK, bool TURNS, bool MASK> struct Atte
     for (int r = 0; r < BK / 16; r++) wgmma(o, &w[r * 4], across<BK>(v) + r * 128, (T*)0);
     wgmma_commit();
   }
-  // weigh turns scores into weights relative to the largest score so far, m, and
-  // gives what earlier ones must be multiplied with.
+  // weigh turns scores into weights relative to the largest score so far, m, and sets
+  // shrink to the factor by which earlier ones must be multiplied.
   static METHOD void weigh(const Attention& p, f32 (&c)[BK / 2], f32 (&m)[2], f32 (&l)[2], f32 (&shrink)[2], i32 row, i32 first, i32 k0, f32 scale, i64 mask) {
     int lane = threadIdx.x & 31;
     if (MASK || k0 + BK > p.keys || (p.causal && k0 + BK - 1 > first)) {
@@ -183,7 +183,7 @@ template <class T, int W, int GROUPS, int BK, bool TURNS, bool MASK> struct Atte
       for (int h = 0; h < 2; h++) {
         l[h] += __shfl_xor_sync(~0u, l[h], 1);
         l[h] += __shfl_xor_sync(~0u, l[h], 2);
-        f32 f = l[h] == 0.0f ? 0.0f : 1.0f / l[h]; // nothing seen: 0
+        f32 f = l[h] == 0.0f ? 0.0f : 1.0f / l[h]; // all keys are masked: 0
         if (row + h * 8 >= p.rows) continue;
         if (p.saved && (lane & 3) == 0) save(p, work.batch * p.rows + row + h * 8, m[h] * scale, l[h]);
         T* to = out + (i64)(row + h * 8) * p.width;

@@ -1,10 +1,10 @@
-// What the kernels of float32 attention on the matrix units share.
+// What the kernels of float32 attention on the tensor cores share.
 #pragma once
 #include "attention.cuh"
 #include "split.cuh"
 
-// Place says which rows of which matrix a block starts with. Under a causal mask
-// those with the most to do start first, of all matrices: the last ones, or of keys the first.
+// Place says which rows of which matrix a block starts with. Under a causal mask the blocks
+// with the most work start first: the last queries, or the first keys, of all matrices.
 struct Place {
   i32 block;
   u64 batch;
@@ -18,7 +18,7 @@ struct Place {
   }
 };
 
-// again notes whether a block of ROWS rows was bad for one of its threads.
+// again records whether any thread of a block of ROWS rows found a result that is not finite.
 template <int ROWS> DEV void again(const Attention& p, u64 batch, i32 block, i32 rows, bool bad) {
   bad = __syncthreads_or(bad);
   i32 i = block * (ROWS / 64) + threadIdx.x, all = (rows + 63) / 64;

@@ -1,7 +1,7 @@
-// Attention of float32 on the matrix units, with heads of up to 128: see attention.cu
-// for the method, split.cuh for the arithmetic. A block takes 128 queries, each
-// of its 8 warps 16, and goes over the keys, 32 at a time. Scores, weights and the
-// result stay in registers.
+// Float32 attention on the tensor cores, with heads of up to 128: see attention.cu for the
+// method and split.cuh for the arithmetic. A block takes 128 queries, each of its 8 warps
+// 16, and iterates over the keys, 32 at a time. Scores, weights and the result stay in
+// registers.
 #include "attention_split.cuh"
 
 #define BQ 128
@@ -40,10 +40,10 @@ template <int W> DEV void attend(const Attention& p) {
         X::template load<BK, 256>(next + TILE, v, p.vs[0], k0 + BK, p.keys, p.width);
       }
       asm volatile("cp.async.commit_group;");
-      if (p.causal && k0 >= mine + 16) continue; // no query of this warp sees one of these
+      if (p.causal && k0 >= mine + 16) continue; // no query of this warp attends to one of these
       f32 s[BK / 8][4];
       dots<W, 4>(s, tq, warp * 16, tk);
-      bool check = p.maskKind || k0 + BK > p.keys || (p.causal && k0 + BK - 1 > mine); // most have no score that does not count
+      bool check = p.maskKind || k0 + BK > p.keys || (p.causal && k0 + BK - 1 > mine); // most tiles have no masked score
 #pragma unroll
       for (int j = 0; j < BK / 8; j++)
 #pragma unroll
@@ -63,7 +63,7 @@ template <int W> DEV void attend(const Attention& p) {
         for (int j = 0; j < BK / 8; j++) best = fmaxf(best, fmaxf(s[j][h * 2], s[j][h * 2 + 1]));
         best = fmaxf(best, __shfl_xor_sync(~0u, best, 1));
         best = fmaxf(best, __shfl_xor_sync(~0u, best, 2));
-        f32 from = best == -INF_F ? 0.0f : best; // -∞: nothing seen yet
+        f32 from = best == -INF_F ? 0.0f : best; // -∞: all keys so far are masked
         shrink[h] = exp2f(m[h] - from);
 #pragma unroll
         for (int j = 0; j < BK / 8; j++)
@@ -103,7 +103,7 @@ template <int W> DEV void attend(const Attention& p) {
     for (int h = 0; h < 2; h++) {
       l[h] += __shfl_xor_sync(~0u, l[h], 1);
       l[h] += __shfl_xor_sync(~0u, l[h], 2);
-      f[h] = l[h] == 0.0f ? 0.0f : 1.0f / l[h]; // nothing seen: 0
+      f[h] = l[h] == 0.0f ? 0.0f : 1.0f / l[h]; // all keys are masked: 0
       i32 r = row + h * 8;
       if (r >= p.rows) continue;
       bad |= !(l[h] < INF_F);

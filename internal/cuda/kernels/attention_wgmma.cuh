@@ -1,11 +1,11 @@
-// Hopper's matrix units (wgmma) for the kernels of attention: products of 64
-// rows a warpgroup, tiles in the permutation that they know as the 128-byte swizzle.
+// Hopper's tensor cores (wgmma) for the kernels of attention: products of 64 rows per
+// warpgroup, with tiles in the 128-byte swizzle.
 #pragma once
 #include "attention.cuh"
 #include "matrix.cuh"
 
-// d = a·bᵀ (+ d) with a and b in shared memory, both along k, and d += a·b with a
-// in registers and b across k; 16 along k, 64×N results.
+// SS: d = a·bᵀ (+ d) with a and b in shared memory, both contiguous along k. RS: d += a·b
+// with a in registers and b contiguous across k. 16 steps of k, 64×N results.
 #define WGMMA_SS_64(type) \
   asm volatile("{.reg .pred p; setp.ne.b32 p, %34, 0; wgmma.mma_async.sync.aligned.m64n64k16.f32." type "." type " {" \
                "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, " \
@@ -67,7 +67,7 @@ DEV void wgmma(f32 (&d)[64], u64 a, u64 b, i32 add, bf16*) { WGMMA_SS_128("bf16"
 DEV void wgmma(f32 (&d)[64], const u32* a, u64 b, f16*) { WGMMA_RS_128("f16"); }
 DEV void wgmma(f32 (&d)[64], const u32* a, u64 b, bf16*) { WGMMA_RS_128("bf16"); }
 
-// The accumulators may be in use by the matrix units up to here.
+// settle keeps the compiler from touching the accumulators before the tensor cores are done.
 template <int N> DEV void settle(f32 (&d)[N]) {
 #pragma unroll
   for (int i = 0; i < N; i++) asm volatile("" : "+f"(d[i])::"memory");
@@ -76,13 +76,13 @@ DEV void wgmma_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 DEV void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 template <int N> DEV void wgmma_wait() { asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory"); }
 
-// A tile has W/64 panels of ROWS rows of 128 bytes. Descriptors of a tile that
-// lies along k, and across k.
+// A tile has W/64 panels of ROWS rows of 128 bytes. These are the descriptors of a tile
+// that is contiguous along k, and across k.
 DEV u64 along(u32 at) { return (u64)((at & 0x3ffff) >> 4) | 1ull << 16 | 64ull << 32 | 1ull << 62; }
 template <int ROWS> DEV u64 across(u32 at) { return (u64)((at & 0x3ffff) >> 4) | (u64)(ROWS * 8) << 16 | 64ull << 32 | 1ull << 62; }
 
-// load starts copying ROWS rows from first on to a tile, by 128 threads; what does
-// not exist becomes 0.
+// load starts copying ROWS rows from first on to a tile, by 128 threads; elements outside
+// the matrix become 0.
 template <class T, int ROWS, int W> DEV void load(u32 tile, const T* m, i64 stride, i32 first, i32 rows, i32 cols) {
   enum { CHUNKS = W / 8, DOWN = 128 / CHUNKS };
   i32 row = (threadIdx.x & 127) / CHUNKS, chunk = threadIdx.x % CHUNKS, left = cols - chunk * 8;
@@ -102,7 +102,7 @@ DEV void barrier_arrive(u32 bar) { asm volatile("mbarrier.arrive.shared.b64 _, [
 DEV void barrier_wait(u32 bar, u32 parity) {
   asm volatile("{.reg .pred p; again: mbarrier.try_wait.parity.shared.b64 p, [%0], %1; @p bra done; bra again; done: }" ::"r"(bar), "r"(parity) : "memory");
 }
-DEV void copies_arrived(u32 bar) { // this thread's are there: the matrix units may read them
+DEV void copies_arrived(u32 bar) { // of this thread: the tensor cores may read them
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
   barrier_arrive(bar);
 }

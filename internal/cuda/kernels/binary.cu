@@ -20,7 +20,7 @@
     elementwise<3, WIDE(T), T, b8, T, T>(p, [](bool a, T b, T c) -> T { return a ? b : c; });       \
   }
 
-// Integers wrap: the arithmetic is done without sign.
+// Integers wrap, so the arithmetic is unsigned: signed overflow is undefined in C++.
 template <class A> struct Unsigned { typedef A type; };
 template <> struct Unsigned<i32> { typedef u32 type; };
 template <> struct Unsigned<i64> { typedef u64 type; };
@@ -39,7 +39,7 @@ template <class A> DEV A int_pow(A a, A b) {
 
 template <class A> DEV A int_floor_div(A a, A b) {
   if (b == 0) return 0;
-  if (b == A(-1) && A(-1) < 0) return WRAP(0, -, a); // the smallest number has no negative
+  if (b == A(-1) && A(-1) < 0) return WRAP(0, -, a); // the least integer has no negative: it wraps
   A q = a / b;
   return q * b != a && (a < 0) != (b < 0) ? q - 1 : q;
 }
@@ -58,11 +58,11 @@ template <class A> DEV A float_mod(A a, A b) {
 template <class A> DEV A int_fmod(A a, A b) { return b == 0 || (b == A(-1) && A(-1) < 0) ? A(0) : A(a % b); }
 
 template <class A> DEV A log_add_exp(A a, A b) {
-  if (a == b) return a + A(0.69314718055994530942); // two equal infinities have no difference
+  if (a == b) return a + A(0.69314718055994530942); // the difference of equal infinities is NaN
   return larger(a, b) + m_log1p(m_exp(-m_fabs(a - b)));
 }
 
-// The remainder first: a / b may round up to a whole number.
+// The remainder comes first, because a / b may round up to an integer.
 template <class A> DEV A float_floor_div(A a, A b) {
   A q = a / b;
   if (b == A(0)) return q;
@@ -87,7 +87,7 @@ template <class A> DEV A gelu_tanh_grad(A g, A x) {
 
 template <class A> DEV A silu_grad(A g, A x) {
   A h = m_exp(A(-0.5) * m_fabs(x)), e = h * h, d = A(1) / (A(1) + e); // e·d and d: the sigmoids of -|x| and |x|
-  return x > A(0) ? g * d * (A(1) + x * (e * d)) : g * d * (A(1) + x * d) * h * h; // e alone may be too small
+  return x > A(0) ? g * d * (A(1) + x * (e * d)) : g * d * (A(1) + x * d) * h * h; // h twice, because e may underflow
 }
 
 template <class A> DEV A mish_grad(A g, A x) {

@@ -1,6 +1,5 @@
-// Casts between all element types: to bool is x ≠ 0; float to integer truncates
-// and saturates, NaN gives 0; integers wrap; to a half precision type goes
-// through float32.
+// Casts between all element types. To bool: x ≠ 0. Float to integer truncates and
+// saturates, and NaN becomes 0. Integers wrap. To a half-precision type: by way of float32.
 #include "elementwise.cuh"
 
 template <class To, class From> struct Cast { DEV To of(From x) { return (To)x; } };

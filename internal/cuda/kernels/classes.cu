@@ -1,4 +1,4 @@
-// The loss of classes and its gradient: a warp or a block per row of scores (N, C).
+// cross_entropy and its gradient: a warp or a block per row of scores (N, C).
 #include "locus.cuh"
 
 struct Classes {
@@ -15,18 +15,18 @@ DEV i64 class_at(const Classes& p, u64 row) {
   return p.wide ? ((const i64*)p.classes)[at] : ((const i32*)p.classes)[at];
 }
 
-// scaled brings a sum of exponentials from one maximum to another, larger one.
+// scaled rescales a sum of exponentials from one maximum to another, larger one.
 template <class A> DEV A scaled(A s, A from, A to) { return s == A(0) || from == to ? s : s * m_exp(from - to); }
 
 template <class T, bool BLOCK> DEV void class_loss(const Classes& p) {
   typedef typename Compute<T>::type A;
   __shared__ A room[33];
-  const int V = sizeof(T) == 8 ? 2 : 8; // the same for float32 and half precision, so that sums have one order
+  const int V = sizeof(T) == 8 ? 2 : 8; // the same for float32 and half precision, so that the order of sums is the same
   u64 row = BLOCK ? blockIdx.x : (u64)blockIdx.x * (blockDim.x >> 5) + (threadIdx.x >> 5);
   if (row >= p.rows) return;
   u64 first = BLOCK ? threadIdx.x : threadIdx.x & 31, step = BLOCK ? blockDim.x : 32;
   const T* x = (const T*)p.x + (i64)row * p.rowStep;
-  // One pass: a maximum, and the sum of exponentials below it.
+  // One pass: the maximum so far, and the sum of exponentials relative to it.
   A m = A(-INF_D), sum = A(0);
   u64 done = 0;
   if (p.step == 1 && (u64)x % sizeof(Vec<T, V>) == 0) {
@@ -65,7 +65,7 @@ template <class T, bool BLOCK> DEV void class_loss(const Classes& p) {
   if (p.most) ((A*)p.most)[row] = m, ((A*)p.inverse)[row] = A(1) / sum;
 }
 
-// A block takes a piece of a row: blockIdx.y counts pieces.
+// A block handles a piece of a row: piece blockIdx.y.
 #define PIECE 8192
 template <class T> DEV void class_grad(const Classes& p) {
   typedef typename Compute<T>::type A;

@@ -1,21 +1,21 @@
 // Convolutions and the gradient of their input; see conv.cuh.
 //
-// Where a step of BK along k stays within one tap, that is if BK divides the
-// channels, k counts the taps first (BY_TAP): then a thread finds its pixel once a tap
-// and its loads differ by the channel alone. Otherwise a table in shared memory says
-// what each k stands for.
+// Where a step of BK along k stays within one tap, that is if BK divides the number of
+// channels, k iterates over taps, and within a tap over channels (BY_TAP): then a thread
+// finds its pixel once per tap, and its loads differ by the channel alone. Otherwise a table
+// in shared memory holds the channel and tap of each k.
 //
-// In a gradient of the input with a stride, each pixel is reached by few of the
-// taps, and by the same ones as every pixel that is a multiple of the stride away.
-// BY_TAP, a block works on pixels of one such phase and leaves the other taps out.
+// In the gradient of the input with a stride, each pixel is reached by few of the taps, and
+// by the same ones as every pixel that is a multiple of the stride away. With BY_TAP, a
+// block computes the pixels of one such phase and skips the other taps.
 //
-// The weight has been laid out as [group][k][m]; the others may have any strides.
+// The weight has been packed as [group][k][m]; the others may have any strides.
 #include "conv.cuh"
 #include "gemm.cuh"
 
 enum { FORWARD, INPUT };
 
-// One element of a gathered operand, rows of threads along i.
+// The elements of a gathered operand that a thread loads; threads run along i.
 template <class T, int B> struct Picked {
   enum { E = B * BK / GEMM_THREADS };
   METHOD int i() const { return threadIdx.x % B; }
@@ -35,8 +35,8 @@ template <class T, int KIND, int BM, int BN, bool BY_TAP> DEV void conv(const Co
   i32 channels = KIND == FORWARD ? p.cin : p.cout;
   Picked<T, BN> pb;
 
-  // The pixel of a column of the result, and whether there is one.
-  // The last phases come first: as a rule they have the most taps.
+  // The pixel of a column of the result, and whether there is one. The last phases start
+  // first: as a rule they have the most taps.
   i32 phase = gridDim.z - 1 - blockIdx.z, phaseY = KIND == INPUT ? phase / p.phases[1] : 0, phaseX = KIND == INPUT ? phase % p.phases[1] : 0;
   auto pixel = [&](i32 n, i32& image, i32& y, i32& x) {
     image = quotient(n, p.pixels);
@@ -61,8 +61,8 @@ template <class T, int KIND, int BM, int BN, bool BY_TAP> DEV void conv(const Co
     py += p.pad[0];
     px += p.pad[1];
   }
-  // find gives the place in the image of this thread's pixel with a tap, and false
-  // if it is outside.
+  // find sets at to the offset in the image of this thread's pixel under a tap, and
+  // returns false if that is outside.
   auto find = [&](i32 tapY, i32 tapX, i64& at) {
     i32 y, z;
     bool in = exists;
@@ -85,7 +85,7 @@ template <class T, int KIND, int BM, int BN, bool BY_TAP> DEV void conv(const Co
   const T* weight0 = weight.p;
   i32 end = p.k;
 
-  // BY_TAP: the tap that the next step is at, and where it reads.
+  // BY_TAP: the tap of the next step, and the offset that it reads from.
   i32 ky = 0, kx = -1, channel = 0;
   const T* next = from;
   bool in = false;
@@ -116,13 +116,13 @@ template <class T, int KIND, int BM, int BN, bool BY_TAP> DEV void conv(const Co
     end = count * channels;
     advance();
   }
-  // Otherwise: what the next TABLE of k stand for.
+  // Otherwise: the channels and taps of the next TABLE values of k.
   enum { TABLE = BY_TAP ? 1 : 512 };
   struct Entry { i64 channel; i32 tapY, tapX; };
   __shared__ Entry table[TABLE];
 
   auto fetchB = [&](i32 k0, T* r) {
-    if (BY_TAP) { // BK divides k, so no step reaches beyond it
+    if (BY_TAP) { // BK divides k, so no step goes beyond the end
 #pragma unroll
       for (int e = 0; e < BN * BK / GEMM_THREADS; e++) {
         r[e] = T();
@@ -135,7 +135,7 @@ template <class T, int KIND, int BM, int BN, bool BY_TAP> DEV void conv(const Co
         advance();
       }
     } else {
-      if (k0 % TABLE == 0) { // all threads of the block are here
+      if (k0 % TABLE == 0) { // uniform: all threads of the block get here
         __syncthreads();
         for (int i = threadIdx.x; i < TABLE; i += GEMM_THREADS) {
           i32 k = k0 + i, c = quotient(k, p.taps), tap = k - c * p.taps.d, row = quotient(tap, p.kw);
@@ -182,12 +182,11 @@ template <class T, int KIND, int BM, int BN, bool BY_TAP> DEV void conv(const Co
 #define TILES(T) CONV(T, 64, 64) CONV(T, 64, 128) CONV(T, 128, 128)
 TILES(f32) HALF_TYPES(TILES) CONV(f64, 64, 64)
 
-// The gradient of an input of few channels, which would leave most rows of a tile
-// empty. A thread makes all channels of FEW_ROWS pixels, one below the other in the
-// same phase, so that a weight, which it reads from shared memory for all channels
-// at once, serves them all. n counts images, groups of rows and columns of a phase.
-// It goes through few output channels at a time, so that what the next tap reads of
-// them is still in the cache.
+// The gradient of an input with few channels, which would leave most rows of a tile empty.
+// A thread computes all channels of FEW_ROWS pixels, one below the other in the same phase,
+// so that a weight, which it loads from shared memory for all channels at once, serves them
+// all. n counts images, groups of rows, and columns of a phase. Output channels are handled
+// a few at a time, so that what the next tap reads of them is still in the cache.
 enum { FEW = 4, FEW_ROWS = 4, FEW_OUTPUTS = 16, FEW_ROOM = 32 << 10, FEW_TAPS = 1024 };
 template <class T> DEV void few(const Conv& p) {
   typedef typename Compute<T>::type C;
@@ -211,7 +210,7 @@ template <class T> DEV void few(const Conv& p) {
   i32 image = quotient(n, p.pixels), at = n - image * p.pixels.d, rows = quotient(at, p.row);
   i32 py = rows * FEW_ROWS * p.phases[0] + phaseY, px = (at - rows * p.row.d) * p.phases[1] + phaseX;
   exists = exists && px < p.wd;
-  const T* w = (const T*)p.w + (i64)group * p.cout * p.m * p.taps.d; // as the op has it, contiguous
+  const T* w = (const T*)p.w + (i64)group * p.cout * p.m * p.taps.d; // in the layout of the op, contiguous
   const T* g = (const T*)p.g + (i64)group * p.cout * p.gs[1] + image * p.gs[0];
   C sum[FEW_ROWS][FEW] = {};
   i32 room = taps > 0 && WEIGHTS / taps < FEW_OUTPUTS ? WEIGHTS / taps : FEW_OUTPUTS;
@@ -227,7 +226,7 @@ template <class T> DEV void few(const Conv& p) {
     __syncthreads();
     if (!exists) continue;
     for (i32 i = 0, tap = 0; i < countY; i++) {
-      i32 y = (py + p.pad[0] - tapsY[i] * p.dilation[0]) / p.stride[0]; // without a rest
+      i32 y = (py + p.pad[0] - tapsY[i] * p.dilation[0]) / p.stride[0]; // exact
       bool in[FEW_ROWS];
 #pragma unroll
       for (int r = 0; r < FEW_ROWS; r++) in[r] = (u32)(y + r) < (u32)p.oh;
@@ -265,8 +264,8 @@ template <class T> DEV void few(const Conv& p) {
 #define FEW_CHANNELS(T) KERNEL __launch_bounds__(256) conv2d_grad_input_few_##T(const __grid_constant__ Conv p) { few<T>(p); }
 FLOAT_TYPES(FEW_CHANNELS)
 
-// A convolution with few output channels in a group, likewise: a thread makes F of them of
-// FEW_ROWS pixels, one below the other. The weight lies as the op has it, contiguous.
+// A convolution with few output channels per group, likewise: a thread computes F of them
+// for FEW_ROWS pixels, one below the other. The weight has the layout of the op, contiguous.
 template <class T, int F> DEV void few_outputs(const Conv& p) {
   typedef typename Compute<T>::type C;
   enum { WEIGHTS = FEW_ROOM / sizeof(Vec<C, F>) };

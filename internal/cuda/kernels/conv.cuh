@@ -1,6 +1,6 @@
 // What the kernels of convolutions share: their parameters. Convolutions are matrix
-// products whose operands are read where they lie: no image is unfolded in memory.
-// With the layouts of internal/op/conv.go, and for each group:
+// products whose operands are read in place: no image is unfolded in memory.
+// With the layouts of internal/op/conv.go, per group:
 //
 //	forward  (m: output channel)  × (n: image, y, x)    over k: channel, ky, kx
 //	input    (m: input channel)   × (n: image, y, x)    over k: output channel, ky, kx
@@ -20,8 +20,8 @@ struct Conv {
   i32 channels, outputs; // of all groups
   i32 h, wd, oh, ow;
   i32 stride[2], pad[2], dilation[2];
-  i32 phases[2];             // of a gradient of the input: into how many phases n divides each axis
-  Div taps, kw, pixels, row; // KH·KW, KW; pixels and row of what n (weight: k) counts
+  i32 phases[2];             // gradient of the input: the number of phases that n divides each axis into
+  Div taps, kw, pixels, row; // KH·KW, KW; pixels of an image and of a row that n (weight: k) counts
   Div strideY, strideX;
-  i32 wide, unused; // whether the weight can be read several elements at once
+  i32 wide, unused; // whether several elements of the weight may be loaded at once
 };

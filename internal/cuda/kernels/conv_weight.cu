@@ -1,14 +1,14 @@
-// The gradient of a convolution's weight; see conv.cuh. It has few results, each a
-// sum over all pixels of all images, which blocks share: each leaves its part.
+// The gradient of a convolution's weight; see conv.cuh. It has few results, each a sum over
+// all pixels of all images, which blocks share: each stores its part.
 //
-// A block of 256 threads makes BM×BN results. Threads read along k, neighbouring
-// pixels, BK of them in a step, and each finds its pixel once for all channels and taps
-// that it reads there. Where the results need fewer threads, GROUPS of them share
-// the pixels of a step, and their sums are added at the end.
+// A block of 256 threads computes BM×BN results. Threads load along k, which is over
+// adjacent pixels, BK of them per step, and each finds its pixel once for all channels and
+// taps that it loads there. Where the results need fewer threads, GROUPS groups of threads
+// share the pixels of a step, and their sums are added at the end.
 //
-// Tiles lie as [k][m] and [k][n], so that a thread reads its 4 neighbouring rows or
-// columns at once. Within each 4 elements, places are exchanged (SWAP) so that threads
-// that write along k do not meet in a bank.
+// Tiles are stored as [k][m] and [k][n], so that a thread loads its 4 adjacent rows or
+// columns at once. Groups of 4 elements are permuted (SWAP), so that threads that store
+// along k cause no bank conflicts.
 #include "conv.cuh"
 
 #define THREADS 256
@@ -21,9 +21,9 @@ template <class C, int BM, int BN, int BK> struct Tiles {
 template <class T, int BM, int BN, int BK> DEV void grad_weight(const Conv& p) {
   typedef typename Compute<T>::type C;
   enum {
-    TM = BM == 128 ? 8 : 4, TN = BN == 128 ? 8 : 4, // results of a thread
+    TM = BM == 128 ? 8 : 4, TN = BN == 128 ? 8 : 4, // results per thread
     ACROSS = BN / TN, GROUP = BM / TM * ACROSS, GROUPS = THREADS / GROUP,
-    DOWN = THREADS / BK, EA = BM / DOWN, EB = BN / DOWN // rows between a thread's elements, elements it reads
+    DOWN = THREADS / BK, EA = BM / DOWN, EB = BN / DOWN // rows between a thread's elements, elements it loads
   };
 #define SWAP(k) (((k) >> 3) * (32 / BK) & 3)
   __shared__ __align__(16) Tiles<C, BM, BN, BK> tiles;
@@ -35,7 +35,7 @@ template <class T, int BM, int BN, int BK> DEV void grad_weight(const Conv& p) {
 
   const T* g = (const T*)p.g + ((i64)group * p.cout + m0 + first) * p.gs[1];
   const T* x = (const T*)p.x + (i64)group * p.cin * p.xs[1];
-  // The tap of each of this thread's columns, and how far it is from the pixel.
+  // The tap of each of this thread's columns, and its offset from the pixel.
   i32 tapY[EB], tapX[EB], away[EB];
 #pragma unroll
   for (int e = 0; e < EB; e++) {
@@ -71,7 +71,7 @@ template <class T, int BM, int BN, int BK> DEV void grad_weight(const Conv& p) {
 #pragma unroll
     for (int e = 0; e < EB; e++) tiles.b[buffer][kk][(first + e * DOWN) ^ SWAP(kk)] = (C)get(rb[e]);
   };
-  // Rows and columns of the tile that are this thread's: 4 together, 64 apart.
+  // This thread's rows and columns of the tile: groups of 4, 64 apart.
   int member = t % GROUP, which = t / GROUP, row = member / ACROSS * 4, col = member % ACROSS * 4;
   C acc[TM][TN];
 #pragma unroll
@@ -90,8 +90,8 @@ template <class T, int BM, int BN, int BK> DEV void grad_weight(const Conv& p) {
     if (more) fetch(k0 + BK);
 #pragma unroll
     for (int q = 0; q < BK / GROUPS; q++) {
-      int k = q * GROUPS + which;             // its bits from 8 on are those of
-      const int s = SWAP(q * GROUPS);         // q·GROUPS, as GROUPS divides 8
+      int k = q * GROUPS + which;
+      const int s = SWAP(q * GROUPS); // of k too: GROUPS divides 8, so their upper bits are equal
       C a[TM], b[TN];
 #pragma unroll
       for (int v = 0; v < TM; v += 4) *(Vec<C, 4>*)&a[v] = *(const Vec<C, 4>*)&tiles.a[cur][k][v * 16 + row];
@@ -108,7 +108,7 @@ template <class T, int BM, int BN, int BK> DEV void grad_weight(const Conv& p) {
       __syncthreads();
     }
   }
-  if (GROUPS > 1) { // the first group adds up what the others have
+  if (GROUPS > 1) { // the first group adds the sums of the others
     C(*sums)[BM][BN] = (C(*)[BM][BN])&tiles;
     __syncthreads();
 #pragma unroll
@@ -143,8 +143,8 @@ template <class T, int BM, int BN, int BK> DEV void grad_weight(const Conv& p) {
 FLOAT_TYPES(SMALL)
 LARGE(f32) HALF_TYPES(LARGE)
 
-// Groups of one channel each: a block of threads sums up ONE_TAPS taps of one group, each
-// thread every blockDim.xth pixel of the block's, whose gradient serves all taps.
+// Groups of one channel each: a block sums ONE_TAPS taps of one group, each thread every
+// blockDim.x-th pixel of the block, whose gradient serves all taps.
 enum { ONE_TAPS = 9 };
 template <class A> DEV A plus(A x, A y) { return x + y; }
 template <class T> DEV void grad_weight_one(const Conv& p) {

@@ -1,5 +1,5 @@
-// Creation ops. The random ones reproduce package internal/random bit for bit:
-// see there for what the steps mean.
+// Creation ops. The random ones reproduce package internal/random bit for bit, which
+// explains the steps.
 #include "locus.cuh"
 
 struct Fill { void* out; u64 bits, n; };
@@ -125,7 +125,7 @@ DEV f32 normal32(u32 w) {
   return negative ? -z : z;
 }
 
-// In float64 the library's inverse differs from the host's in the last places.
+// In float64 the library's erfinv differs from the host's in the last digits.
 DEV f64 normal64(u64 w) {
   f64 u = __dmul_rn(__dadd_rn((f64)(w >> 12), 0.5), 1.0 / (1ull << 52));
   return 1.41421356237309504880 * erfinv(__dsub_rn(__dmul_rn(2.0, u), 1.0));
@@ -136,9 +136,10 @@ DEV f32 below1(f32 v, f32*) { return v; }
 DEV f16 below1(f32 v, f16*) { f16 r = make<f16>(v); if (r.x == 0x3c00) r.x = 0x3bff; return r; }
 DEV bf16 below1(f32 v, bf16*) { bf16 r = make<bf16>(v); if (r.x == 0x3f80) r.x = 0x3f7f; return r; }
 
-// Four elements of a 32-bit word each share a counter block, or two of 64 bits. The first
-// element may be in the middle of its block: skip are those before it, and i, which wraps
-// around for them, the place in the result of the block's first.
+// Four elements of 32 bits share a counter block, or two of 64 bits. The first element of
+// the result may be in the middle of its block: skip is the number of elements before it.
+// i is the index of the block's first element, and wraps around for skipped ones, which
+// makes them fail the comparison with n.
 #define RANDOM32(name, T, value)                                       \
   KERNEL name##_##T(const __grid_constant__ Random p) {                \
     u64 b = (u64)blockIdx.x * blockDim.x + threadIdx.x, skip = p.first & 3, i = b * 4 - skip; \

@@ -1,13 +1,12 @@
-// The loss of unaligned sequences and its gradient: a block per sequence, whose threads share
-// the states. State s of 2·labels+1 is a blank if s is even, else label s/2.
+// ctc_loss and its gradient: a block per sequence, whose threads share the states. State s of 2·labels+1 is a blank if s is even, else label s/2.
 #include "locus.cuh"
 
 struct Paths {
   void *out, *alpha;               // alpha (N, rows, width): written by the loss, read by its gradient
-  void* room;                      // the gradient's: two rows of states, their shares, and the next equal labels
+  void* room;                      // workspace of the gradient: two rows of states, their shares, and the next equal labels
   const void *x, *targets, *steps, *labels, *grad, *loss;
   Flag* flag;
-  u64 time, classes, width, rows;  // rows: time, or 2 if nobody reads alpha later
+  u64 time, classes, width, rows;  // rows: time, or 2 if alpha is not needed later
   i64 xs[3], ts[2], as[3];         // strides of x, the targets and alpha
   i64 stepStep, labelStep, gradStep, lossStep;
   i32 op, blank, wideTargets, wideSteps, wideLabels, saves;
@@ -23,7 +22,7 @@ DEV i64 length(const Paths& p, const void* of, i32 wide, i64 at, i64 most) {
   return 0;
 }
 
-// class_of is the class of a state, -1 if it is none, which is reported.
+// class_of returns the class of a state; one that is out of range is reported, and is -1.
 DEV i64 class_of(const Paths& p, i64 n, i64 s) {
   if (!(s & 1)) return p.blank;
   i64 k = whole(p.targets, p.wideTargets, n * p.ts[0] + (s >> 1) * p.ts[1]);
@@ -32,7 +31,7 @@ DEV i64 class_of(const Paths& p, i64 n, i64 s) {
   return -1;
 }
 
-// over says whether a path may come to state s from s-2.
+// over reports whether a path may go from state s-2 to state s.
 DEV bool over(const Paths& p, i64 n, i64 s, i64 k) { return (s & 1) && s > 2 && k != p.blank && k != class_of(p, n, s - 2); }
 
 template <class A> DEV A log_sum(A a, A b, A c) {
@@ -95,8 +94,8 @@ template <class T> DEV void ctc_backward(const Paths& p) {
   if (loss == A(INF_D) || loss == never) return;
   char* room = (char*)p.room + n * p.width * 4 * sizeof(A);
   A *beta = (A*)room, *share = beta + 2 * p.width;
-  // Equal labels are a chain: of each the next one, and whether it is the first.
-  i32* next = (i32*)(share + p.width); // width/2 of them fit behind each other, and as many for the first
+  // Equal labels form a chain: for each, the next one, and whether it is the first.
+  i32* next = (i32*)(share + p.width); // width/2 elements, and as many of first
   i32* first = next + p.width / 2;
   for (i64 i = threadIdx.x; i < labels; i += blockDim.x) {
     i64 k = class_of(p, n, 2 * i + 1);
@@ -123,13 +122,13 @@ template <class T> DEV void ctc_backward(const Paths& p) {
         if (s + 1 < l) one = last[s + 1];
         if (s + 2 < l && over(p, n, s + 2, class_of(p, n, s + 2))) two = last[s + 2];
       }
-      A rest = log_sum(from, one, two); // of the paths behind t
+      A rest = log_sum(from, one, two); // of the paths after t
       row[s] = k < 0 ? never : rest + get(x[t * p.xs[1] + k * p.xs[2]]);
       A v = k < 0 ? A(0) : m_exp(alpha[t * p.as[1] + s * p.as[2]] + rest + loss) * g;
       share[s] = v;
       if (k == p.blank) blanks += v;
     }
-    blanks = block_reduce(blanks, A(0), reduced, [](A a, A b) { return a + b; }); // its threads have met
+    blanks = block_reduce(blanks, A(0), reduced, [](A a, A b) { return a + b; }); // this synchronizes the block
     T* to = out + t * p.classes;
     if (threadIdx.x == 0) put(to[p.blank], -blanks);
     for (i64 i = threadIdx.x; i < labels; i += blockDim.x) {

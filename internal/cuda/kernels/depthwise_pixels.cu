@@ -1,18 +1,18 @@
-// Convolutions with a filter for each channel, of images that lie channels last, and
-// their gradients. A thread takes N neighbouring channels of a pixel after the other; what
-// neighbours read again comes from the caches. Filters lie as (C, 1, KH, KW).
+// Depthwise convolutions of images that are stored channels last, and their gradients. A
+// thread handles N adjacent channels of one pixel after another; what adjacent pixels read
+// again comes from the caches. Filters are stored as (C, 1, KH, KW).
 #include "arrive.cuh"
 #include "pixels.cuh"
 
-#define DEPTH_TAPS 25 // of a filter at most
+#define DEPTH_TAPS 25 // the most that a filter has
 
 struct Depth {
   void* out;
   const void *x, *w, *g;             // x and w, g and w, or g and x
-  void* partial;                     // [chunks][channels][taps] of the gradient of filters
+  void* partial;                     // [chunks][channels][taps], for the gradient of the filters
   u32* arrived;                      // 0 between launches
-  u64 pixels, chunk;                 // that are made or added up, in all and by a block
-  i64 xs[3], gs[3], os[3];           // from an image, row and pixel to the next
+  u64 pixels, chunk;                 // that are computed or summed: in all, and by a block
+  i64 xs[3], gs[3], os[3];           // strides: image, row, pixel
   i32 channels, h, w_, oh, ow;
   i32 kernel[2], stride[2], pad[2], dilation[2];
   i32 chunks, wide;
@@ -28,7 +28,7 @@ DEV Pixel pixel_of(u64 i, u32 h, u32 w) {
   return {(i32)((u32)i - line * w), (i32)(line - image * h), (i64)image};
 }
 
-// filters copies a block's filters, a tap after the other.
+// filters copies a block's filters to shared memory, tap by tap.
 template <class T, int N> DEV void filters(const Depth& p, typename Compute<T>::type* room) {
   i32 taps = p.kernel[0] * p.kernel[1], columns = p.wide * N;
   for (i32 i = threadIdx.x; i < taps * columns; i += PIXEL_THREADS) {
@@ -73,7 +73,7 @@ template <class T, int N> DEV void depth_forward(const Depth& p) {
   }
 }
 
-// Which result reads place t of the padded axis with its first tap.
+// reader finds the result whose first tap reads index t of the padded axis; false if none does.
 DEV bool reader(i32 t, i32 stride, i32 out, i32& o) {
   if (t < 0) return false;
   if (stride == 1) o = t;
@@ -121,8 +121,8 @@ template <class T, int N> DEV void depth_grad_input(const Depth& p) {
   }
 }
 
-// The gradient of K taps from tap blockIdx.z·K on: all of a row of the filter at once, for
-// what the gradient of the result is read once.
+// The gradient of K taps from tap blockIdx.z·K on: a row of the filter at a time, so that the
+// gradient of the result is loaded once for all of them.
 template <class T, int N, int K> DEV void depth_grad_weight(const Depth& p) {
   typedef typename Compute<T>::type A;
   __shared__ A room[PIXEL_THREADS * N];
@@ -158,7 +158,7 @@ template <class T, int N, int K> DEV void depth_grad_weight(const Depth& p) {
 #pragma unroll
     for (int j = 0; j < N; j++) one[j] = A(0);
 #pragma unroll
-    for (int q = 0; q < K; q++) // sum stays in registers
+    for (int q = 0; q < K; q++) // unrolled, so that sum stays in registers
 #pragma unroll
       for (int j = 0; j < N; j++)
         if (q == k) one[j] = sum[q][j];

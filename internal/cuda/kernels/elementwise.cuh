@@ -1,12 +1,12 @@
 // The frame of every kernel that computes one element from one element of each
-// operand. A thread makes V neighbouring elements of the result, which is
-// contiguous; how it gets the operands' elements depends on how they lie.
+// operand. A thread computes V adjacent elements of the result, which is contiguous;
+// how it loads those of the operands depends on their layouts.
 #pragma once
 #include "locus.cuh"
 
 enum Mode {
   CONTIGUOUS, // in the order of the result, aligned: one wide load
-  CONSTANT,   // the bits of the parameter
+  CONSTANT,   // a scalar, in bits
   ROW,        // the innermost axis is contiguous and a multiple of V: one wide load
   SPLAT,      // the innermost axis is broadcast and a multiple of V: one load
   SCATTERED,  // anything else
@@ -58,8 +58,8 @@ template <int N, int V, class O, class T0, class T1, class T2, class F> DEV void
     *(Vec<O, V>*)((O*)p.out + i) = *(Vec<O, V>*)r;
     return;
   }
-  // The last block and scattered operands: neighbouring threads make
-  // neighbouring elements, one at a time.
+  // The last block and scattered operands: adjacent threads compute adjacent elements,
+  // one at a time.
 #pragma unroll 1
   for (int j = 0; j < V; j++) {
     u64 i = base + j * blockDim.x + threadIdx.x;
@@ -72,7 +72,7 @@ template <int N, int V, class O, class T0, class T1, class T2, class F> DEV void
   }
 }
 
-// The number of elements a thread makes of an operand type T. Heavy functions
-// take fewer: their code is long and their time is not memory's.
+// The number of elements that a thread computes for an operand type T. Heavy functions
+// take fewer: their code is long, and they are not limited by memory.
 #define WIDE(T) LANES(T)
 #define HEAVY(T) (sizeof(T) == 8 ? 1 : 2)

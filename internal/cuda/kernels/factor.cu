@@ -1,5 +1,6 @@
-// What cuSOLVER does not do of the factorisations: symmetric parts, checks, and results
-// in the form and with the signs that the op table asks for. Row by row in memory.
+// The parts of factorizations that cuSOLVER leaves to the caller: symmetric parts, checks,
+// and results in the form and with the signs that the op table asks for. Matrices are
+// stored row by row.
 #include "locus.cuh"
 
 struct Factor {
@@ -10,19 +11,19 @@ struct Factor {
   i64 rows, columns;          // of a, or of the vectors in a
   i64 aRow, aColumn;          // strides of the vectors in a, and in b
   i64 bRows, bRow, bColumn;
-  i64 at;                     // number of the matrix in its batch; -1 if it is alone
+  i64 at;                     // index of the matrix in its batch; -1 if there is no batch
   i32 op, pad;
 };
 
-// Reports what the library has found: the number of a pivot.
+// Reports the pivot at which the library failed, if any.
 KERNEL factor_info(const __grid_constant__ Factor p) {
   if (threadIdx.x == 0 && *p.info != 0) out_of_range(p.flag, p.op, p.at, *p.info > 0 ? *p.info : 1);
 }
 
 DEV bool finite(double x) { return x - x == 0; }
 
-// A copy of a in which numbers that are not finite are reported, and 0: iterations might
-// not end.
+// Copies a; numbers that are not finite are reported and become 0, because iterations might
+// not end with them.
 template <class T> DEV void checked(const Factor& p) {
   i64 n = p.rows * p.columns;
   for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += (i64)gridDim.x * blockDim.x) {
@@ -37,7 +38,7 @@ template <class T> DEV void checked(const Factor& p) {
 KERNEL factor_checked_f32(const __grid_constant__ Factor p) { checked<float>(p); }
 KERNEL factor_checked_f64(const __grid_constant__ Factor p) { checked<double>(p); }
 
-// The same of the mean of a and its transpose.
+// The same for the mean of a and its transpose.
 template <class T> DEV void symmetric(const Factor& p) {
   i64 n = p.rows;
   for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < n * n; i += (i64)gridDim.x * blockDim.x) {
@@ -53,7 +54,7 @@ template <class T> DEV void symmetric(const Factor& p) {
 KERNEL factor_symmetric_f32(const __grid_constant__ Factor p) { symmetric<float>(p); }
 KERNEL factor_symmetric_f64(const __grid_constant__ Factor p) { symmetric<double>(p); }
 
-// Zeros above the diagonal.
+// Writes zeros above the diagonal.
 template <class T> DEV void lower(const Factor& p) {
   i64 n = p.rows;
   for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < n * n; i += (i64)gridDim.x * blockDim.x) {
@@ -64,8 +65,9 @@ template <class T> DEV void lower(const Factor& p) {
 KERNEL factor_lower_f32(const __grid_constant__ Factor p) { lower<float>(p); }
 KERNEL factor_lower_f64(const __grid_constant__ Factor p) { lower<double>(p); }
 
-// A block for each vector: values in the first row of out, then the vectors of a, then those
-// of b with the same sign. The first of the largest components of a's is positive; see op.
+// A block per vector writes values to the first row of out, then the vectors of a, then those
+// of b with the same sign. The first of the largest components of each vector of a is
+// positive: see internal/op.
 template <class T> DEV T size(T x) { return x < 0 ? -x : x; }
 template <class T> DEV T greater_of(T x, T y) { return x < y ? y : x; }
 template <class T> DEV void pack(const Factor& p) {

@@ -1,4 +1,4 @@
-// Matrix products without cuBLAS, on the ordinary arithmetic units.
+// Matrix products without cuBLAS and without tensor cores.
 #include "gemm.cuh"
 #include "product.cuh"
 
@@ -38,19 +38,19 @@ template <class T, int BM, int BN, bool TA, bool TB, bool ENDS> DEV void gemm(co
   }
 }
 
-// Small products: the time is that of waiting for memory, so a block fetches 128
-// of k at once, for 16×16 results only. Four groups of 64 threads each sum every
-// fourth of k, a thread 2×2 results; then the groups' sums are added.
+// Small products are bound by the latency of memory, so a block loads 128 elements along k
+// at once, for 16×16 results only. Each of four groups of 64 threads sums every fourth k, a
+// thread 2×2 results; then the groups' sums are added.
 template <class T, bool TA, bool TB, bool ENDS> DEV void small(const Product& p) {
   typedef typename Total<T>::type C;
   typedef End<T, ENDS> E;
-  const int B = 16, DEPTH = 128, EACH = B * DEPTH / GEMM_THREADS; // elements a thread fetches of each operand
+  const int B = 16, DEPTH = 128, EACH = B * DEPTH / GEMM_THREADS; // elements that a thread loads of each operand
   __shared__ __align__(16) C as[DEPTH][B + 2], bs[DEPTH][B + 2];  // [k][m], [k][n]; padded so that pairs stay aligned
-  C(*sums)[B][B] = (C(*)[B][B])as;                                // [group][m][n], when as has been read
+  C(*sums)[B][B] = (C(*)[B][B])as;                                // [group][m][n], once as has been read
   i64 tilesN = (p.n + B - 1) / B, m0 = blockIdx.x / tilesN * B, n0 = blockIdx.x % tilesN * B;
   int t = threadIdx.x, group = t >> 6, row = (t & 63) >> 3, col = t & 7;
-  // Where this thread's first element of a tile is, along k and across; the others
-  // follow along k or across, whichever way the memory does not run.
+  // The place of this thread's first element in a tile, along k and across. The others
+  // follow along the axis that is not contiguous.
   int ka = TA ? t / B : t % DEPTH, ma = TA ? t % B : t / DEPTH;
   int kb = TB ? t % DEPTH : t / B, nb = TB ? t / DEPTH : t % B;
   const int STEP_A = TA ? GEMM_THREADS / B : GEMM_THREADS / DEPTH, STEP_B = TB ? GEMM_THREADS / DEPTH : GEMM_THREADS / B;
@@ -84,7 +84,7 @@ template <class T, bool TA, bool TB, bool ENDS> DEV void small(const Product& p)
       }
       __syncthreads();
       if (k0 + DEPTH < p.k) fetch(k0 + DEPTH);
-      int depth = p.k - k0 < DEPTH ? (int)(p.k - k0) : DEPTH; // beyond k there are zeros
+      int depth = p.k - k0 < DEPTH ? (int)(p.k - k0) : DEPTH; // zeros beyond
 #pragma unroll 8
       for (int k = group; k < depth; k += 4) {
         Vec<C, 2> x = *(const Vec<C, 2>*)&as[k][row * 2], y = *(const Vec<C, 2>*)&bs[k][col * 2];
@@ -107,8 +107,8 @@ template <class T, bool TA, bool TB, bool ENDS> DEV void small(const Product& p)
   }
 }
 
-// Kernels with bias and activation are separate: they need registers that plain
-// products should not do without.
+// Kernels with bias and activation are separate: they need registers that plain products
+// have better uses for.
 #define SMALL(T)                                                                                           \
   KERNEL gemm_small_nn_##T(const __grid_constant__ Product p) { small<T, false, false, false>(p); }        \
   KERNEL gemm_small_nt_##T(const __grid_constant__ Product p) { small<T, false, true, false>(p); }         \
@@ -133,7 +133,7 @@ GEMM(u8, 64, BOUNDS) GEMM(i32, 64, BOUNDS) GEMM(i64, 64, BOUNDS)
 GEMM_END(f32, 128, BOUNDS) GEMM_END(f16, 128, BOUNDS) GEMM_END(bf16, 128, BOUNDS)
 GEMM_END(f32, 64, BOUNDS) GEMM_END(f16, 64, BOUNDS) GEMM_END(bf16, 64, BOUNDS) GEMM_END(f64, 64, BOUNDS)
 
-// Adds up what several blocks have summed in parts, with bias and activation.
+// Adds the partial sums of several blocks, with bias and activation.
 template <class T> DEV void sum_parts(const Product& p) {
   typedef typename Compute<T>::type C;
   i64 all = p.batch * p.m * p.n, i = (i64)blockIdx.x * blockDim.x + threadIdx.x;

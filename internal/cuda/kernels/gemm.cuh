@@ -1,25 +1,25 @@
-// A tiled matrix product on the ordinary arithmetic units, for any element type
-// and any way of reading the operands: products and convolutions share it.
+// A tiled matrix product without tensor cores, for any element type and any way of loading
+// the operands: products and convolutions share it.
 //
-// A block of 256 threads makes BM×BN results. It goes along k in steps of 8:
-// while one pair of tiles is multiplied from shared memory, the next is fetched into
-// registers. Each thread makes results in groups of 4×4.
+// A block of 256 threads computes BM×BN results in steps of 8 along k: while one pair of
+// tiles is multiplied from shared memory, the next is loaded into registers. Each thread
+// computes results in groups of 4×4.
 #pragma once
 #include "locus.cuh"
 
 #define BK 8
 #define GEMM_THREADS 256
 
-// The type sums are kept in: integers wrap, so the arithmetic is unsigned.
+// The type of sums: integers wrap, so their arithmetic is unsigned.
 template <class T> struct Total { typedef typename Compute<T>::type type; };
 template <> struct Total<u8> { typedef u32 type; };
 template <> struct Total<i32> { typedef u32 type; };
 template <> struct Total<i64> { typedef u64 type; };
 
-// Strided fetches one tile after the other of a matrix whose rows (or, if
-// ALONG_K is false, columns) are contiguous: element (i, k) is at i·ld + k (or k·ld + i).
+// Strided loads one tile after another of a matrix whose rows (or, if ALONG_K is false,
+// columns) are contiguous: element (i, k) is at i·ld + k (or k·ld + i).
 template <class T, int B, bool ALONG_K> struct Strided {
-  enum { E = B * BK / GEMM_THREADS }; // elements a thread fetches
+  enum { E = B * BK / GEMM_THREADS }; // elements that a thread loads
   const T* p;
   i64 step;   // from one tile to the next
   i32 count;  // elements that exist across the tile
@@ -34,7 +34,7 @@ template <class T, int B, bool ALONG_K> struct Strided {
     p = (const T*)matrix + (ALONG_K ? (first + i()) * ld + k0 + k() : (i64)(k0 + k()) * ld + first + i());
     step = ALONG_K ? BK : BK * ld;
   }
-  // fetch reads the tile at k0; calls go from tile to tile.
+  // fetch loads the tile at k0; successive calls load successive tiles.
   METHOD void fetch(i32 k0, i32 end, T* r) {
     i32 left = end - k0 - k();
     i32 n = ALONG_K ? (count == 0 || left < 0 ? 0 : left > E ? E : left) : left > 0 ? count : 0;
@@ -54,8 +54,6 @@ template <class T, int B, bool ALONG_K> struct Strided {
   }
 };
 
-// multiply adds up the product of the rows that fetchA and the columns that
-// fetchB read, for k from begin to end, into acc.
 template <class C, int BM, int BN> struct Tiles {
   C a[2][BK][BM + 4];
   C b[2][BK][BN + 4];
@@ -68,6 +66,8 @@ template <class C, int BM, int BN> struct Sums {
   METHOD int col(int j) { return (j >> 2) * 64 + (threadIdx.x & 15) * 4 + (j & 3); }
 };
 
+// multiply sets acc to the product of the rows that fetchA and the columns that fetchB load,
+// for k from begin to end.
 template <class T, class C, int BM, int BN, class FA, class KA, class FB, class KB>
 DEV void multiply(Tiles<C, BM, BN>& s, Sums<C, BM, BN>& acc, i32 begin, i32 end, FA fetchA, KA keepA, FB fetchB, KB keepB) {
   alignas(16) T ra[BM * BK / GEMM_THREADS];

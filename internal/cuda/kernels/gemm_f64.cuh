@@ -1,10 +1,10 @@
-// Matrix products of float64 on the matrix units (mma.sync), which have twice the
-// rate of the ordinary arithmetic on the cards that compute in float64 at all. M is the
-// instruction: it multiplies a warp's 32×32 results by K at a time.
+// Matrix products of float64 on the tensor cores (mma.sync), which have twice the rate of
+// ordinary float64 arithmetic on data center cards. M is the instruction: it adds K steps
+// along k to a warp's 32×32 results at a time.
 //
-// A block of 8 warps makes 128×64 results, each warp 32×32. Tiles of 16 along k
-// arrive in shared memory by asynchronous copies, STAGES of them on their way at once.
-// Rows are padded by 32 bytes, so that a half warp's loads meet in no bank.
+// A block of 8 warps computes 128×64 results, each warp 32×32. Tiles of 16 along k arrive in
+// shared memory by asynchronous copies, STAGES of them in flight. Rows are padded by 32
+// bytes, so that the loads of a half-warp cause no bank conflicts.
 #pragma once
 #include "product.cuh"
 #include "matrix.cuh"
@@ -14,8 +14,8 @@
 #define KT 16
 #define STAGES 3
 
-// A tile of R rows (of the result) by KT of k. If ALONG_K it lies in shared
-// memory as [R][KT], otherwise as [KT][R].
+// A tile of R rows (of the result) by KT along k. If ALONG_K it is stored in shared memory
+// as [R][KT], otherwise as [KT][R].
 template <int R, bool ALONG_K> struct Tile {
   enum { LINES = ALONG_K ? R : KT, WIDTH = ALONG_K ? KT : R, PITCH = (WIDTH + 4) * 8, BYTES = LINES * PITCH };
   enum { ACROSS = WIDTH / 2, DOWN = 256 / ACROSS, COPIES = LINES / DOWN }; // chunks of a line, lines between a thread's chunks
@@ -33,7 +33,7 @@ template <int R, bool ALONG_K> struct Tile {
     jump = DOWN * ld;
     step = ALONG_K ? KT : KT * ld;
   }
-  // load starts the copies of a tile of which left elements of k exist.
+  // load starts copying a tile, of which left elements along k exist.
   METHOD void load(u32 tile, int left) {
 #pragma unroll
     for (int t = 0; t < COPIES; t++) {
@@ -43,7 +43,7 @@ template <int R, bool ALONG_K> struct Tile {
     }
     p += step;
   }
-  // at is where element (row, k) lies.
+  // at returns the offset of element (row, k).
   static METHOD u32 at(int row, int k) { return ALONG_K ? row * PITCH + k * 8 : k * PITCH + row * 8; }
 };
 
@@ -62,7 +62,7 @@ template <class M, bool TA, bool TB> DEV void gemm(const Product& p) {
   enum { STAGE = A::BYTES + B::BYTES };
   u32 base = shared_address(room);
   int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, wm = (warp & 3) * 32, wn = (warp >> 2) * 32;
-  // Blocks that run together work on neighbouring tiles, so that they share what is in the cache.
+  // Blocks that run at the same time compute adjacent tiles, so that they share what is in the cache.
   u32 tilesM = (u32)((p.m + BM - 1) / BM), tilesN = (u32)((p.n + BN - 1) / BN), group = 8 * tilesN, g = blockIdx.x / group;
   u32 high = tilesM - g * 8 < 8 ? tilesM - g * 8 : 8, in = blockIdx.x % group;
   u32 tileM = g * 8 + in % high, tileN = in / high;
@@ -74,7 +74,7 @@ template <class M, bool TA, bool TB> DEV void gemm(const Product& p) {
     B b;
     a.init((const f64*)p.a + z * p.stepA, p.lda, (i64)tileM * BM, p.m, begin);
     b.init((const f64*)p.b + z * p.stepB, p.ldb, (i64)tileN * BN, p.n, begin);
-    int left = depth; // of k, not yet asked for
+    int left = depth; // along k, not yet requested
     auto load = [&](int stage) {
       if (left > 0) {
         a.load(base + stage * STAGE, left);
@@ -90,7 +90,7 @@ template <class M, bool TA, bool TB> DEV void gemm(const Product& p) {
 #pragma unroll 1
     for (int steps = (depth + KT - 1) / KT; steps > 0; steps--) {
       asm volatile("cp.async.wait_group %0;" ::"n"(STAGES - 2));
-      __syncthreads(); // and the stage that is filled next has been read by all
+      __syncthreads(); // and all threads have read the stage that is filled next
       load(stage == 0 ? STAGES - 1 : stage - 1);
       u32 tile = base + stage * STAGE;
 #pragma unroll

@@ -1,10 +1,9 @@
-// Matrix products on the matrix units (mma.sync): float16 and bfloat16 with
+// Matrix products on the tensor cores (mma.sync): float16 and bfloat16 with
 // float32 sums, and float32 rounded to TF32.
 //
-// A block of 8 warps makes 128×256 results, each warp 64×64. Tiles of 64 bytes
-// along k arrive in shared memory by asynchronous copies, STAGES of them on their way at
-// once. Within a tile, 16-byte chunks are permuted so that neither the
-// copies nor ldmatrix meet in a bank.
+// A block of 8 warps computes 128×256 results, each warp 64×64. Tiles of 64 bytes along k
+// arrive in shared memory by asynchronous copies, STAGES of them in flight. Within a tile,
+// 16-byte chunks are permuted so that neither the copies nor ldmatrix cause bank conflicts.
 #include "product.cuh"
 #include "matrix.cuh"
 
@@ -25,20 +24,20 @@ DEV void mma(f32* c, const u32* a, const u32* b, tf32*) { MMA("m16n8k8.row.col.f
 DEV void put(tf32& r, f32 v) { r.x = v; }
 DEV f32 get(tf32 v) { return v.x; }
 
-// A tile of R rows (of the result) by 64 bytes of k. If ALONG_K it lies in
-// shared memory as [R][64 bytes], otherwise as [KT][R elements], where for 4-byte
-// elements the rows are padded instead of permuted.
+// A tile of R rows (of the result) by 64 bytes along k. If ALONG_K it is stored in shared
+// memory as [R][64 bytes], otherwise as [KT][R elements], where rows of 4-byte elements are
+// padded instead of permuted.
 template <class T, int R, bool ALONG_K> struct Tile {
   enum { S = sizeof(T), KT = 64 / S, V = 16 / S, PITCH = ALONG_K ? 64 : R * S + (S == 4 ? 32 : 0), BYTES = ALONG_K ? R * 64 : KT * PITCH };
 
-  static __device__ __forceinline__ u32 at(int row, int chunk) { // row and 16-byte chunk as they lie
+  static __device__ __forceinline__ u32 at(int row, int chunk) { // row and 16-byte chunk as stored
     if (ALONG_K) return row * 64 + ((chunk ^ (row >> 1 & 3)) << 4);
     return S == 4 ? row * PITCH + (chunk << 4) : row * PITCH + ((chunk ^ (row & 7)) << 4);
   }
 };
 
-// Loader brings one tile after the other to shared memory. A thread copies the
-// same chunks of each.
+// Loader copies one tile after another to shared memory. A thread copies the same chunks of
+// each.
 template <class T, int R, bool ALONG_K> struct Loader {
   typedef Tile<T, R, ALONG_K> X;
   enum { S = X::S, V = X::V, KT = X::KT, COPIES = R * 4 / 256, DOWN = ALONG_K ? 64 : 256 / (R / V) }; // DOWN: rows from one chunk to the next
@@ -63,7 +62,7 @@ template <class T, int R, bool ALONG_K> struct Loader {
       across = left >= V ? 16 : left > 0 ? (int)left * S : 0;
     }
   }
-  // load starts the copies of a tile of which left elements of k exist.
+  // load starts copying a tile, of which left elements along k exist.
   __device__ __forceinline__ void load(u32 tile, int left) {
 #pragma unroll
     for (int t = 0; t < COPIES; t++) {
@@ -75,7 +74,7 @@ template <class T, int R, bool ALONG_K> struct Loader {
   }
 };
 
-// Fragments of 16 rows and 32 bytes of k (k = 16, or 8 of 4 bytes).
+// A fragment of 16 rows and 32 bytes along k (16 elements, or 8 of 4 bytes).
 template <class T, int R, bool ALONG_K> DEV void fragment_a(u32* r, u32 tile, int row, int step) {
   typedef Tile<T, R, ALONG_K> X;
   int l = threadIdx.x & 31, q = l >> 3;
@@ -91,7 +90,7 @@ template <class T, int R, bool ALONG_K> DEV void fragment_a(u32* r, u32 tile, in
     }
   }
 }
-// Two neighbouring fragments of 8 columns.
+// Two adjacent fragments of 8 columns.
 template <class T, int R, bool ALONG_K> DEV void fragment_b(u32* r, u32 tile, int col, int step) {
   typedef Tile<T, R, ALONG_K> X;
   int l = threadIdx.x & 31, q = l >> 3;
@@ -117,7 +116,7 @@ template <class T, bool TA, bool TB> DEV void gemm(const Product& p) {
   enum { KT = A::KT, STAGE = A::BYTES + B::BYTES };
   u32 base = shared_address(room);
   int warp = threadIdx.x >> 5, lane = threadIdx.x & 31, wm = (warp & 1) * 64, wn = (warp >> 1) * 64;
-  // Blocks that run together work on neighbouring tiles, so that they share what is in the cache.
+  // Blocks that run at the same time compute adjacent tiles, so that they share what is in the cache.
   i64 tilesM = (p.m + BM - 1) / BM, tilesN = (p.n + BN - 1) / BN, group = 8 * tilesN, g = blockIdx.x / group;
   i64 high = tilesM - g * 8 < 8 ? tilesM - g * 8 : 8, in = blockIdx.x % group;
   i64 m0 = (g * 8 + in % high) * BM, n0 = in / high * BN;
@@ -137,7 +136,7 @@ template <class T, bool TA, bool TB> DEV void gemm(const Product& p) {
     Loader<T, BN, TB> lb;
     la.init(a, p.lda, m0, p.m, begin);
     lb.init(b, p.ldb, n0, p.n, begin);
-    int left = (int)(end - begin); // of k, not yet asked for
+    int left = (int)(end - begin); // along k, not yet requested
 #pragma unroll
     for (int s = 0; s < STAGES - 1; s++) {
       if (left > 0) {
@@ -147,7 +146,7 @@ template <class T, bool TA, bool TB> DEV void gemm(const Product& p) {
       left -= KT;
       asm volatile("cp.async.commit_group;");
     }
-    // Fragments of the next step are read while the present one is multiplied,
+    // The fragments of the next step are loaded while the present ones are multiplied,
     // across tiles too.
     u32 fa[2][4][4], fb[2][4][4];
     auto fragments = [&](int at, int stage, int step) {

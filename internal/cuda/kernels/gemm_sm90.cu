@@ -1,16 +1,17 @@
-// Matrix products on Hopper's matrix units (wgmma): float16 and bfloat16 in any
-// layout, and float32 cut to TF32, whose operands must lie along k (a: m×k, b: n×k).
+// Matrix products on Hopper's tensor cores (wgmma): float16 and bfloat16 in any
+// layout, and float32 truncated to TF32, whose operands must be contiguous along k (a: m×k,
+// b: n×k).
 //
-// A block of two warpgroups makes 128×256 results, each warpgroup 64×256. Tiles
-// of 128 bytes along k arrive by asynchronous copies, two of them ahead, while the one
-// before is still being multiplied, in the permutation of 16-byte chunks that the matrix units know as the 128-byte swizzle.
+// A block of two warpgroups computes 128×256 results, each warpgroup 64×256. Tiles of 128
+// bytes along k arrive by asynchronous copies, two tiles ahead, in the 128-byte swizzle,
+// while the previous one is still being multiplied.
 #include "product.cuh"
 #include "matrix.cuh"
 
 #define BM 128
 #define BN 256
 #define STAGES 4
-#define AHEAD 2 // tiles asked for before they are used; the other two are being multiplied
+#define AHEAD 2 // tiles requested before they are used; the other two are being multiplied
 #define STAGE ((BM + BN) * 128)
 struct tf32 { f32 x; };
 template <> struct Compute<tf32> { typedef f32 type; };
@@ -54,7 +55,7 @@ DEV f32 get(tf32 v) { return v.x; }
                "+f"(d[112]), "+f"(d[113]), "+f"(d[114]), "+f"(d[115]), "+f"(d[116]), "+f"(d[117]), "+f"(d[118]), "+f"(d[119]), \
                "+f"(d[120]), "+f"(d[121]), "+f"(d[122]), "+f"(d[123]), "+f"(d[124]), "+f"(d[125]), "+f"(d[126]), "+f"(d[127]) \
                : "l"(a), "l"(b))
-// The last two numbers say that an operand lies across k.
+// The last two numbers say whether each operand is contiguous across k.
 #define WGMMA16(T, type)                                                                     \
   template <bool TA, bool TB> DEV void wgmma(f32* d, u64 a, u64 b, T*) {            \
     if (!TA && !TB) WGMMA("m64n256k16.f32." type "." type, ", 0, 0");                        \
@@ -66,16 +67,16 @@ WGMMA16(f16, "f16")
 WGMMA16(bf16, "bf16")
 template <bool TA, bool TB> DEV void wgmma(f32* d, u64 a, u64 b, tf32*) { WGMMA("m64n256k8.f32.tf32.tf32", ""); }
 
-// How the matrix units find a tile in the 128-byte swizzle. Along k it is
-// rows of 128 bytes, 1024 bytes from 8 of them to the next. Across k it is blocks of 64
-// columns, 8192 bytes each, in which row after row of k has 128 bytes.
+// The descriptor of a tile in the 128-byte swizzle. Along k it has rows of 128 bytes, and
+// groups of 8 rows are 1024 bytes apart. Across k it has blocks of 64 columns, 8192 bytes
+// each, with 128 bytes per k.
 template <bool ACROSS> DEV u64 descriptor(u32 at) { return (u64)((at & 0x3ffff) >> 4) | (ACROSS ? 512ull : 1ull) << 16 | 64ull << 32 | 1ull << 62; }
 
 template <class T, int R, bool ACROSS> struct Loader {
   enum { S = sizeof(T), V = 16 / S, COPIES = R * 8 / 256, WIDE = R / V, DOWN = ACROSS ? 256 / WIDE : 32 }; // DOWN: rows from one copy to the next
   const T* p;
   i64 jump, step;
-  u32 to, have; // place in the tile; which rows exist, or how many bytes of the chunk
+  u32 to, have; // offset in the tile; which rows exist, or how many bytes of the chunk
   int k;
   METHOD void init(const T* matrix, i64 ld, i64 first, i64 count) {
     int row = ACROSS ? threadIdx.x / WIDE : threadIdx.x >> 3, chunk = ACROSS ? threadIdx.x % WIDE : threadIdx.x & 7;
@@ -106,7 +107,7 @@ template <class T, int R, bool ACROSS> struct Loader {
 
 extern __shared__ __align__(1024) char room[];
 
-template <class T, bool TA, bool TB> DEV void gemm(const Product& p) { // across k: TA, TB
+template <class T, bool TA, bool TB> DEV void gemm(const Product& p) { // TA, TB: contiguous across k
   enum { KT = 128 / sizeof(T) };
   typedef End<T, !TA> E; // only a that is not transposed comes with a bias or an activation
   u32 base = ((u32)__cvta_generic_to_shared(room) + 1023) & ~1023u;
@@ -137,7 +138,7 @@ template <class T, bool TA, bool TB> DEV void gemm(const Product& p) { // across
     for (int steps = (int)((p.k + KT - 1) / KT); steps > 0; steps--) {
       asm volatile("cp.async.wait_group %0;" ::"n"(AHEAD - 1));
       asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-      __syncthreads(); // this tile is there, and nobody reads the one before the last any more
+      __syncthreads(); // this tile has arrived, and the one before the last is no longer read
       u64 a = descriptor<TA>(base + stage * STAGE + group * 64 * 128), b = descriptor<TB>(base + stage * STAGE + BM * 128);
       asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 #pragma unroll
@@ -149,7 +150,7 @@ template <class T, bool TA, bool TB> DEV void gemm(const Product& p) { // across
       }
       left -= KT;
       asm volatile("cp.async.commit_group;");
-      asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory"); // the last tile is done
+      asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory"); // the previous tile is done
       stage = stage + 1 == STAGES ? 0 : stage + 1;
       fill = fill + 1 == STAGES ? 0 : fill + 1;
     }
@@ -179,7 +180,7 @@ template <class T, bool TA, bool TB> DEV void gemm(const Product& p) { // across
   }
 }
 
-// In the names, t: the operand is stored transposed (a lies across k, b along it).
+// In the names, t: the operand is stored transposed (a contiguous across k, b along k).
 #define GEMM(T)                                                                                                            \
   KERNEL __launch_bounds__(256, 1) gemm_wgmma_nn_##T(const __grid_constant__ Product p) { gemm<T, false, true>(p); }       \
   KERNEL __launch_bounds__(256, 1) gemm_wgmma_nt_##T(const __grid_constant__ Product p) { gemm<T, false, false>(p); }      \

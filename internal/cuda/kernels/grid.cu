@@ -1,23 +1,23 @@
-// Sampling at given places. D is the number of axes behind the channels, 2 or 3.
+// Sampling at given positions. D is the number of spatial axes, 2 or 3.
 // Operands may have any strides; results are contiguous.
 #include "locus.cuh"
 
 struct Sampling {
-  void *out, *sums;             // sums: of the gradient for x, (N, C, size), in the type of arithmetic
+  void *out, *sums;             // sums: the gradient of x, (N, C, size), in the type that is computed in
   const void *x, *grad, *grid;
   u64 n;                        // threads
   i32 nearest, padding, corners, channels;
-  i32 size[4];                  // of x behind the channels
-  u64 length, places;           // products of the sizes of x and of the result behind the channels
-  i32 at[4];                    // the sizes of the result behind the channels
+  i32 size[4];                  // the spatial sizes of x
+  u64 length, places;           // products of the spatial sizes of x and of the result
+  i32 at[4];                    // the spatial sizes of the result
   i64 xs[5], gs[5], ts[5];      // strides of x, of the gradient and of the grid
 };
 
 enum { ZEROS, BORDER, REFLECT }; // op.GridZeros, op.GridBorder, op.GridReflect
-#define CHANNELS 8 // that a thread of grid_sample takes
+#define CHANNELS 8 // that a thread of grid_sample handles
 
-// Spot is where a place lies: along each axis the element before it, the part of the way to
-// the next, and the derivative by the grid's number.
+// Spot is a position in x: along each axis the element before it, the fraction of the way
+// to the next, and the derivative with respect to the grid's coordinate.
 template <class A, int D> struct Spot { A before[D], part[D], slope[D]; };
 
 template <class A> DEV A along(const Sampling& p, int axis, A g, A& slope) {
@@ -42,7 +42,7 @@ template <class A> DEV A along(const Sampling& p, int axis, A g, A& slope) {
   return at;
 }
 
-// spot_of reads place number i of an image.
+// spot_of loads position i of an image.
 template <class T, int D> DEV Spot<typename Compute<T>::type, D> spot_of(const Sampling& p, i64 image, u64 i) {
   typedef typename Compute<T>::type A;
   const T* grid = (const T*)p.grid + image * p.ts[0];
@@ -62,7 +62,7 @@ template <class T, int D> DEV Spot<typename Compute<T>::type, D> spot_of(const S
   return s;
 }
 
-// corner finds element k beside a spot: its weight, and where it is by the strides; false if there is none.
+// corner finds element k around a spot: its weight, and its offset by the strides; false if it is outside.
 template <class A, int D> DEV bool corner(const Sampling& p, const Spot<A, D>& s, int k, const i64* strides, A& weight, i64& at) {
   weight = A(1);
   at = 0;
@@ -145,8 +145,9 @@ template <class T, int D> DEV void grid_slopes(const Sampling& p) {
   for (int a = 0; a < D; a++) put(out[D - 1 - a], sums[a]);
 }
 
-// A warp adds a channel of an image up, 32 places at a time, and where several of those
-// have the same element the first lane adds them in their order: no atomics, so bits repeat.
+// A warp adds the gradients of a channel of an image, 32 positions at a time. Where several
+// of those hit the same element, the first lane adds them in order: there are no atomics, so
+// bits repeat.
 template <class T, int D> DEV void grid_transposed(const Sampling& p) {
   typedef typename Compute<T>::type A;
   u64 plane = (u64)blockIdx.x * (blockDim.x >> 5) + (threadIdx.x >> 5);

@@ -1,5 +1,5 @@
 // Indexing: gather, take, scatter_add, index_add, moves between layouts
-// (concat, pad) and running sums. Elements that only move do so by size.
+// (concat, pad) and cumulative sums. Kernels that only move elements exist per element size.
 #include "locus.cuh"
 
 struct u128 { u64 lo, hi; };
@@ -36,16 +36,16 @@ KERNEL gather_u32(const __grid_constant__ Gather p) { gather<u32>(p); }
 KERNEL gather_u64(const __grid_constant__ Gather p) { gather<u64>(p); }
 KERNEL gather_u128(const __grid_constant__ Gather p) { gather<u128>(p); }
 
-// Rows of x that are contiguous, in units of 16 bytes: a warp moves 128 units of a
-// row with one look at the index, four loads on their way at once. What is written
-// is not read again soon and should not displace x in the cache.
+// Contiguous rows of x, in units of 16 bytes: a warp moves 128 units of a row per load of the
+// index, with four loads in flight. What is written is not read again soon, and should not
+// evict x from the cache.
 struct Rows {
   void* out;
   const void *x, *index;
   Flag* flag;
   u64 rows;
   i64 width, limit; // units of a row, rows of x
-  i64 step, stride; // from one index to the next, from one row of x to the next (units)
+  i64 step, stride; // strides of the index, and of the rows of x (units)
   i32 op, wide;
 };
 
@@ -86,8 +86,8 @@ KERNEL move_u32(const __grid_constant__ Move p) { move<u32>(p); }
 KERNEL move_u64(const __grid_constant__ Move p) { move<u64>(p); }
 KERNEL move_u128(const __grid_constant__ Move p) { move<u128>(p); }
 
-// Joining contiguous pieces along an axis: piece i is outer rows of width[i]
-// elements, from column start[i] on in the result, whose rows have pitch elements.
+// Concatenating contiguous pieces along an axis: piece i has outer rows of width[i] elements,
+// from column start[i] on in the result, whose rows have pitch elements.
 template <int N> struct Pieces {
   void* out;
   u64 outer, pitch;
@@ -110,8 +110,8 @@ template <class T, int N> DEV void join(const Pieces<N>& p) {
 JOIN(u8) JOIN(u16) JOIN(u32) JOIN(u64) JOIN(u128)
 
 // A tiled transposition: the operand's contiguous axis is not the result's.
-// Tiles of 32×32 elements of (b, a) go through shared memory, so that both
-// reading and writing are in order.
+// Tiles of 32×32 elements of (b, a) go through shared memory, so that both loads and stores
+// are coalesced.
 struct Transpose {
   void* out;
   const void* in;
@@ -142,9 +142,9 @@ KERNEL transpose_u16(const __grid_constant__ Transpose p) { transpose<u16>(p); }
 KERNEL transpose_u32(const __grid_constant__ Transpose p) { transpose<u32>(p); }
 KERNEL transpose_u64(const __grid_constant__ Transpose p) { transpose<u64>(p); }
 
-// Adding at indices, in the order of the source's elements, without atomics:
-// the indices have been sorted (stably), and whoever finds the first of a run of
-// equal ones adds up the run. out holds a copy of x.
+// Adding at indices, in the order of the source's elements, without atomics: the indices
+// have been sorted (stably), and the thread that finds the first of a run of equal ones adds
+// the whole run. out holds a copy of x.
 struct Scatter {
   void* out;
   const void *src, *index;
@@ -196,7 +196,7 @@ template <class T> DEV void scatter_add(const Scatter& p) {
 #define SCATTER(T) KERNEL scatter_add_##T(const __grid_constant__ Scatter p) { scatter_add<T>(p); }
 NUMBER_TYPES(SCATTER)
 
-// Running sums along an axis. Lines are found by line (strides: in, out).
+// Cumulative sums along an axis. line has the strides of in and out.
 struct Scan {
   void* out;
   const void* in;
@@ -206,7 +206,7 @@ struct Scan {
   Idx line;
 };
 
-// A thread for each line: the axis is not the innermost.
+// A thread per line: the axis is not the innermost.
 template <class T> DEV void scan_lines(const Scan& p) {
   typedef typename Acc<T>::type A;
   u64 l = (u64)blockIdx.x * blockDim.x + threadIdx.x;
@@ -224,7 +224,7 @@ template <class T> DEV void scan_lines(const Scan& p) {
   }
 }
 
-// A block for each line.
+// A block per line.
 template <class T> DEV void scan_block(const Scan& p) {
   typedef typename Acc<T>::type A;
   __shared__ A warps[33];
@@ -234,7 +234,7 @@ template <class T> DEV void scan_block(const Scan& p) {
   T* out = (T*)p.out + off[1];
   A carry = 0;
   int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, count = blockDim.x >> 5;
-  const int E = 4; // neighbouring elements of a thread
+  const int E = 4; // adjacent elements per thread
 #pragma unroll 1
   for (u64 base = 0; base < p.len; base += blockDim.x * E) {
     u64 first = base + threadIdx.x * E;

@@ -1,26 +1,26 @@
 // Adding whole rows at indices, in an order that depends on the indices alone: the
 // gradient of an embedding. The indices are sorted, stably, a few bits at a time;
-// warps sum chunks of the sorted rows. A run of equal indices that lies in one chunk
-// is written at once; what a chunk has of a longer run is put together afterwards, in
-// the order of the chunks. Nothing is added atomically, so results repeat.
+// warps sum chunks of the sorted rows. A run of equal indices within one chunk is written
+// at once; the parts of a longer run are added afterwards, in the order of the chunks. There
+// are no atomic additions, so results repeat.
 #include "locus.cuh"
 
-#define DIGITS 512 // of a pass, at most
+#define DIGITS 512 // the most per pass
 #define TILE 1024  // keys that a block ranks at a time
 #define WARPS 8
 
 DEV i64 index_at(const void* p, i32 wide, i64 i) { return wide ? ((const i64*)p)[i] : ((const i32*)p)[i]; }
 
-// Radix is a pass of sorting (key, position) by bits bits of the key from shift on.
-// In the first pass keys is null: they are indices, and those out of range become limit.
+// Radix is a pass that sorts (key, position) by as many bits of the key, from shift on.
+// In the first pass keys is null: keys are the indices, and those out of range become limit.
 struct Radix {
   const void* index;
   const u32 *keys, *order;
   u32 *keysOut, *orderOut;
   u32* counts; // [blocks][1 << bits]
   Flag* flag;
-  i64 step; // from one index to the next
-  u32 n, limit, span; // span: keys of a block, whole tiles
+  i64 step; // stride of the indices
+  u32 n, limit, span; // span: keys per block, a multiple of TILE
   i32 shift, bits, wide, op;
 };
 
@@ -32,7 +32,7 @@ DEV u32 radix_key(const Radix& p, u32 i, bool report) {
   return p.limit;
 }
 
-// How many keys of each block have each digit.
+// radix_count counts the keys of each block by digit.
 KERNEL __launch_bounds__(256) radix_count(const __grid_constant__ Radix p) {
   __shared__ u32 counts[DIGITS];
   u32 digits = 1u << p.bits;
@@ -45,14 +45,14 @@ KERNEL __launch_bounds__(256) radix_count(const __grid_constant__ Radix p) {
   for (u32 d = threadIdx.x; d < digits; d += blockDim.x) p.counts[blockIdx.x * digits + d] = counts[d];
 }
 
-// Puts each key where it belongs: behind smaller digits, equal ones of blocks before,
-// and equal ones before it in its block.
+// radix_place moves each key to its place: after smaller digits, equal ones of earlier blocks,
+// and earlier equal ones of its block.
 KERNEL __launch_bounds__(256) radix_place(const __grid_constant__ Radix p) {
   __shared__ u32 next[DIGITS];         // where the block's next key of a digit goes
-  __shared__ u32 seen[WARPS][DIGITS];  // in a tile: keys of a digit that a warp has, then those of warps before it
+  __shared__ u32 seen[WARPS][DIGITS];  // in a tile: the keys of a digit in a warp, then those in earlier warps
   __shared__ u32 sums[WARPS];
   u32 digits = 1u << p.bits, lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
-  // A thread has two digits that are neighbours.
+  // A thread handles two adjacent digits.
   u32 d0 = 2 * threadIdx.x, all[2] = {0, 0}, before[2] = {0, 0};
 #pragma unroll
   for (int e = 0; e < 2; e++)
@@ -126,14 +126,14 @@ KERNEL __launch_bounds__(256) radix_place(const __grid_constant__ Radix p) {
   }
 }
 
-// RowSums is out = x with the rows of src added where keys, which are sorted, say.
-// Rows are counted in units of 16 bytes. out holds x already; where all of x is one
-// number, uniform says so, and it is read from x.
+// RowSums is out = x, with the rows of src added at the sorted keys. Rows are in units of 16
+// bytes. out holds x already, unless uniform is set: then all of x is one number, which is
+// read from x.
 struct RowSums {
   void* out;
   const void *x, *src;
   const u32 *keys, *order;
-  void* partial; // [chunks][2][width units]: what a chunk has of the run that it begins with, and of the one that it ends with
+  void* partial; // [chunks][2][width units]: a chunk's part of the run that it begins with, and of the one that it ends with
   u32 n, limit, len, chunks;  // len: rows of a chunk
   i64 width, outStride, srcStride; // units
   i32 uniform, pad;
@@ -157,7 +157,7 @@ template <class T> struct alignas(16) Unit {
   }
 };
 
-// row_done writes the row of a key: what x has there, and the sum.
+// row_done writes the row of a key: that of x plus the sum.
 template <class T> DEV void row_done(const RowSums& p, u32 key, i64 c, const Unit<T>& sum) {
   typedef Vec<T, Unit<T>::N> V;
   if (c >= p.width || key >= p.limit) return;
@@ -223,7 +223,7 @@ template <class T> DEV void row_sums(const RowSums& p) {
   else if (c < p.width) *partial_at<T>(p, chunk, head ? 0 : 1, c) = sum;
 }
 
-// Puts the runs together that begin in a chunk and go on in the next.
+// row_joins adds the parts of runs that begin in one chunk and continue in the next.
 template <class T> DEV void row_joins(const RowSums& p) {
   u32 chunk = blockIdx.x * (blockDim.x >> 5) + (threadIdx.x >> 5);
   if (chunk + 1 >= p.chunks) return;

@@ -63,10 +63,19 @@ func TargetOf(name string) Target {
 	return Target{"70", "7.0", []string{"70", "80", "90"}}
 }
 
-var include = regexp.MustCompile(`(?m)^#include "(.*)"`)
+var (
+	include = regexp.MustCompile(`(?m)^#include "(.*)"`)
+	// comment is what Code leaves out. Sources have no block comments, and no // in
+	// strings, as a test checks.
+	comment = regexp.MustCompile(`[ \t]*//.*`)
+	blank   = regexp.MustCompile(`(?m)^\s*\n`)
+)
 
-// Hash identifies the source of name.cu with everything it includes and the
-// target it is compiled for.
+// Code returns a source without its comments, which have no part in the PTX.
+func Code(src []byte) []byte { return blank.ReplaceAll(comment.ReplaceAll(src, nil), nil) }
+
+// Hash identifies the code of name.cu with everything it includes and the target it is
+// compiled for. Comments may change without compiling again.
 func Hash(dir fs.FS, name string) (string, error) {
 	h := sha256.New()
 	fmt.Fprintln(h, TargetOf(name).Arch, TargetOf(name).Version)
@@ -81,7 +90,7 @@ func Hash(dir fs.FS, name string) (string, error) {
 		if err != nil {
 			return err
 		}
-		h.Write(src)
+		h.Write(Code(src))
 		for _, m := range include.FindAllSubmatch(src, -1) {
 			if err := add(string(m[1])); err != nil {
 				return err

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/fstest"
 
 	"github.com/locusml/locus/internal/op"
 )
@@ -46,6 +47,39 @@ func TestPTXIsInStepWithItsSources(t *testing.T) {
 	for _, n := range names {
 		if !slices.Contains(sources, n+".cu") {
 			t.Errorf("%s.ptx.gz has no source", n)
+		}
+	}
+}
+
+// Comments have no part in the hash of a source, and everything else has.
+func TestHashIsOfCode(t *testing.T) {
+	hash := func(src string) string {
+		h, err := Hash(fstest.MapFS{"a.cu": {Data: []byte(src)}, "b.cuh": {Data: []byte("int b;\n")}}, "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return h
+	}
+	const src = "#include \"b.cuh\"\nint a = 1;\n"
+	if hash("// What it is.\n#include \"b.cuh\"\n\nint a = 1; // why\n") != hash(src) {
+		t.Error("a comment changes the hash")
+	}
+	if hash("#include \"b.cuh\"\nint a = 2;\n") == hash(src) {
+		t.Error("another number leaves the hash as it is")
+	}
+	for _, pattern := range []string{"*.cu", "*.cuh"} {
+		files, err := fs.Glob(os.DirFS("."), pattern)
+		if err != nil || len(files) == 0 {
+			t.Fatal(pattern, files, err)
+		}
+		for _, f := range files {
+			text, err := os.ReadFile(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if bad := regexp.MustCompile(`/\*|(?m)^[^"/]*("[^"]*"[^"/]*)*"[^"]*//`).Find(text); bad != nil {
+				t.Errorf("%s: %q: Hash takes a // for a comment wherever it is; write comments as // and not in strings", f, bad)
+			}
 		}
 	}
 }

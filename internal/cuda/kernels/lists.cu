@@ -1,23 +1,22 @@
-// Ops on lists of tensors, a launch for many of them: see internal/op/lists.go.
+// Ops on lists of tensors, many per launch: see internal/op/lists.go.
 #include "rounding.cuh"
 
-// The tensors of a launch. Each has so many words: the number of its elements, with
-// that of the first block that works on it from bit 40 on, and then addresses. Its
-// elements lie in order.
+// The tensors of a launch, which are contiguous. Each has a fixed number of words: the number
+// of its elements, with the number of its first block from bit 40 on, and then addresses.
 #define LIST_WORDS 480
 struct List {
   u32 count, each;
   u64 words[LIST_WORDS];
 };
 
-// A block has 256 threads; each takes ROUNDS times V elements.
+// A block has 256 threads; each handles ROUNDS times V elements.
 #define LIST_THREADS 256
 #define ROUNDS 4
 
-// part finds what the block works on: the tensor's place in words, and its elements
-// from `from` to `to`.
+// part returns where in words the block's tensor is, and sets the range of elements that are
+// the block's.
 template <int V> DEV u32 part(const List& l, u64* from, u64* to) {
-  u32 low = 0, high = l.count - 1; // the last tensor whose first block is not behind this one
+  u32 low = 0, high = l.count - 1; // the last tensor whose first block is not after this one
   while (low < high) {
     u32 middle = (low + high + 1) / 2;
     if ((u32)(l.words[middle * l.each] >> 40) <= blockIdx.x) low = middle;
@@ -30,8 +29,8 @@ template <int V> DEV u32 part(const List& l, u64* from, u64* to) {
   return low * l.each + 1;
 }
 
-// load and store move V elements at i; wide says that all of them are there and that
-// the address is aligned.
+// load and store move V elements at i; wide says that all of them exist and that the address
+// is aligned.
 template <int V, class T> DEV void load(const T* from, u64 i, u64 to, bool wide, T* r) {
   if (wide) {
     *(Vec<T, V>*)r = *(const Vec<T, V>*)(from + i);
@@ -51,32 +50,32 @@ template <int V, class T> DEV void store(T* out, u64 i, u64 to, bool wide, const
     if (i + j < to) out[i + j] = r[j];
 }
 
-// rounded is x as the element type T holds it.
+// rounded returns x rounded to the element type T.
 template <class T, class A> DEV A rounded(A x) { return get(make<T>(x)); }
 
-// An optimizer's step. The words of a tensor are its value, its gradient and what is
-// remembered (unless it is the first step), and then, unless results lie where the
-// operands do, the new value and what is remembered anew.
+// An optimizer's step. The words of a tensor are its value, its gradient and its state
+// (unless this is the first step), and then, unless the step is in place, the new value and
+// the new state.
 struct Update {
   f64 rate, keep, decay, momentum, fresh, beta, root, eps, start;
   const void* factor; // null if there is none
   const u8* ok;       // null if there is none
   i32 first, nesterov, in_place, slots;
-  i32 at[3], pad; // where each thing that a rule may remember is among the slots; -1: it does not
+  i32 at[3], pad; // the slot of each kind of state that a rule may have; -1: none
   List l;
 };
 
 enum Rule { SGD, ADAM, RMSPROP, ADAGRAD };
 
-// Numbers are those of Update in the type that is computed in.
+// Numbers are the numbers of Update in the type that is computed in.
 template <class A> struct Numbers { A rate, keep, decay, momentum, fresh, beta, root, eps, start; };
 
-// What the expressions of optimize.cu compile to, which a test on the card compares.
+// The roundings that the expressions of optimize.cu compile to; a test on the GPU compares them.
 template <class A> DEV A blend_square(A s0, A a, A s1, A b) { return times_plus(s0, a, times(s1, times(b, b))); }
 template <class A> DEV A adam_step(A s0, A s1, A s2, A s3, A a, A b, A c) { return s0 * a - s1 * b / (m_sqrt(c) * s2 + s3); }
 
-// step changes one element and what is remembered of it: s has the momentum of SGD,
-// mean and square of Adam; square, mean and momentum of RMSProp; the sum of Adagrad.
+// step updates one element and its state s: the momentum of SGD; mean and square of Adam;
+// square, mean and momentum of RMSProp; the sum of Adagrad.
 template <class T, int R, class A> DEV A step(const Update& u, const Numbers<A>& n, A p, A g, A* s) {
   if (u.decay != 0) g = rounded<T>(blend((A)1, g, n.decay, p));
   if (R == SGD) {
@@ -177,7 +176,7 @@ UPDATES(adagrad, ADAGRAD, 1)
 
 // The sum of squares of each block's elements, in float64.
 struct Squares {
-  f64* partial; // one for each block of this launch
+  f64* partial; // one per block of this launch
   List l;
 };
 
@@ -201,7 +200,7 @@ template <class T> DEV void squares(const Squares& p) {
   if (threadIdx.x == 0) p.partial[blockIdx.x] = sum;
 }
 
-// The root of the sum of all of them, added in an order that depends on their number alone.
+// The root of the sum of all partial sums, in an order that depends on their number alone.
 struct Root {
   const f64* partial;
   void* out;
@@ -253,17 +252,18 @@ template <class From, class To> DEV void map(const Map& p) {
 #define MAPS(T) FLOAT_TYPES_WITH(MAP, T)
 FLOAT_TYPES(MAPS)
 
-// Tensors whose two inner axes change places: [k][a][b] of an operand [k][b][a]. The third
-// word is a below bit 32 and b from there on, and the head counts tiles in place of elements.
-// Filters, whose channels become last or are so no more: one of the axes is short. A tile is
-// all of that and some of the other, read and written in order by way of shared memory.
+// Tensors whose two inner axes are exchanged: [k][a][b] from an operand [k][b][a]. The third
+// word is a below bit 32 and b above, and the first counts tiles instead of elements. This is
+// for filters that change to or from channels last, so one of the axes is short. A tile is
+// all of the short axis and a part of the long one, and goes through shared memory, so that
+// loads and stores are coalesced.
 #define TURN_TILE 4096
 #define TURN_LONG 512
 template <class From, class To> DEV void turn(const Map& p) {
   typedef typename Compute<From>::type A;
   typedef typename Compute<To>::type B;
   __shared__ A room[TURN_TILE];
-  u32 low = 0, high = p.l.count - 1; // the last tensor whose first block is not behind this one
+  u32 low = 0, high = p.l.count - 1; // the last tensor whose first block is not after this one
   while (low < high) {
     u32 middle = (low + high + 1) / 2;
     if ((u32)(p.l.words[middle * p.l.each] >> 40) <= blockIdx.x) low = middle;
@@ -277,8 +277,8 @@ template <class From, class To> DEV void turn(const Map& p) {
   u32 tile = blockIdx.x - (u32)(w[0] >> 40), k = tile / tiles, first = (tile - k * tiles) * most;
   u32 here = first + most < m ? most : m - first; // of the long axis
   u64 lines = (u64)k * a * b, block = lines + (u64)first * n;
-  // What lies with the short axis inside is one piece; else it is a row for each of the short axis.
-  bool together = a <= b; // in the operand; in the result if not
+  // With the short axis innermost a tile is contiguous; otherwise it is a row per element of the short axis.
+  bool together = a <= b; // contiguous in the operand; otherwise in the result
   for (u32 i = threadIdx.x; i < here * n; i += LIST_THREADS) {
     u32 row = i / here, at = i - row * here;
     if (together) room[i] = get(x[block + i]);

@@ -1,5 +1,5 @@
-// What all kernels share: element types, conversions, how an operand's
-// elements are found, and loads and stores of 16 bytes.
+// What all kernels share: element types, conversions, the offsets of an operand's
+// elements, and loads and stores of 16 bytes.
 //
 // Only the compiler itself is needed: no header of the CUDA toolkit is included.
 #pragma once
@@ -16,7 +16,7 @@ struct b8 { u8 x; };   // bool: 0 or 1
 struct f16 { u16 x; };
 struct bf16 { u16 x; };
 
-// The types, for macros that define a kernel for each; WITH passes more arguments on.
+// The types, for macros that define a kernel per type; WITH passes further arguments on.
 #define HALF_TYPES(M) M(f16) M(bf16)
 #define FLOAT_TYPES(M) HALF_TYPES(M) M(f32) M(f64)
 #define NUMBER_TYPES(M) M(u8) M(i32) M(i64) FLOAT_TYPES(M)
@@ -33,7 +33,7 @@ struct bf16 { u16 x; };
 #define INF_D __longlong_as_double(0x7ff0000000000000ll)
 #define NAN_F __int_as_float(0x7fc00000)
 
-// The type that arithmetic on T is done in: float for the half precision types.
+// The type that T is computed in: float32 for half-precision types.
 template <class T> struct Compute { typedef T type; };
 template <> struct Compute<f16> { typedef f32 type; };
 template <> struct Compute<bf16> { typedef f32 type; };
@@ -69,13 +69,13 @@ DEV void put(f64& r, f64 v) { r = v; }
 
 template <class T> DEV T make(typename Compute<T>::type v) { T r; put(r, v); return r; }
 
-// N elements that are loaded and stored at once.
+// N elements that are loaded or stored by one instruction.
 template <class T, int N> struct alignas(sizeof(T) * N) Vec { T v[N]; };
 #define LANES(T) (16 / (int)sizeof(T) > 8 ? 8 : 16 / (int)sizeof(T))
 
-// Idx finds the elements of up to three operands from a running index:
-// sizes are innermost first, strides in elements, and mul and shr divide by
-// the size without a division (for indices below 2^31; big says that there are more).
+// Idx converts a linear index to the offsets of up to three operands. Sizes are
+// innermost first and strides in elements. mul and shr divide by the size without a
+// division, which works for indices below 2^31; big is set if there are more elements.
 struct Idx {
   i32 nd, big;
   u32 size[8], mul[8], shr[8];
@@ -99,8 +99,8 @@ template <int N> DEV void offsets(const Idx& x, u64 i, i64* off) {
 
 DEV i64 offset(const Idx& x, u64 i) { i64 o[1]; offsets<1>(x, i, o); return o[0]; }
 
-// Flag is where a kernel reports an index outside its range; the host looks at
-// it when it waits. The first op that fails stays.
+// Flag is where a kernel reports an index that is out of range; the host reads it when
+// it waits. The first report is kept.
 struct Flag { volatile u32 op; u32 pad; volatile i64 index, limit; };
 
 DEV void out_of_range(Flag* f, u32 op, i64 index, i64 limit) {
@@ -111,7 +111,7 @@ DEV void out_of_range(Flag* f, u32 op, i64 index, i64 limit) {
   f->op = op;
 }
 
-// Reductions within a warp and a block. S may be any structure of 4-byte words.
+// Reductions within a warp and a block. S may be any struct of 4-byte words.
 template <class S> DEV S shuffle_xor(S v, int k) {
   union { S s; u32 w[sizeof(S) / 4]; } a, r;
   a.s = v;
@@ -126,7 +126,7 @@ template <class S, class F> DEV S warp_reduce(S v, F f) {
   return v;
 }
 
-// block_reduce gives every thread the result. shared has room for 33 values.
+// block_reduce returns the result to every thread. shared has room for 33 values.
 template <class S, class F> DEV S block_reduce(S v, S none, S* shared, F f) {
   v = warp_reduce(v, f);
   int warps = (blockDim.x + 31) >> 5;

@@ -1,12 +1,11 @@
-// Normalisation: (x - mean)/√(var + eps)·weight + bias of rows, and its gradients.
+// Normalization: (x - mean)/√(var + eps)·weight + bias of rows, and its gradients.
 // A row is what shares a mean: the last axes, or a channel of a batch.
 //
-// Rows that are contiguous and short enough are read once and kept in registers
-// (held). Others are read again, by one block (whole), or in chunks by
-// several, which takes two kernels: sums of chunks, which the last block of a row
-// merges, and the result. Weight and bias have gradients of their own kernels (params), but
-// for channels of a batch, which are rows. Every sum has an order that depends on
-// shapes alone.
+// Rows that are contiguous and short enough are loaded once and kept in registers (held).
+// Others are loaded again, by one block (whole), or in chunks by several, which takes two
+// kernels: the sums of chunks, which the last block of a row merges, and the result. The
+// gradients of weight and bias are kernels of their own (params), except for channels of a
+// batch, which are rows. The order of every sum depends on shapes alone.
 #include "normalize.cuh"
 
 struct Norm {
@@ -15,15 +14,15 @@ struct Norm {
   void *mean, *rstd;                 // results of the op, or operands of its gradient; may be missing
   void *batch_mean, *var;            // results of a batch, for programs; may be missing
   const void *old_mean, *old_var;    // running statistics that these become; may be missing
-  i64 old_steps[2];                  // from one of them to the next
+  i64 old_steps[2];                  // their strides
   f64 momentum;
   void *gw, *gb;                     // gradients of a batch's weight and bias; may be missing
   void *partial, *sums;              // [rows][chunks][2], and [rows][2]: mean and rstd, or means of h and h·x̂
-  u32* arrived;                      // blocks of a row that have left their sums; 0 between launches
+  u32* arrived;                      // blocks of a row that have stored their sums; 0 between launches
   u64 rows, len, chunk;
   f64 eps;
   i32 chunks, rms;   // rms: there is no mean
-  i32 mode, pad;     // a row has one weight and bias (0), or one of each for an element: contiguous (1) or not (2)
+  i32 mode, pad;     // one weight and bias per row (0), or per element: contiguous (1) or not (2)
   Idx kept, red;     // strides: x, g, out
   Idx wkept, wred;   // strides: weight, bias
 };
@@ -43,7 +42,7 @@ template <class T> struct Affine {
     w0 = w ? get(*w) : A(1);
     b0 = b ? get(*b) : A(0);
   }
-  // N elements from i on. Where their parameters are not contiguous, they have the same.
+  // The parameters of N elements from i on. In mode 2 these share one weight and bias.
   template <int N> METHOD void at(const Norm& p, u64 i, A* wv, A* bv) const {
     if (N > 1 && p.mode == 1) {
       Vec<T, N> v;
@@ -76,8 +75,9 @@ template <class T> DEV void given(const Norm& p, u64 row, typename Compute<T>::t
   rstd = ((const A*)p.rstd)[row];
 }
 
-// The gradient's means from the sums of a row: of h and h·x̂, or where the row has one
-// weight of g and g·x̂. What channels of a batch sum up to is their gradient.
+// means turns the sums of a row into the means of h and h·x̂. Where the row has a single
+// weight, the sums are those of g and g·x̂, which for channels of a batch are also the
+// gradients of bias and weight.
 template <class T> DEV void means(const Norm& p, u64 row, typename Compute<T>::type w0, typename Compute<T>::type& sh, typename Compute<T>::type& shx, bool first) {
   typedef typename Compute<T>::type A;
   A n = (A)p.len;
@@ -91,7 +91,7 @@ template <class T> DEV void means(const Norm& p, u64 row, typename Compute<T>::t
   shx = shx / n;
 }
 
-// A row is held by a warp, which needs nobody else's sums, or by a block.
+// A row is held by a warp, which needs no shared memory for its sums, or by a block.
 #define HELD 8
 template <bool WARP, class A> DEV A total(A v, A* room) { return WARP ? warp_reduce(v, plus<A>) : block_reduce(v, A(0), room, plus<A>); }
 template <class T, bool GRAD, bool WARP> DEV void held(const Norm& p) {
@@ -169,7 +169,7 @@ template <class T, bool GRAD, bool WARP> DEV void held(const Norm& p) {
     }
 }
 
-// A part of a row: elements begin to end, N at a time by each thread of the block.
+// Part is a part of a row, elements begin to end, N at a time per thread of the block.
 template <class T, int N> struct Part {
   typedef typename Compute<T>::type A;
   const Norm& p;
@@ -250,7 +250,7 @@ template <class T, int N> struct Part {
   }
 };
 
-// A block for a row.
+// A block per row.
 template <class T, int N, bool GRAD> DEV void whole(const Norm& p) {
   typedef typename Compute<T>::type A;
   __shared__ A room[33];
@@ -272,7 +272,7 @@ template <class T, int N, bool GRAD> DEV void whole(const Norm& p) {
   part.template apply<GRAD>(mean, rstd, sh, shx);
 }
 
-// How many elements, their mean, and the sum of squared distances from it.
+// Moments are the number of elements, their mean, and the sum of squared differences from it.
 template <class A> struct Moments { A n, mean, m2; };
 template <class A> DEV Moments<A> merged(Moments<A> a, Moments<A> b) {
   if (b.n == A(0)) return a;
@@ -282,8 +282,8 @@ template <class A> DEV Moments<A> merged(Moments<A> a, Moments<A> b) {
   return r;
 }
 
-// Two sums of a chunk: its mean and squared distances from it, or for the gradient
-// those of h and h·x̂.
+// The sums of a chunk: its mean and the squared differences from it, or for the gradient the
+// sums of h and h·x̂.
 template <class T, int N, bool GRAD> DEV void chunk_sums(const Norm& p) {
   typedef typename Compute<T>::type A;
   __shared__ A room[33];
@@ -349,7 +349,7 @@ struct NormParams {
   const void *g, *x, *mean, *rstd; // the mean may be missing
   void *gw, *gb;                   // either may be missing
   void* partial;                   // [splits][params][2], if there is more than one split
-  u32* arrived;                    // blocks of the same parameters that have left their sums; 0 between launches
+  u32* arrived;                    // blocks of the same parameters that have stored their sums; 0 between launches
   u64 params, len, chunk;
   i32 splits, pad;
   Idx kept, red; // strides: g, x, statistics
@@ -382,8 +382,8 @@ template <class T> DEV void put_params(const NormParams& p, u64 param, typename 
   if (p.gb) put(((T*)p.gb)[param], b);
 }
 
-// A lane of each warp for a parameter, whose neighbours in memory are those of the
-// lane's neighbours; warps share the elements.
+// A lane per parameter, so that adjacent lanes load adjacent elements; the warps of a block
+// share the elements of a parameter.
 #define TILE_WARPS 8
 template <class T> DEV void params_tile(const NormParams& p) {
   typedef typename Compute<T>::type A;
@@ -427,8 +427,8 @@ template <class T> DEV void params_tile(const NormParams& p) {
   if (mine && warp == 0) put_params<T>(p, param, w, b);
 }
 
-// The same for rows of parameters as layers have them: a lane takes the LANES(T)
-// neighbours that it loads at once, with one statistic per row.
+// The same for layer normalization: a lane handles the LANES(T) adjacent parameters that it
+// loads at once, with one statistic per row.
 template <class T> DEV void params_wide(const NormParams& p) {
   typedef typename Compute<T>::type A;
   const int V = LANES(T);
@@ -495,7 +495,7 @@ template <class T> DEV void params_wide(const NormParams& p) {
     for (int j = 0; j < V; j++) put_params<T>(p, param + j, w[j], b[j]);
 }
 
-// A block for a parameter, whose elements lie together.
+// A block per parameter, whose elements are contiguous.
 template <class T> DEV void params_row(const NormParams& p) {
   typedef typename Compute<T>::type A;
   __shared__ A room[33];

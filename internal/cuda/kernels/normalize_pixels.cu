@@ -1,8 +1,8 @@
-// Batch normalisation, and its gradient, of images that lie channels last: rows are
-// pixels, and the channels of a pixel lie beside each other. A thread takes N
-// neighbouring channels and every so many-th pixel of a chunk, so that a warp reads
-// whole lines. Chunks leave their sums, which the last block of the channels merges; a second
-// kernel makes the result. Every sum has an order that depends on shapes alone.
+// Batch normalization, and its gradient, of images that are stored channels last: rows are
+// pixels, whose channels are contiguous. A thread handles N adjacent channels of every n-th
+// pixel of a chunk, so that a warp loads whole cache lines. Chunks store their sums, which
+// the last block of the channels merges; a second kernel computes the result. The order of
+// every sum depends on shapes alone.
 #include "activation.cuh"
 #include "normalize.cuh"
 #include "pixels.cuh"
@@ -14,22 +14,22 @@ struct Pixels {
   void *mean, *rstd;                 // results of the op, or operands of its gradient
   void *batch_mean, *var;            // results, for programs; may be missing
   const void *old_mean, *old_var;    // running statistics that these become; may be missing
-  i64 old_steps[2];                  // from one of them to the next
+  i64 old_steps[2];                  // their strides
   f64 momentum;
   void *gw, *gb;                     // gradients of weight and bias; may be missing
   void *partial, *sums;              // [chunks][channels][2], and [channels][2]: mean and rstd, or means of g and g·x̂
-  u32* arrived;                      // blocks of some channels that have left their sums; 0 between launches
-  u64 rows, chunk;                   // pixels, in all and of a chunk
+  u32* arrived;                      // blocks of the same channels that have stored their sums; 0 between launches
+  u64 rows, chunk;                   // pixels: in all, and per chunk
   f64 eps;
-  i64 xs, gs, rs;                    // from a pixel to the next in x, g and res; the result has no gaps
-  i64 ws, bs;                        // from a weight or bias to the next
-  i32 channels, chunks, wide, act;   // wide: threads of a block beside each other, a power of two; act: 1 is ReLU, 2 ReLU6, 0 none
+  i64 xs, gs, rs;                    // strides of pixels in x, g and res; the result is contiguous
+  i64 ws, bs;                        // strides of weight and bias
+  i32 channels, chunks, wide, act;   // wide: threads of a block per pixel, a power of two; act: 1 is ReLU, 2 ReLU6, 0 none
 };
 
 template <class A> DEV bool finite(A v) { return v - v == A(0); }
 
-// The mean of each channel of a chunk and the squared distances from it. A thread adds up
-// distances from its first pixel, so that one pass does and no digits are lost.
+// The mean of each channel of a chunk and the squared differences from it. A thread sums
+// differences from its first pixel, so that one pass is enough and no digits are lost.
 template <class T, int N> DEV void pixel_sums(const Pixels& p) {
   typedef typename Compute<T>::type A;
   __shared__ A room[PIXEL_THREADS * N];
@@ -70,7 +70,7 @@ template <class T, int N> DEV void pixel_sums(const Pixels& p) {
     if (count > 0) {
       d = shift[j] + s1[j] / n - m;
       m2 = s2[j] - s1[j] * (s1[j] / n);
-      if (m2 < A(0)) m2 = A(0); // by rounding
+      if (m2 < A(0)) m2 = A(0); // a rounding error
     }
     sum[j] = m2 + n * d * d;
   }
@@ -85,7 +85,7 @@ template <class T, int N> DEV void pixel_sums(const Pixels& p) {
   if (!last(p.arrived, p.chunks)) return;
   i32 part = threadIdx.x / columns, parts = PIXEL_THREADS / columns;
   bool mine = c < p.channels;
-  // Distances from the first chunk's mean, again.
+  // Again as differences, from the mean of the first chunk.
   const Two<A>* sums = (const Two<A>*)p.partial + c;
   A first_mean = A(0), t1 = A(0), t2 = A(0);
   if (mine) {
@@ -110,7 +110,7 @@ template <class T, int N> DEV void pixel_sums(const Pixels& p) {
   }
 }
 
-// What a thread knows of its N channels.
+// Channel holds the statistics and parameters of a thread's N channels.
 template <class T, int N> struct Channel {
   typedef typename Compute<T>::type A;
   A mean[N], rstd[N], w[N], b[N];
@@ -124,7 +124,7 @@ template <class T, int N> struct Channel {
     }
   }
   METHOD A hat(int j, A x) const { return times(x - mean[j], rstd[j]); }
-  // The result before what is behind it, rounded as it would be if it were kept.
+  // The result before activation or sum, rounded as if it were stored.
   METHOD A value(int j, A x) const { return get(make<T>(times_plus(hat(j, x), w[j], b[j]))); }
 };
 
@@ -152,8 +152,8 @@ template <class T, int N> DEV void pixel_apply(const Pixels& p) {
   }
 }
 
-// The gradient of element j of a vector that arrives at the normalisation: where an
-// activation follows, what it was given must have been where its slope is 1.
+// arriving returns the gradient of element j of a vector at the output of the normalization:
+// behind an activation, it is 0 unless the activation's slope is 1.
 template <class T, int N> DEV typename Compute<T>::type arriving(const Pixels& p, const Channel<T, N>& ch, int j, T g, T x) {
   typedef typename Compute<T>::type A;
   if (!p.act) return get(g);

@@ -1,8 +1,8 @@
-// Normalisation of rows with a sum before or behind it, as residual connections have it:
-// the sum of two tensors and what is made of it, and the gradient of x and something that
-// is added to it. Each result is rounded as that of the op alone, and sums have the order
-// of normalize.cu, so the bits are those of single ops. Only for rows that are contiguous
-// and short enough to be kept in registers, with weights and biases one after the other.
+// Normalization of rows with a sum before or after it, as in residual connections: the sum of
+// two tensors and its normalization, and the gradient of x plus another tensor. Each result
+// is rounded as that of the op alone, and sums have the order of normalize.cu, so the bits
+// are those of single ops. Only for rows that are contiguous and short enough to be kept in
+// registers, with contiguous weights and biases.
 #include "arrive.cuh"
 #include "rounding.cuh"
 
@@ -22,7 +22,7 @@ template <class A> DEV A plus(A x, A y) { return x + y; }
 #define HELD 8
 template <bool WARP, class A> DEV A total(A v, A* room) { return WARP ? warp_reduce(v, plus<A>) : block_reduce(v, A(0), room, plus<A>); }
 
-// N parameters from i on; missing ones are all other.
+// params loads N parameters from i on; if there are none, they are all other.
 template <class T, int N, class A> DEV void params(const void* of, int i, A other, A* to) {
   Vec<T, N> v;
   if (of) v = *(const Vec<T, N>*)((const T*)of + i);
@@ -30,7 +30,7 @@ template <class T, int N, class A> DEV void params(const void* of, int i, A othe
   for (int j = 0; j < N; j++) to[j] = of ? get(v.v[j]) : other;
 }
 
-// A row is held by a warp, which needs nobody else's sums, or by a block.
+// A row is held by a warp, which needs no shared memory for its sums, or by a block.
 template <class T, bool WARP> DEV void add_norm(const NormSum& p) {
   typedef typename Compute<T>::type A;
   const int V = LANES(T), H = HELD;
@@ -131,7 +131,7 @@ template <class T, bool WARP> DEV void norm_grad_add(const NormSum& p) {
       for (int j = 0; j < V; j++) {
         A hat = (get(x[h].v[j]) - mean) * rstd;
         put(r.v[j], rstd * (get(g[h].v[j]) * wv[j] - sh - hat * shx));
-        put(r.v[j], plus(get(b.v[j]), get(r.v[j]))); // not one with the product before it, which is rounded by itself
+        put(r.v[j], plus(get(b.v[j]), get(r.v[j]))); // not contracted with the product, which is rounded first
       }
       *(Vec<T, V>*)((T*)p.out + at) = r;
     }

@@ -1,12 +1,12 @@
-// Kernels on images that lie channels last: rows are pixels, and a thread takes N
-// neighbouring channels. Of a block's threads, wide, a power of two, stand beside each other,
-// and the rows of the block below each other.
+// Kernels on images that are stored channels last: rows are pixels, and a thread handles N
+// adjacent channels. A block's threads form a grid: wide of them, a power of two, share a
+// row and take its channels.
 #pragma once
 #include "arrive.cuh"
 
 #define PIXEL_THREADS 512
 
-// Where a thread stands: its first channel, its row among those of the block.
+// A thread's place in the grid: its first channel, and its row in the block.
 template <int N> struct Spot {
   i32 tx, ty, down, channel;
   bool mine;
@@ -15,15 +15,15 @@ template <int N> struct Spot {
     ty = threadIdx.x / wide;
     down = PIXEL_THREADS / wide;
     channel = (block * wide + tx) * N;
-    mine = channel < channels; // and with it the N - 1 behind it
+    mine = channel < channels; // then the next N - 1 exist too
   }
 };
 
-// Sums of the N values of every thread over the block's rows. Each of the first wide·N
-// threads gets that of one channel: which() says which.
+// over_rows sums the N values of every thread over the block's rows. Each of the first
+// wide·N threads gets the sum of one channel, which is that of which().
 template <int N> DEV i32 which(i32 wide) { return (threadIdx.x & (wide - 1)) * N + (threadIdx.x / wide) % N; }
 template <class A, int N> DEV A over_rows(i32 wide, const A* v, A* room) {
-  i32 columns = wide * N, parts = PIXEL_THREADS / columns; // each part of the threads adds up N rows
+  i32 columns = wide * N, parts = PIXEL_THREADS / columns; // each part of the threads sums N rows
   __syncthreads();
 #pragma unroll
   for (int j = 0; j < N; j++) room[j * PIXEL_THREADS + threadIdx.x] = v[j];
@@ -41,7 +41,7 @@ template <class A, int N> DEV A over_rows(i32 wide, const A* v, A* room) {
   return s;
 }
 
-// The same for values of which every thread has one, of the channel that which() says.
+// over_parts does the same where every thread has one value, of channel which().
 template <class A, int N> DEV A over_parts(i32 wide, A v, A* room) {
   i32 columns = wide * N, parts = PIXEL_THREADS / columns;
   __syncthreads();
@@ -53,7 +53,7 @@ template <class A, int N> DEV A over_parts(i32 wide, A v, A* room) {
   return v;
 }
 
-// Every thread gets the value of one of the first wide·N threads.
+// from returns to every thread the value of one of the first wide·N threads.
 template <class A, int N> DEV A from(i32 wide, A v, i32 thread, A* room) {
   __syncthreads();
   if ((i32)threadIdx.x < wide * N) room[threadIdx.x] = v;
@@ -61,9 +61,9 @@ template <class A, int N> DEV A from(i32 wide, A v, i32 thread, A* room) {
   return room[thread];
 }
 
-// Calls f with the index and the value of elements part, part + parts, … below n of a list,
-// step elements apart, that other blocks have written. Eight loads are under way at a time:
-// one after the other, they would take longer than everything before them.
+// each_partial calls f with the index and the value of elements part, part + parts, … below n
+// of a list, step elements apart, that other blocks have written. Eight loads are in flight
+// at a time: one after the other, they would take longer than everything before them.
 #define UNDER_WAY 8
 template <class S, class F> DEV void each_partial(const S* list, u64 step, i32 n, i32 part, i32 parts, F f) {
 #pragma unroll 1
@@ -80,5 +80,5 @@ template <class S, class F> DEV void each_partial(const S* list, u64 step, i32 n
   }
 }
 
-// Two sums of a channel.
+// Two are two sums of a channel.
 template <class A> struct alignas(2 * sizeof(A)) Two { A a, b; };

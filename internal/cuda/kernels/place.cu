@@ -1,9 +1,9 @@
-// Scatter, and the positions of running extremes.
+// Scatter, and the positions of cumulative extremes.
 #include "locus.cuh"
 
-// Putting elements at indices. The indices have been sorted (stably), and whoever
-// finds the last of a run of equal ones puts its element: the last along the axis
-// stays, without atomics. out holds a copy of x.
+// Storing elements at indices. The indices have been sorted (stably), and the thread that
+// finds the last of a run of equal ones stores its element: the last one along the axis
+// wins, without atomics. out holds a copy of x.
 struct Place {
   void* out;
   const void *src, *index;
@@ -46,10 +46,10 @@ struct Best {
   Idx line;            // strides: in, out
 };
 
-// An element and where it is; nowhere is -1.
+// At is an element and its position; -1 is none.
 template <class A> struct At { A v; i64 at; };
 
-// later is behind best: it takes its place if it is as good, or NaN.
+// better returns later, which comes after best, if it is as good or NaN, otherwise best.
 template <class A> DEV At<A> better(At<A> best, At<A> later, bool smallest) {
   if (later.at < 0) return best;
   if (best.at < 0 || later.v != later.v || (smallest ? later.v <= best.v : later.v >= best.v)) return later;
@@ -63,11 +63,11 @@ template <class A> DEV At<A> from_lane(At<A> x, int by) {
   return y;
 }
 
-// Narrow whole numbers compare as int, which a shuffle takes.
+// Narrow integers are compared as int, which can be shuffled.
 template <class T> struct Value { typedef typename Compute<T>::type type; };
 template <> struct Value<u8> { typedef i32 type; };
 
-// A thread for each line: the axis is not the innermost, or short.
+// A thread per line: the axis is not the innermost, or short.
 template <class T> DEV void best_lines(const Best& p) {
   typedef typename Value<T>::type A;
   u64 l = (u64)blockIdx.x * blockDim.x + threadIdx.x;
@@ -84,7 +84,7 @@ template <class T> DEV void best_lines(const Best& p) {
   }
 }
 
-// A block for each line.
+// A block per line.
 template <class T> DEV void best_block(const Best& p) {
   typedef typename Value<T>::type A;
   __shared__ At<A> warps[32];
@@ -107,7 +107,7 @@ template <class T> DEV void best_block(const Best& p) {
       At<A> left = from_lane(run, d);
       if (lane >= d) run = better(left, run, p.smallest);
     }
-    __syncthreads(); // the warps of the last round were read
+    __syncthreads(); // warps of the previous round has been read
     if (lane == 31) warps[warp] = run;
     __syncthreads();
     At<A> before = carry;

@@ -1,5 +1,5 @@
-// Pooling over windows of (N, C, H, W). Operands may have any strides; results
-// are contiguous, or lie channels last. The gradients gather, one thread for each element of the
+// Pooling over windows of (N, C, H, W). Operands may have any strides; results are
+// contiguous, or stored channels last. The gradients gather, one thread per element of the
 // input, so they need no atomics and repeat exactly.
 #include "locus.cuh"
 
@@ -9,13 +9,13 @@ struct Pool {
   u64 n;                   // results
   i32 channels, h, w, oh, ow; // sizes of the forward op's input and result
   i32 kernel[2], stride[2], pad[2], dilation[2];
-  i32 countPad, last; // last: the result lies channels last
+  i32 countPad, last; // last: the result is stored channels last
   i64 xs[4], gs[4]; // strides of in and grad
 };
 
 
 
-// best scans a window and gives the position h·W+w of its first largest element.
+// best returns the position h·W+w of the first largest element of a window.
 template <class T> DEV i32 best(const Pool& p, const T* image, i32 oy, i32 ox, typename Compute<T>::type& value) {
   typedef typename Compute<T>::type A;
   i32 at = -1;
@@ -37,7 +37,7 @@ template <class T> DEV i32 best(const Pool& p, const T* image, i32 oy, i32 ox, t
   return at;
 }
 
-// Divisions of 64 bits take longer than the rest of a kernel.
+// In 32 bits where possible: 64-bit divisions take longer than the rest of a kernel.
 struct Place { i32 ox, oy; i64 c, b; };
 template <class U> DEV Place place_of(U i, u32 h, u32 w, u32 channels, bool last) {
   if (last) {
@@ -69,7 +69,7 @@ template <class U> DEV Place place_of(U i, u32 h, u32 w, u32 channels, bool last
   }
 NUMBER_TYPES(MAX_POOL)
 
-// The windows that cover place x of an axis are first..last.
+// covering sets first and last to the windows that cover position x of an axis.
 DEV void covering(i32 x, i32 k, i32 s, i32 pad, i32 d, i32 out, i32& first, i32& last) {
   i32 lo = x + pad - d * (k - 1);
   first = lo <= 0 ? 0 : (lo + s - 1) / s;
@@ -93,9 +93,9 @@ DEV void covering(i32 x, i32 k, i32 s, i32 pad, i32 d, i32 out, i32& first, i32&
   }
 FLOAT_TYPES(MAX_POOL_GRAD)
 
-// The same where windows overlap: a block takes a tile of a plane, finds the largest
-// element of each window that touches it once, and then lets every place look. WINDOWS is
-// the room for windows: the host sees to it that they fit.
+// The same where windows overlap: a block handles a tile of a plane. It finds the largest
+// element of each window that touches the tile once, and then every position gathers from
+// those. There is room for WINDOWS windows, which the host ensures is enough.
 #define TILE_H 16
 #define TILE_W 32
 #define WINDOWS 1024
@@ -134,14 +134,14 @@ template <class T> DEV void max_pool_grad_tile(const Pool& p) {
 #define MAX_POOL_GRAD_TILE(T) KERNEL __launch_bounds__(256) max_pool_grad_tile_##T(const __grid_constant__ Pool p) { max_pool_grad_tile<T>(p); }
 FLOAT_TYPES(MAX_POOL_GRAD_TILE)
 
-// The gradient in two steps: which element of each window is the largest, by the number of
-// its tap, and then every place looks at the windows that it is in. A thread takes N
-// channels, which lie beside each other where N is more than 1. channels counts such groups.
+// The gradient in two steps: first the tap of the largest element of each window, then every
+// position gathers from the windows that cover it. A thread handles N channels, which are
+// adjacent if N is more than 1; channels counts groups of N.
 template <class T, int N> DEV void winners(const Pool& p, i32 oy, i32 ox, const T* image, typename Compute<T>::type* most, u8* tap) {
   typedef typename Compute<T>::type A;
   bool any = false;
 #pragma unroll
-  for (int j = 0; j < N; j++) { // of a window in which there is nothing
+  for (int j = 0; j < N; j++) { // for a window that is all padding
     most[j] = A(0);
     tap[j] = 255;
   }
@@ -187,7 +187,7 @@ template <class T, int N> DEV void max_pool_winners(const Pool& p) {
   ((Vec<u8, N>*)p.out)[i] = r;
 }
 
-// p.in are the winners here, in the order of the windows.
+// Here p.in holds the winning taps, in the order of the windows.
 template <class T, int N> DEV void max_pool_won(const Pool& p) {
   typedef typename Compute<T>::type A;
   PLACE(p.h, p.w)
@@ -232,7 +232,7 @@ template <class T, int N> DEV void max_pool_won(const Pool& p) {
   KERNEL max_pool_won_wide_##T(const __grid_constant__ Pool p) { max_pool_won<T, LANES(T)>(p); }
 FLOAT_TYPES(MAX_POOL_WIDE)
 
-// How many elements a window's mean is taken over.
+// counted returns the number of elements that a window's mean is over.
 DEV i32 counted(const Pool& p, i32 oy, i32 ox) {
   if (p.countPad) return p.kernel[0] * p.kernel[1];
   i32 y0 = oy * p.stride[0] - p.pad[0], x0 = ox * p.stride[1] - p.pad[1];

@@ -1,14 +1,13 @@
-// What the kernels of matrix products share: their parameters, and what happens to
-// a result on its way to memory.
+// What the kernels of matrix products share: their parameters and their epilogue.
 #pragma once
 #include "activation.cuh"
 
-// Product is c = act(a·b + bias), batch times.
+// Product is c = act(a·b + bias), for each matrix of a batch.
 struct Product {
-  const void *a, *b, *bias; // bias: one element for each column, or null
+  const void *a, *b, *bias; // bias: one element per column, or null
   void *c, *partial;        // partial: sums [splits][batch·m·n] if k is split
   i64 m, n, k, lda, ldb, stepA, stepB;
-  i64 batch, chunk; // chunk: how much of k a split sums
+  i64 batch, chunk; // chunk: the length along k that a split sums
   i32 splits, wideA, wideB, act;
 };
 
@@ -30,7 +29,7 @@ template <class A> DEV A activate(i32 act, A x) {
   return x;
 }
 
-// End is how results leave a kernel: as they are, or with bias and activation.
+// End is the epilogue: none, or bias and activation.
 template <class T, bool HAS> struct End {
   typedef typename Compute<T>::type C;
   static METHOD C bias(const Product&, i64) { return C(0); }
@@ -43,10 +42,9 @@ template <class T> struct End<T, true> {
 
   static METHOD C bias(const Product& p, i64 n) { return p.bias && n < p.n ? (C)get(((const T*)p.bias)[n]) : C(0); }
 
-  // The two activations that are cheap enough to be repeated for each of the many
-  // results that a thread of a large product holds, while nothing else can run on
-  // its multiprocessor. The others are a pass of their own, which is several times
-  // faster there. NaN stays.
+  // The two activations that are cheap enough to apply to the many results that a thread
+  // of a large product holds, while nothing else can run on its multiprocessor. The others
+  // are a separate pass, which is several times faster there. NaN stays NaN.
   static METHOD C relu(const Product& p, C v) {
     C least = p.act == RELU || p.act == RELU6 ? C(0) : -C(INF_D), most = p.act == RELU6 ? C(6) : C(INF_D);
     return v < least ? least : v > most ? most : v;

@@ -1,17 +1,17 @@
-// The cells of recurrent networks: what a step does between its two products, for all
-// gates in one pass. See internal/op/recurrent.go for what each computes. Products are
-// libraries' or gemm.cu's.
+// The cells of recurrent networks: the part of a step between its two products, for all gates
+// in one pass. See internal/op/recurrent.go for what each computes. The products are done by
+// cuBLAS or gemm.cu.
 #include "activation.cuh"
 
 enum Kind { TANH_CELL, RELU_CELL, LSTM, GRU };
 
-// Cell is a step forward. Matrices have a row for each of the batch.
+// Cell is a forward step. Matrices have a row per element of the batch.
 struct Cell {
-  void* z;                   // [rows][gates·h]: what the input contributes; becomes the gates, where keep is set
-  const void* s;             // [rows][gates·h]: what the state contributes
+  void* z;                   // [rows][gates·h]: the input's contribution; overwritten by the gates if keep is set
+  const void* s;             // [rows][gates·h]: the state's contribution
   const void *biasW, *biasU; // [gates·h], or null
-  const void *h, *c;         // [rows][h]: state and cell before
-  void *y, *cell, *last;     // [rows][h]: state and cell behind; last: the cell once more, or null
+  const void *h, *c;         // [rows][h]: state and cell before the step
+  void *y, *cell, *last;     // [rows][h]: state and cell after the step; last: a second copy of the cell, or null
   void* hidden;              // GRU, [rows][h]: the state's part of the last gate, or null
   u64 n;                     // rows·h
   u32 size;                  // h
@@ -30,7 +30,7 @@ template <class T> DEV void cell(const Cell& p) {
   const T* s = (const T*)p.s + row * gates * h + j;
   const T *bw = (const T*)p.biasW + j, *bu = (const T*)p.biasU + j;
   bool biased = p.biasW != nullptr;
-  // What input and state contribute to gate k.
+  // The contributions of input and state to gate k.
   auto in = [&](int k) -> A { A v = get(z[k * h]); return biased ? v + get(bw[k * h]) : v; };
   auto st = [&](int k) -> A { A v = get(s[k * h]); return biased ? v + get(bu[k * h]) : v; };
   T* y = (T*)p.y + i;
@@ -61,14 +61,14 @@ template <class T> DEV void cell(const Cell& p) {
   }
 }
 
-// CellGrad is a step back: the gradients of what input and state contribute.
+// CellGrad is a backward step: the gradients of the contributions of input and state.
 struct CellGrad {
-  const void *g, *next;          // [rows][h]: the state's gradients, from outside and from the step behind, null for the last
-  const void *z, *hidden, *y;    // what was saved of this step
-  const void *h, *c, *cell;      // state and cell before, and the cell behind
+  const void *g, *next;          // [rows][h]: the gradients of the state, from outside and from the following step; null for the last
+  const void *z, *hidden, *y;    // saved by this step
+  const void *h, *c, *cell;      // state and cell before the step, and the cell after it
   const void* lastC;             // LSTM: the gradient of the last cell, for the last step; else null
   void *toState, *toInput;       // [rows][gates·h]; toInput only of a GRU
-  void *keep, *cells;            // [rows][h], of the type that is computed in: what passes a GRU's gates, and the cell's gradient
+  void *keep, *cells;            // [rows][h], in the type that is computed in: what passes a GRU's gates, and the cell's gradient
   u64 n;
   u32 size;
   i32 kind;

@@ -1,25 +1,24 @@
-// Reductions. A reducer says what is kept while elements go by (State), how an
-// element joins, how two states merge and what comes out at the end; three
-// kernels use it:
+// Reductions. A reducer defines a state, how an element joins it, how two states merge, and
+// the final result. Three kernels use it:
 //
-//	row     a warp or a block makes one result: the elements of a result lie together
-//	column  a thread makes one result of a few elements
-//	tile    a block makes neighbouring results, each warp a share of their elements
+//	row     a warp or a block computes one result, whose elements are contiguous
+//	column  a thread computes one result of a few elements
+//	tile    a block computes adjacent results, each warp from a part of their elements
 //
-// Where several blocks work on a result (row and tile), each leaves its state, and
-// the one that comes last merges them: one launch, whatever the shape. The order of
-// merging depends on shapes alone, so results are repeatable.
+// Where several blocks share a result (row and tile), each stores its state, and the one
+// that finishes last merges them: one launch, whatever the shape. The order of merging
+// depends on shapes alone, so results repeat.
 #include "arrive.cuh"
 
 struct Reduce {
   const void* in;
   void* out;
   void* partial; // states [splits][outs], if there is more than one split
-  u32* arrived;  // blocks that have left their state, for each blockIdx.x; 0 between launches
-  u64 outs, len; // results, and elements of each
-  u64 chunk;     // elements of a split
-  i32 splits, threads; // threads of one result in the row kernel: 32 or the block
-  i32 wide, pad; // LANES(T) elements may be loaded at once: of a result in the row kernel, of neighbouring ones in the tile kernel
+  u32* arrived;  // blocks that have stored their state, per blockIdx.x; 0 between launches
+  u64 outs, len; // results, and elements per result
+  u64 chunk;     // elements per split
+  i32 splits, threads; // threads per result in the row kernel: 32, or the whole block
+  i32 wide, pad; // LANES(T) elements may be loaded at once: of a result in the row kernel, of adjacent results in the tile kernel
   Idx kept, red;
 };
 
@@ -87,8 +86,8 @@ template <class T> struct Min {
 DEV f32 larger_number(f32 a, f32 b) { return fmaxf(a, b); }
 DEV f64 larger_number(f64 a, f64 b) { return fmax(a, b); }
 
-// e^x of differences from a maximum: at most 0, and they end up in a sum in which
-// the maximum itself counts 1, so an error relative to 1 is what matters.
+// e^x of a difference from a maximum: x is at most 0, and the result is added to a sum in
+// which the maximum itself contributes 1, so the error relative to 1 is what matters.
 DEV f32 exp_below(f32 x) {
   f32 r;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x * 1.4426950408889634f));
@@ -139,8 +138,8 @@ template <class T, bool LARGEST> struct Arg {
 template <class T> struct ArgMax : Arg<T, true> {};
 template <class T> struct ArgMin : Arg<T, false> {};
 
-// How a reducer takes N elements that were loaded together: each has a state of
-// its own, so that they do not wait for each other.
+// How a reducer joins N elements that were loaded together: each has a state of its own, so
+// that they do not depend on each other.
 template <class R, class T, int N> struct Joiner {
   typedef typename R::State S;
   S acc[N];
@@ -160,7 +159,7 @@ template <class R, class T, int N> struct Joiner {
   }
 };
 
-// One state for all: where it is large, or where elements are many anyway.
+// One state for all N: where states are large, or where there are enough elements in flight anyway.
 template <class R, class T, int N> struct Single {
   typename R::State s;
   METHOD void init() { s = R::none(); }
@@ -173,8 +172,8 @@ template <class R, class T, int N> struct Single {
 template <class T, int N> struct Joiner<ArgMax<T>, T, N> : Single<ArgMax<T>, T, N> {};
 template <class T, int N> struct Joiner<ArgMin<T>, T, N> : Single<ArgMin<T>, T, N> {};
 
-// log Σ eˣ moves its maximum once for all of them. NaN does not count as the
-// maximum, but makes the sum NaN.
+// log Σ eˣ updates its maximum once for all N. NaN is never the maximum, but makes the sum
+// NaN.
 template <class T, int N> struct Single<LogSumExp<T>, T, N> {
   typedef typename Compute<T>::type A;
   typedef typename LogSumExp<T>::State S;
@@ -184,8 +183,8 @@ template <class T, int N> struct Single<LogSumExp<T>, T, N> {
     A m = s.m;
 #pragma unroll
     for (int j = 0; j < N; j++) m = larger_number(m, get(v[j]));
-    // Differences of infinities would be NaN. If m is infinite, so is the result,
-    // and of the sum only whether it is NaN counts.
+    // The difference of infinities would be NaN. If m is infinite, so is the result, and all
+    // that matters of the sum is whether it is NaN.
     A from = m == A(INF_D) || m == A(-INF_D) ? A(0) : m;
     A t = s.s * exp_below(s.m - from);
 #pragma unroll
@@ -213,7 +212,7 @@ template <class R, class T> DEV void reduce_row(const Reduce& p) {
     Joiner<R, T, V> acc;
     acc.init();
     u64 step = (u64)lanes * V, whole = end - (end - begin) % V;
-    if (line) { // several loads on their way at once
+    if (line) { // several loads in flight
       const int Q = sizeof(S) > 8 ? 2 : 4;
 #pragma unroll 1
       for (u64 r = begin + (u64)lane * V; r < whole; r += Q * step) {
@@ -273,12 +272,12 @@ template <class R, class T> DEV void reduce_col(const Reduce& p) {
   R::finish(((typename R::Out*)p.out)[o], s);
 }
 
-// A block of 8 warps makes the 32·V results from 32·V·blockIdx.x on: a lane V of
-// them, a warp every eighth group of 4 elements.
+// A block of 8 warps computes the 32·V results from 32·V·blockIdx.x on: a lane V of them, a
+// warp every eighth group of 4 elements.
 #define TILE_LANES(T) (LANES(T) > 4 ? 4 : LANES(T))
 template <class R, class T, int V> DEV void tile(const Reduce& p, char* room) {
   typedef typename R::State S;
-  S(*states)[32 * V] = (S(*)[32 * V])room; // of each warp; lane l's j-th result is j·32 + l
+  S(*states)[32 * V] = (S(*)[32 * V])room; // per warp; the j-th result of lane l is j·32 + l
   int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
   u64 first = (u64)blockIdx.x * 32 * V, o = first + lane * V;
   u64 begin = blockIdx.y * p.chunk, end = begin + p.chunk < p.len ? begin + p.chunk : p.len;
@@ -321,7 +320,7 @@ template <class R, class T, int V> DEV void tile(const Reduce& p, char* room) {
   }
 #pragma unroll
   for (int j = 0; j < V; j++) states[warp][j * 32 + lane] = acc[j].total();
-  // Now a thread for each result, and those of a warp are neighbours.
+  // Now a thread per result; those of a warp are adjacent.
   int c = threadIdx.x;
   bool mine = c < 32 * V && first + c < p.outs;
   auto merged = [&]() {
@@ -356,8 +355,8 @@ template <class R, class T> DEV void reduce_tile(const Reduce& p) {
   else tile<R, T, 1>(p, room);
 }
 
-// Adds up what several blocks of another kernel have summed in parts: partial
-// is [splits][outs], and a thread makes a result.
+// Adds the partial sums of several blocks of another kernel: partial is [splits][outs], and
+// a thread computes one result.
 template <class T> DEV void sum_parts(const Reduce& p) {
   typedef Sum<T> R;
   u64 o = (u64)blockIdx.x * blockDim.x + threadIdx.x;
@@ -367,8 +366,8 @@ template <class T> DEV void sum_parts(const Reduce& p) {
   for (int k = 0; k < p.splits; k++) s = R::merge(s, ((const typename R::State*)p.partial)[k * p.outs + o]);
   R::finish(((T*)p.out)[o], s);
 }
-// Where there are many parts, a thread alone would wait for each: MANY threads share
-// those of a result, each every MANYth, and their sums are added in order.
+// Where there are many parts, a single thread would wait for one load after another: MANY
+// threads share the parts of a result, each every MANY-th, and their sums are added in order.
 #define MANY 32
 template <class T> DEV void sum_many(const Reduce& p) {
   typedef Sum<T> R;

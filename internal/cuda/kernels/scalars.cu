@@ -1,7 +1,7 @@
 // The ops of unary.cu, binary.cu and cast.cu on one element, as text for fused kernels:
-// package ptx puts the bodies of these kernels together. They are never launched, so
-// what they do with memory stands for something else: the bits of operand k are the
-// parameter in[k], and the result is what is stored at out.
+// package ptx inlines the bodies of these kernels. They are never launched, and memory is
+// only a placeholder: the bits of operand k are the parameter in[k], and the result is what
+// is stored at out.
 #define Elementwise UnusedElementwise
 #define elementwise unused_elementwise
 #include "elementwise.cuh"

@@ -1,6 +1,6 @@
-// softmax, log_softmax and their gradients along an axis. Lines lie anywhere;
-// a line is worked on by a thread (the axis is not innermost), a warp or a block. Where
-// lines are contiguous and short enough, they are read once and kept in registers.
+// softmax, log_softmax and their gradients along an axis. Lines may have any strides; a line
+// is computed by a thread (the axis is not innermost), a warp or a block. Lines that are
+// contiguous and short enough are loaded once and kept in registers.
 #include "locus.cuh"
 
 struct Lines {
@@ -71,8 +71,8 @@ template <class T, class Op, int WHO> DEV void soft_lines(const Lines& p) {
   for (u64 i = first; i < p.len; i += step) put(out[i * p.stepOut], Op::value(get(a[i * p.stepA]), Op::TWO ? get(b[i * p.stepB]) : A(0), m, f));
 }
 
-// Lines that are contiguous everywhere and a multiple of LANES(T) long, at most
-// HELD vectors for each thread.
+// Lines that are contiguous in all operands, with a multiple of LANES(T) elements, at most
+// HELD vectors per thread.
 #define HELD 8
 template <class T, class Op, int WHO> DEV void soft_held(const Lines& p) {
   typedef typename Compute<T>::type A;

@@ -1,6 +1,6 @@
-// Stable sorting of positions by key: argsort, and the order in which values are
-// scattered. Keys of any type become u64 that order the same way; blocks sort runs
-// of RUN keys in shared memory, and passes over all runs merge two into one.
+// Stable sorting of positions by key: argsort, and the order in which values are scattered.
+// Keys of any type become u64 with the same order; blocks sort runs of RUN keys in shared
+// memory, and passes over all runs merge two into one.
 #include "locus.cuh"
 
 #define RUN 1024
@@ -15,7 +15,7 @@ struct Keys {
   Idx line;
 };
 
-// Keys that order as the numbers do: -0 and 0 are equal, NaN is the largest.
+// Keys with the order of the numbers: -0 and 0 are equal, NaN is the largest.
 DEV u64 key(b8 v) { return v.x != 0; }
 DEV u64 key(u8 v) { return v; }
 DEV u64 key(i32 v) { return (u64)((i64)v) ^ 1ull << 63; }
@@ -50,7 +50,7 @@ struct Sort {
   u64* keysOut;
   u32* orderOut;
   u64 lines, len, run; // run: length of the sorted runs that are merged
-  u64 blocks;          // blocks of a line
+  u64 blocks;          // blocks per line
 };
 
 // Sorts runs of RUN keys, each by a block: a bitonic network on (key, position).
@@ -88,8 +88,8 @@ KERNEL sort_runs(const __grid_constant__ Sort p) {
   }
 }
 
-// Merges pairs of runs: each element finds its place by counting those of the
-// other run that go before it. Equal keys keep the order of the runs.
+// Merges pairs of runs: each element finds its place by counting the elements of the other
+// run that precede it. Equal keys keep the order of the runs.
 KERNEL sort_merge(const __grid_constant__ Sort p) {
   u64 i = (u64)blockIdx.x * blockDim.x + threadIdx.x;
   if (i >= p.lines * p.len) return;

@@ -1,21 +1,21 @@
-// Products of float32 on the matrix units (mma.sync). Those multiply numbers of
-// 11 bits (TF32) and truncate their sums, so a number is taken as the sum of two such
-// numbers, which leaves at most its last bit out, and a product as three:
+// Products of float32 on the tensor cores (mma.sync). Those multiply numbers with 11
+// significant bits (TF32) and truncate their sums. So a number is split into the sum of
+// two such numbers, which loses at most its last bit, and a product into three:
 //
 //	x·y = x.small·y.big + x.big·y.small + x.big·y.big
 //
-// What is missing is 2⁻²⁴ of it. A sum on the matrix units is kept short; the
-// short ones are added as float32 adds, rounding to nearest. So errors are those of sums
-// in float32, which a test compares. Infinities, and numbers that round to one, become NaN
-// on the way: whoever calls this looks at the results and computes again with plain
-// arithmetic what is not finite.
+// The term that is left out is 2⁻²⁴ of the product. Sums on the tensor cores are kept
+// short, and added to each other in float32, which rounds to nearest. So errors are those
+// of sums in float32, as a test checks. Infinities, and numbers that round to infinity,
+// become NaN in the split: the caller checks the results, and computes what is not finite
+// again in plain float32.
 #pragma once
 #include "matrix.cuh"
 
 template <int N> struct Split { u32 big[N], small[N]; };
 
-// The larger part is x rounded to 11 bits, in integer arithmetic: those units have
-// less to do than those of float32.
+// The larger part is x rounded to 11 bits, in integer arithmetic: the integer units are
+// less busy than those of float32.
 template <int N> DEV void split(Split<N>& to, int i, f32 x) {
   to.big[i] = (__float_as_uint(x) + 0x1000) & 0xffffe000;
   to.small[i] = __float_as_uint(__fadd_rn(x, -__uint_as_float(to.big[i])));
@@ -23,22 +23,22 @@ template <int N> DEV void split(Split<N>& to, int i, f32 x) {
 
 DEV void mma_tf32(f32* c, const u32* a, const u32* b) { MMA("m16n8k8.row.col.f32.tf32.tf32.f32"); }
 
-// c += a·b, 16×8 by 8×8, the small products first. Column at of b's two parts counts.
+// c += a·b, 16×8 by 8×8, the small products first. b is read from its element at on.
 template <int N> DEV void mma(f32* c, const Split<4>& a, const Split<N>& b, int at) {
   mma_tf32(c, a.small, b.big + at);
   mma_tf32(c, a.big, b.small + at);
   mma_tf32(c, a.big, b.big + at);
 }
 
-// Tiles of W columns lie in shared memory with four columns more, so that neither
-// ldmatrix nor reads of four columns of every second row meet in a bank.
+// Tiles of W columns are padded by four in shared memory, so that neither ldmatrix nor
+// reads of four columns of every second row cause bank conflicts.
 template <int W> struct Rows {
   enum { PITCH = W + 4 };
 
-  // load starts copying ROWS rows from first on; what does not exist becomes 0.
+  // load starts copying ROWS rows from first on; elements outside the matrix become 0.
   template <int ROWS, int THREADS> static METHOD void load(u32 tile, const f32* m, i64 stride, i32 first, i32 rows, i32 cols) {
     enum { CHUNKS = W / 4, DOWN = THREADS / CHUNKS };
-    static_assert(ROWS % DOWN == 0, "every thread copies as many");
+    static_assert(ROWS % DOWN == 0, "every thread copies the same number");
     i32 r = threadIdx.x / CHUNKS, c = threadIdx.x % CHUNKS * 4, left = cols - c, size = left >= 4 ? 16 : left > 0 ? left * 4 : 0;
     const f32* from = m + (i64)(first + r) * stride + c;
     u32 to = tile + (r * PITCH + c) * 4;
@@ -67,8 +67,8 @@ template <int W> struct Rows {
   }
 };
 
-// dots makes c = x·yᵀ of 16 rows of x and J·8 rows of y, from their tiles. A sum on
-// the matrix units is that of SHORT·8 products.
+// dots computes c = x·yᵀ of 16 rows of x and J·8 rows of y, from their tiles. Sums on the
+// tensor cores have SHORT·8 terms.
 template <int W, int SHORT, int J> DEV void dots(f32 (&c)[J][4], u32 x, int row, u32 y) {
 #pragma unroll
   for (int j = 0; j < J; j++)
@@ -96,8 +96,8 @@ template <int W, int SHORT, int J> DEV void dots(f32 (&c)[J][4], u32 x, int row,
   }
 }
 
-// A product of 16×8 results as a left operand: its columns 2t and 2t+1 stand where
-// the matrix units have t and t+4, and so must the rows of the right operand.
+// as_left turns 16×8 results of a product into a left operand: columns 2t and 2t+1 take the
+// places of t and t+4, and the rows of the right operand must do the same.
 DEV void as_left(Split<4>& a, const f32 (&c)[4]) {
   split(a, 0, c[0]);
   split(a, 1, c[2]);
@@ -105,8 +105,8 @@ DEV void as_left(Split<4>& a, const f32 (&c)[4]) {
   split(a, 3, c[3]);
 }
 
-// Rows 2t and 2t+1 of the 8 from row on, 32 columns from col on, as right operands:
-// column i of block j is column 4i+j, so that four lie beside each other.
+// below loads rows 2t and 2t+1 of the 8 from row on, 32 columns from col on, as right
+// operands: column i of block j is column 4i+j, so that a thread's four are adjacent.
 template <int W> DEV void below(Split<8>& b, const f32* tile, int row, int col) {
   int lane = threadIdx.x & 31;
   const f32* at = tile + (row + (lane & 3) * 2) * Rows<W>::PITCH + col + (lane >> 2) * 4;
@@ -118,8 +118,8 @@ template <int W> DEV void below(Split<8>& b, const f32* tile, int row, int col) 
   }
 }
 
-// store writes what exists of a 16×W result, in blocks of 32 columns as below makes
-// them, at (row, col). It reports whether something there is not finite.
+// store writes the part of a 16×W result that is inside the matrix, at (row, c0), in blocks
+// of 32 columns in below's order. It reports whether a result is not finite.
 template <int W> DEV bool store(f32* out, const f32 (&c)[W / 32][4][4], i32 row, i32 c0, i32 rows, i32 cols, f32 f0, f32 f1) {
   bool bad = false;
 #pragma unroll

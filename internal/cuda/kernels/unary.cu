@@ -16,7 +16,7 @@
     elementwise<1, WIDE(T), b8, T, T, T>(p, [](A x, A, A) -> bool { return expr; });      \
   }
 #define FLOATS_TO_BOOL(name, expr) FLOAT_TYPES_WITH(TO_BOOL, name, expr)
-// Elements that only move are moved by size.
+// Copies exist per element size.
 #define MOVE(T) UNARY(copy, T, WIDE(T), x)
 
 MOVE(u8) MOVE(u16) MOVE(u32) MOVE(u64)

@@ -11,7 +11,7 @@ import (
 	"github.com/locusml/locus/internal/program"
 )
 
-// Residual makes a program of normalisations with sums before them, and of their
+// Residual makes a program of normalizations with sums before them, and of their
 // gradients with sums behind, of a random type over rows of random or the given lengths.
 func Residual(r *rand.Rand, width int) *program.Program {
 	b := &Builder{}
@@ -133,7 +133,7 @@ func FillFinite(r *rand.Rand, t dtype.DType, data []byte) {
 }
 
 // CheckNorms compares a random program of residual connections with what the passes make
-// of it, to the bit. It returns how many normalisations have got a sum.
+// of it, to the bit. It returns how many normalizations have got a sum.
 func CheckNorms(t testing.TB, seed uint64, width int, d Fuser) (fused int) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(seed, 2))

@@ -81,7 +81,7 @@ func TestRunSome(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := Run(ctx, Options{}); !errors.Is(err, context.Canceled) {
-		t.Errorf("cancelled: %v", err)
+		t.Errorf("canceled: %v", err)
 	}
 	small := locus.AddVirtualGPUs(1, 1<<16)[0]
 	if _, err := Run(t.Context(), Options{Which: []string{"products"}, GPU: &small, Sizes: []int{512}}); !errors.Is(err, locus.ErrOutOfMemory) {

@@ -17,9 +17,12 @@ type Memory struct {
 
 // Sensors are a card's own figures; nil is one that it does not measure.
 type Sensors struct {
-	Utilisation *int     `json:"utilisation_percent,omitempty"`
+	Utilization *int     `json:"utilization_percent,omitempty"`
 	Temperature *int     `json:"temperature_celsius,omitempty"`
 	Power       *float64 `json:"power_watts,omitempty"`
+
+	// Old is Utilization once more, under the key of earlier versions.
+	Old *int `json:"utilisation_percent,omitempty"`
 }
 
 // Card is a device.
@@ -86,8 +89,8 @@ func look(i locus.DeviceInfo) Card {
 
 func sensors(t locus.Telemetry) *Sensors {
 	s := &Sensors{}
-	if t.Utilisation >= 0 {
-		s.Utilisation = &t.Utilisation
+	if t.Utilization >= 0 {
+		s.Utilization, s.Old = &t.Utilization, &t.Utilization
 	}
 	if t.Temperature >= 0 {
 		s.Temperature = &t.Temperature

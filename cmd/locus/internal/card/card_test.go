@@ -24,7 +24,7 @@ func made() Machine {
 	return Machine{Devices: []Card{
 		{Device: locus.CPU(), Kind: "cpu", Name: "Some CPU", Backing: "AVX2, 8 threads", Memory: Memory{64 << 30, 16 << 30, 0}},
 		{Device: locus.GPU(0), Kind: "gpu", Name: "NVIDIA H200", Backing: "CUDA 13.0 driver, compute capability 9.0, cuBLAS, cuDNN", Memory: Memory{140 << 30, 132 << 30, 0},
-			Sensors: &Sensors{&load, &temp, &watts}, PCI: "0000:01:00.0", Multiprocessors: 132,
+			Sensors: &Sensors{Utilization: &load, Temperature: &temp, Power: &watts}, PCI: "0000:01:00.0", Multiprocessors: 132,
 			Libraries: []locus.Library{{Name: "cuBLAS", Path: "/usr/local/cuda/targets/x86_64-linux/lib/libcublas.so.13", Serves: "matrix products"}}},
 		{Device: locus.GPU(1), Kind: "gpu", Name: "NVIDIA H200", Backing: "CUDA 13.0 driver", NoSensors: "NVML was not found"},
 	}}
@@ -46,6 +46,14 @@ func TestShow(t *testing.T) {
 		if strings.Contains(s, "No real GPU") {
 			t.Errorf("a GPU is there, but:\n%s", s)
 		}
+	}
+}
+
+// JSON only gains fields: the load has its key of earlier versions too.
+func TestSensorsAsJSON(t *testing.T) {
+	got, err := json.Marshal(sensors(locus.Telemetry{Utilization: 37, Temperature: -1, Power: 75.5}))
+	if want := `{"utilization_percent":37,"power_watts":75.5,"utilisation_percent":37}`; err != nil || string(got) != want {
+		t.Errorf("%s, %v; want %s", got, err, want)
 	}
 }
 

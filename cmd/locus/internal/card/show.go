@@ -108,8 +108,8 @@ func (c Card) figures() (load, temp, power string) {
 		return "-", "-", "-"
 	}
 	load, temp, power = "-", "-", "-"
-	if s.Utilisation != nil {
-		load = fmt.Sprintf("%d %%", *s.Utilisation)
+	if s.Utilization != nil {
+		load = fmt.Sprintf("%d %%", *s.Utilization)
 	}
 	if s.Temperature != nil {
 		temp = fmt.Sprintf("%d °C", *s.Temperature)

@@ -45,7 +45,7 @@ func call(width string, args ...string) result {
 }
 
 // good runs the command and wants it to succeed, within the width and without
-// colours.
+// colors.
 func good(t *testing.T, args ...string) string {
 	t.Helper()
 	r := call("80", args...)
@@ -53,7 +53,7 @@ func good(t *testing.T, args ...string) string {
 		t.Fatalf("locus %s: exit code %d\n%s", strings.Join(args, " "), r.code, r.err)
 	}
 	if strings.Contains(r.out+r.err, "\x1b") {
-		t.Errorf("locus %s: colours without a terminal", strings.Join(args, " "))
+		t.Errorf("locus %s: colors without a terminal", strings.Join(args, " "))
 	}
 	return r.out
 }

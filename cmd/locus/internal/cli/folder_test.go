@@ -41,14 +41,14 @@ func pictures(t *testing.T, folder string, n int) string {
 // The user's own images: trained, gone on with, used on a picture, tested.
 func TestTrainOnAFolder(t *testing.T) {
 	t.Chdir(t.TempDir())
-	pictures(t, "colours", 25)
-	s := good(t, "train", "--data", "colours", "--size", "8", "--batch", "8", "--epochs", "8")
-	if !strings.Contains(s, "runs/colours-mlp/weights.safetensors") || !strings.Contains(s, "100.0 %") {
+	pictures(t, "colors", 25)
+	s := good(t, "train", "--data", "colors", "--size", "8", "--batch", "8", "--epochs", "8")
+	if !strings.Contains(s, "runs/colors-mlp/weights.safetensors") || !strings.Contains(s, "100.0 %") {
 		t.Error(s)
 	}
-	good(t, "train", "--data", "colours", "--epochs", "9", "--resume") // with the size and the batch of before
-	weights := filepath.Join("runs", "colours-mlp", "weights.safetensors")
-	if s := good(t, "predict", weights, filepath.Join("colours", "red", "3.png")); !strings.Contains(s, "\n  red ") {
+	good(t, "train", "--data", "colors", "--epochs", "9", "--resume") // with the size and the batch of before
+	weights := filepath.Join("runs", "colors-mlp", "weights.safetensors")
+	if s := good(t, "predict", weights, filepath.Join("colors", "red", "3.png")); !strings.Contains(s, "\n  red ") {
 		t.Error(s)
 	}
 	if r := call("80", "predict", weights); r.code != 0 || !strings.Contains(strings.Join(strings.Fields(r.out), " "), "10 of 10 right") { // wherever lines break
@@ -63,7 +63,7 @@ func TestTrainOnAFolder(t *testing.T) {
 	// What cannot be.
 	os.MkdirAll("empty/a", 0o777)
 	os.Rename("parts/test/red", "parts/test/green")
-	for args, want := range map[string]string{"--data empty": "no PNG or JPEG", "--data parts": "in test blue, green", "--data nowhere": "there is no such data", "--data colours --size 2": "--size 2", "--data colours --batch 100": "use at most 40"} {
+	for args, want := range map[string]string{"--data empty": "no PNG or JPEG", "--data parts": "in test blue, green", "--data nowhere": "there is no such data", "--data colors --size 2": "--size 2", "--data colors --batch 100": "use at most 40"} {
 		if r := call("80", append([]string{"train", "--out", "none"}, strings.Fields(args)...)...); r.code == 0 || !strings.Contains(r.err, want) {
 			t.Errorf("%s: %+v", args, r)
 		}

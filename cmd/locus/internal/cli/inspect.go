@@ -57,7 +57,7 @@ the values.`,
 			return nil
 		},
 	}
-	c.Flags().BoolVar(&stats, "stats", false, "read the values and summarise them")
+	c.Flags().BoolVar(&stats, "stats", false, "read the values and summarize them")
 	unpackedFlag(c, &unpacked)
 	jsonFlag(c, &asJSON)
 	return c

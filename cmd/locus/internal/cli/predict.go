@@ -145,7 +145,7 @@ func (a *app) showTest(card model.Card, d locus.Device, t *predict.Test) {
 // plainBar is a bar in which full is good.
 func plainBar(o *text.Out, part float64, width int) string {
 	plain := *o
-	plain.Colour = false
+	plain.Color = false
 	return o.Style(text.Green, plain.Bar(part, width))
 }
 

@@ -13,16 +13,16 @@ import (
 func TestTrainOnATable(t *testing.T) {
 	t.Chdir(t.TempDir())
 	var b strings.Builder
-	b.WriteString("petal,colour,species,note\n")
+	b.WriteString("petal,color,species,note\n")
 	for i := range 100 {
-		kind, petal, colour := "iris", 500+i%7, "blue"
+		kind, petal, color := "iris", 500+i%7, "blue"
 		if i%2 == 0 {
-			kind, petal, colour = "rose", 900+i%5, "red"
+			kind, petal, color = "rose", 900+i%5, "red"
 		}
 		if i%9 == 0 {
-			colour = ""
+			color = ""
 		}
-		fmt.Fprintf(&b, "%d,%s,%s,%d\n", petal, colour, kind, i)
+		fmt.Fprintf(&b, "%d,%s,%s,%d\n", petal, color, kind, i)
 	}
 	write := func(name, s string) {
 		t.Helper()
@@ -42,7 +42,7 @@ func TestTrainOnATable(t *testing.T) {
 	if err := os.Remove("flowers.csv"); err != nil {
 		t.Fatal(err)
 	}
-	write("new.csv", "note,colour,petal\n1,red,902\n2,green,503\n")
+	write("new.csv", "note,color,petal\n1,red,902\n2,green,503\n")
 	s := good(t, "predict", weights, "new.csv", "--top", "1")
 	if a, c := strings.Index(s, "rose"), strings.Index(s, "iris"); a < 0 || c < a || !strings.Contains(s, "new.csv, row 2") {
 		t.Error(s)
@@ -50,7 +50,7 @@ func TestTrainOnATable(t *testing.T) {
 	write("flowers.csv", b.String())
 	write("short.csv", "a,b\n1,x\n")
 	write("gap.csv", "a,y\n"+strings.Repeat("1,2.5\n", 30)+"3,\n"+numbered(40))
-	write("lacks.csv", "colour\nred\n")
+	write("lacks.csv", "color\nred\n")
 	for args, want := range map[string]string{
 		"train --out none --data flowers.csv --task classes":                  "--target names another column", // the notes are all different
 		"train --out none --data flowers.csv --task klasses":                  "did you mean",

@@ -19,7 +19,7 @@ var About = map[string]string{
 	"softmax": "one linear layer",
 	"mlp":     "two linear layers, 256 hidden units",
 	"lenet":   "two convolutions, three linear layers",
-	"resnet":  "three stages of residual blocks with batch normalisation",
+	"resnet":  "three stages of residual blocks with batch normalization",
 }
 
 // LearningRate is a rate at which Adam trains a network well.

@@ -14,7 +14,7 @@ type Class struct {
 	Examples int    `json:"examples"`
 	Right    int    `json:"right"`
 	// TakenFor is the class that its examples are mistaken for most often when they
-	// are not recognised; Times says how often.
+	// are not recognized; Times says how often.
 	TakenFor string `json:"taken_for,omitempty"`
 	Times    int    `json:"times,omitempty"`
 }

@@ -13,7 +13,7 @@ func Closest(s string, words []string) string {
 }
 
 // distance is the number of letters to change, insert, leave out or swap with
-// their neighbour.
+// their neighbor.
 func distance(a, b []rune) int {
 	rows := make([][]int, len(a)+1)
 	for i := range rows {

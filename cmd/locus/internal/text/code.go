@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// Code returns lines of Go code in colour, where there is colour.
+// Code returns lines of Go code in color, where there is color.
 func (o *Out) Code(lines []string) []string {
-	if !o.Colour {
+	if !o.Color {
 		return lines
 	}
 	src := []byte(strings.Join(lines, "\n"))
@@ -52,7 +52,7 @@ func (o *Out) token(tok token.Token, lit string) string {
 	default:
 		return lit
 	}
-	parts := strings.Split(lit, "\n") // each line has its own colour
+	parts := strings.Split(lit, "\n") // each line has its own color
 	for i, p := range parts {
 		parts[i] = o.Style(st, p)
 	}

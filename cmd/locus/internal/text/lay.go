@@ -19,7 +19,7 @@ func Pad(s string, width int) string {
 	return s
 }
 
-// Cut shortens s, which has no colours, to a width, and shows that it did.
+// Cut shortens s, which has no colors, to a width, and shows that it did.
 func Cut(s string, width int) string {
 	if Len(s) <= width || width < 1 {
 		return s

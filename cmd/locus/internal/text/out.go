@@ -1,4 +1,4 @@
-// Package text lays out what the command prints: colours, tables, bars and
+// Package text lays out what the command prints: colors, tables, bars and
 // wrapped text that fit the terminal, and plain text where there is none.
 package text
 
@@ -19,18 +19,18 @@ type Out struct {
 	w        io.Writer
 	Width    int // columns
 	Terminal bool
-	Colour   bool
+	Color    bool
 	Unicode  bool
 	err      error
 }
 
-// New finds out what w can show. Colour needs a terminal and no NO_COLOR; the
+// New finds out what w can show. Color needs a terminal and no NO_COLOR; the
 // width is that of the terminal, else COLUMNS, else 80.
 func New(w io.Writer, env func(string) string) *Out {
 	o := &Out{w: w, Width: 80, Unicode: true}
 	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
 		o.Terminal = env("TERM") != "dumb"
-		o.Colour = o.Terminal && env("NO_COLOR") == "" && (runtime.GOOS != "windows" || env("WT_SESSION") != "")
+		o.Color = o.Terminal && env("NO_COLOR") == "" && (runtime.GOOS != "windows" || env("WT_SESSION") != "")
 		o.Unicode = unicode(runtime.GOOS, env)
 		if columns, _, err := term.GetSize(int(f.Fd())); err == nil && columns > 0 {
 			o.Width = columns
@@ -96,9 +96,9 @@ const (
 	Cyan   Style = "36"
 )
 
-// Style sets s off where colours are shown.
+// Style sets s off where colors are shown.
 func (o *Out) Style(st Style, s string) string {
-	if !o.Colour || s == "" {
+	if !o.Color || s == "" {
 		return s
 	}
 	return "\x1b[" + string(st) + "m" + s + "\x1b[0m"

@@ -14,7 +14,7 @@ func none(string) string { return "" }
 func TestNewWithoutTerminal(t *testing.T) {
 	var b strings.Builder
 	o := New(&b, none)
-	if o.Terminal || o.Colour || o.Width != 80 || !o.Unicode {
+	if o.Terminal || o.Color || o.Width != 80 || !o.Unicode {
 		t.Errorf("a buffer is taken for %+v", o)
 	}
 	for columns, want := range map[string]int{"160": 160, "7": 40, "100000": 200, "x": 80, "-1": 80} {
@@ -46,13 +46,13 @@ func TestStyles(t *testing.T) {
 	var b strings.Builder
 	o := New(&b, none)
 	if s := o.Style(Red, "x") + o.Mark(Green) + o.Bar(0.5, 4); strings.Contains(s, "\x1b") {
-		t.Errorf("colour without a terminal: %q", s)
+		t.Errorf("color without a terminal: %q", s)
 	}
-	o.Colour = true
+	o.Color = true
 	if s := o.Style(Red, "x"); s != "\x1b[31mx\x1b[0m" || Len(s) != 1 {
 		t.Errorf("%q is %d columns", s, Len(s))
 	}
-	o.Colour, o.Unicode = false, false
+	o.Color, o.Unicode = false, false
 	if s := o.Bar(0.5, 4) + o.Mark(Red) + o.Rule()[:1]; s != "##..no-" {
 		t.Errorf("ASCII: %q", s)
 	}
@@ -116,20 +116,20 @@ func TestUnits(t *testing.T) {
 	}
 }
 
-func TestCodeColoursOnly(t *testing.T) {
+func TestCodeColorsOnly(t *testing.T) {
 	lines := []string{`for i := range 3 { // count`, `	show("x", 'y', i+1.5)`, "text := `a", "b`", "}"}
 	var b strings.Builder
 	o := New(&b, none)
 	if !slices.Equal(o.Code(lines), lines) {
-		t.Error("code changed without colour")
+		t.Error("code changed without color")
 	}
-	o.Colour = true
-	coloured := o.Code(lines)
-	if plain := escapes.ReplaceAllString(strings.Join(coloured, "\n"), ""); plain != strings.Join(lines, "\n") {
-		t.Errorf("colour changed the code:\n%s", plain)
+	o.Color = true
+	colored := o.Code(lines)
+	if plain := escapes.ReplaceAllString(strings.Join(colored, "\n"), ""); plain != strings.Join(lines, "\n") {
+		t.Errorf("color changed the code:\n%s", plain)
 	}
-	if len(coloured) != len(lines) || !strings.Contains(coloured[0], "\x1b[34mfor") {
-		t.Errorf("%q", coloured)
+	if len(colored) != len(lines) || !strings.Contains(colored[0], "\x1b[34mfor") {
+		t.Errorf("%q", colored)
 	}
 }
 

@@ -73,6 +73,6 @@ func TestStops(t *testing.T) {
 	n := 0
 	err := Run(ctx, io.Discard, func(int, Step) error { n++; cancel(); return nil })
 	if !errors.Is(err, context.Canceled) || n != 1 {
-		t.Errorf("after cancelling: %v in step %d", err, n)
+		t.Errorf("after canceling: %v in step %d", err, n)
 	}
 }

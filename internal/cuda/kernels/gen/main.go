@@ -6,7 +6,8 @@
 //
 // It needs no GPU and no CUDA toolkit, only NVRTC, the compiler as a library: two
 // versions of it, and exactly those, because the same sources must make the same PTX
-// everywhere.
+// everywhere. (They almost do: from run to run, NVRTC 11.8 loads one constant of classes.cu
+// earlier or later, so compiling it again may show as a difference that means nothing.)
 //
 //	pip download --no-deps nvidia-cuda-nvrtc-cu11==11.8.89   -nvrtc or LOCUS_NVRTC
 //	pip download --no-deps nvidia-cuda-nvrtc-cu12==12.9.86   -nvrtc12 or LOCUS_NVRTC12
@@ -22,7 +23,8 @@
 // registers is an error. Without ptxas nothing is checked, which gen says.
 //
 // It also writes heavy.go, which tells the Go side the widths of kernels. The first
-// line of each PTX file holds a hash of its sources, which a test compares.
+// line of each PTX file holds a hash of its sources without their comments, which a test
+// compares.
 package main
 
 import (
