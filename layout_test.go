@@ -20,14 +20,17 @@ import (
 // tensor cores, and notes the calls that it gets.
 type saver struct {
 	*virtual.Device
-	saves func(c *backend.Call) int
-	calls []op.ID
+	saves   func(c *backend.Call) int // for a convolution; less than 0: it has no such kernel
+	refuses bool
+	calls   []op.ID
 }
 
 func (d *saver) Arranges(c *backend.Call) (bool, int) {
 	can, _ := d.Device.Arranges(c)
-	if _, conv := c.Attrs.(op.Conv); conv && can && d.saves != nil {
-		return true, d.saves(c)
+	can = can && !d.refuses
+	if _, conv := c.Attrs.(op.Conv); conv && can {
+		n := d.saves(c)
+		return n >= 0, n
 	}
 	return can, 0
 }
@@ -62,7 +65,7 @@ func all(*backend.Call) int { return 1 << 30 }
 // Images begin to lie channels last at a convolution that saves more than conversions cost,
 // and stay so through what can follow.
 func TestChannelsLastSpreads(t *testing.T) {
-	_, d := newSaver(t, all)
+	s, d := newSaver(t, all)
 	x, w := d.Randn(2, 3, 6, 5), d.Randn(4, 3, 3, 3)
 	geo := ConvOptions{Padding: 1}
 	y := Conv2D(x, w, nil, geo)
@@ -87,6 +90,17 @@ func TestChannelsLastSpreads(t *testing.T) {
 	} {
 		if !r.IsContiguous() {
 			t.Errorf("%s: lies as %v, shape %v", name, r.strides, r.shape)
+		}
+	}
+	for name, f := range map[string]func() *Tensor{
+		"groups":  func() *Tensor { return Conv2D(y, d.Randn(4, 2, 3, 3), nil, ConvOptions{Groups: 2}) },
+		"pooling": func() *Tensor { return MaxPool2D(y, 2, PoolOptions{}) },
+	} {
+		s.refuses, s.calls = true, nil
+		r := f()
+		s.refuses = false
+		if len(s.calls) < 2 || s.calls[len(s.calls)-2] != op.Copy || !r.IsContiguous() {
+			t.Errorf("%s that the device has in order only: calls %v, lies as %v", name, s.calls, r.strides)
 		}
 	}
 	sequence := Conv1D(d.Randn(2, 3, 9), d.Randn(4, 3, 3), nil, ConvOptions{})
@@ -324,7 +338,7 @@ func TestChannelsLastRandom(t *testing.T) {
 	_, d := newSaver(t, func(c *backend.Call) int {
 		h := fnv.New64a()
 		fmt.Fprint(h, salt, c.Op, c.Out.Shape, c.In[0].Shape)
-		return int(h.Sum64() % 3 * 4000) // nothing, a part, all
+		return (int(h.Sum64()%4) - 1) * 4000 // it cannot, or saves nothing, a part, all
 	})
 	m := d.As(Float64)
 	rounds := 60
