@@ -178,7 +178,7 @@ func (e *engine) visit(n *node) {
 		}
 	}
 	if n.spent.Load() {
-		fail(n.String(), &op.Problem{Kind: ErrGrad, Msg: "a gradient through this op was asked for before, and what it needs was let go of",
+		fail(n.String(), &op.Problem{Kind: ErrGrad, Msg: "a gradient through this op was asked for before, and what it needs was released",
 			Fix: "pass locus.RetainGraph to the first call"})
 	}
 	if n.leaf != nil {
