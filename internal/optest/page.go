@@ -89,7 +89,7 @@ func givesTensor(f *ast.FuncDecl) bool {
 // elsewhere are functions that return tensors and are not ops of the table, each with
 // the reason. What they do is tested where they are.
 var elsewhere = map[string]string{
-	"Tensor.To": "moves", "Tensor.CopyTo": "moves", "Tensor.Pin": "moves",
+	"Tensor.To": "moves", "Tensor.CopyTo": "moves", "Tensor.Pin": "moves", "Fetched.Wait": "moves",
 	"Tensor.Detach": "gradients", "Tensor.RequireGrad": "gradients", "Tensor.Grad": "gradients", "Tensor.TakeGrad": "gradients", "Tensor.SetGrad": "gradients", "Grad": "gradients", "GradOf": "gradients",
 	"VJP": "takes a function", "JVP": "takes a function", "Vmap": "takes a function", "Checkpoint": "takes a function", "Compiled.Call": "runs a function",
 	"Custom": "takes a function", "ValueAndGrad": "takes a function",
