@@ -147,6 +147,12 @@ func newError(name string, err error, operands []*Tensor) *Error {
 	var problem *op.Problem
 	var async *backend.AsyncError
 	var exhausted *memory.Exhausted
+	var lost *backend.LostError
+	if errors.As(err, &lost) { // cards of one kind have one name
+		if p := placeOf(lost.On); p != nil {
+			defer func() { e.Msg = p.device.String() + ": " + e.Msg }()
+		}
+	}
 	switch {
 	case errors.As(err, &own):
 		return own
@@ -167,7 +173,10 @@ func newError(name string, err error, operands []*Tensor) *Error {
 		if exhausted.Cause != nil {
 			e.Msg = fmt.Sprintf("out of memory: %v", exhausted.Cause)
 		}
-		e.Fix = "compute in a scope that is closed every step, use a smaller batch, or free what the list names"
+		e.Fix = "compute in a scope that is closed every step, or use a smaller batch"
+		if len(e.Memory.Largest) > 0 {
+			e.Fix = "compute in a scope that is closed every step, use a smaller batch, or free what the list names"
+		}
 	case errors.As(err, &problem):
 		e.Kind, e.Fix = problem.Kind, problem.Fix
 	default:

@@ -55,7 +55,7 @@ func upload(p *place, spec op.Spec, data []byte) *Tensor {
 			data, release = bytes.Clone(data), func() {}
 			close(released)
 		}
-		if err := p.backend.CopyIn(t.block, data, release); err != nil {
+		if err := copyIn(p.backend, t.block, data, release); err != nil {
 			fail("From", err)
 		}
 		<-released

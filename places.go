@@ -20,11 +20,12 @@ import (
 
 // place is an open device: what a Device names.
 type place struct {
-	device  Device
-	backend backend.Device
-	pool    *memory.Pool
-	of      *place // what it stands in for while a function is traced; nil as a rule
-	host    bool   // ops run on the calling goroutine; reading a value is not a transfer
+	device   Device
+	backend  backend.Device
+	arranger backend.Arranger // backend, if it knows images that lie channels last
+	pool     *memory.Pool
+	of       *place // what it stands in for while a function is traced; nil as a rule
+	host     bool   // ops run on the calling goroutine; reading a value is not a transfer
 }
 
 // machine is what this process can use. GPUs are looked for when first asked for.
@@ -43,7 +44,8 @@ func init() {
 
 func newPlace(d Device, b backend.Device) *place {
 	pool := memory.NewPool(b).Drain(func() { b.Record().Wait() }).Behind(func() func() bool { return b.Record().Done })
-	return &place{device: d, backend: b, pool: pool}
+	a, _ := b.(backend.Arranger)
+	return &place{device: d, backend: b, arranger: a, pool: pool}
 }
 
 // gpus lists the open GPUs: real ones first, then virtual ones.

@@ -412,7 +412,14 @@ func (g *Group) do(j *job) (*locus.Tensor, error) {
 // breakOff ends the group because a job has failed, and returns the error that every later
 // call returns.
 func (g *Group) breakOff(j *job, err error) error {
-	if f := g.eng.fault(); f != nil {
+	var own error
+	if e, ok := g.eng.(*localEngine); ok {
+		e.lost(j, err)
+		own = e.own(g.rank)
+	}
+	if f := g.eng.fault(); own != nil {
+		err = own
+	} else if f != nil {
 		err = f
 	} else {
 		g.eng.fail(fmt.Sprintf("%s: %v", j.text, err))

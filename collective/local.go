@@ -2,7 +2,9 @@ package collective
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -63,6 +65,7 @@ type hall struct {
 	seats  []seat
 	boxes  map[[2]int]chan parcel // from rank, to rank
 	why    *control.Fault
+	err    error         // of the rank at fault, if another one has seen it
 	ended  chan struct{} // closed when there is a fault
 
 	parts map[string]*hall // of groups that are being split off
@@ -74,6 +77,7 @@ type seat struct {
 	at   uint64 // the number of its next collective
 	last string
 	left bool
+	on   locus.Device // where its last operand was
 }
 
 // round is one collective.
@@ -101,6 +105,26 @@ func (h *hall) end(f *control.Fault) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.endLocked(f)
+}
+
+// endBy is end where the error of the rank at fault is known.
+func (h *hall) endBy(f *control.Fault, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.why == nil {
+		h.err = err
+	}
+	h.endLocked(f)
+}
+
+// own returns the error of a rank that is at fault and need not know it yet, or nil.
+func (h *hall) own(rank int) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.why == nil || h.why.Rank != rank {
+		return nil
+	}
+	return h.err
 }
 
 func (h *hall) endLocked(f *control.Fault) {
@@ -160,6 +184,23 @@ func (e *localEngine) name(locus.Device) string { return "local" }
 func (e *localEngine) explain() string          { return "local" }
 func (e *localEngine) over() <-chan struct{}    { return e.ended }
 func (e *localEngine) blame(err error) error    { return err }
+
+// lost ends the group where err is that of a device that was lost, which may be another
+// rank's: that one is to blame.
+func (e *localEngine) lost(j *job, err error) {
+	if !errors.Is(err, locus.ErrDeviceLost) {
+		return
+	}
+	e.mu.Lock()
+	seats := slices.Clone(e.seats)
+	e.mu.Unlock()
+	for i, s := range seats {
+		if s.on.IsGPU() && errors.Is(s.on.Synchronize(), locus.ErrDeviceLost) {
+			e.endBy(&control.Fault{Cause: control.Failed, Rank: i, Msg: fmt.Sprintf("rank %d gave up: %s: %v", i, j.text, err)}, err)
+			return
+		}
+	}
+}
 
 func (e *localEngine) fail(why string) {
 	e.end(&control.Fault{Cause: control.Failed, Rank: e.rank, Msg: fmt.Sprintf("rank %d gave up: %s", e.rank, why)})
@@ -228,6 +269,9 @@ func (e *localEngine) enter(ctx context.Context, j *job) error {
 	r.x[e.rank] = j.x
 	e.seats[e.rank].at = j.seq + 1
 	e.seats[e.rank].last = j.text
+	if j.x != nil {
+		e.seats[e.rank].on = j.x.Device()
+	}
 	for i, text := range r.texts {
 		if text != "" && text != j.text {
 			e.endLocked(differ(j.seq, r.texts, i))

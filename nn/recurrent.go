@@ -193,6 +193,7 @@ func (l *RecurrentLayer) Run(x *locus.Tensor, s RecurrentState) (*locus.Tensor, 
 func (l *RecurrentLayer) run(x *locus.Tensor, s RecurrentState) (y *locus.Tensor, lastH, lastC []*locus.Tensor) {
 	made("nn.RNN", l != nil && l.kind != nil && l.Dropout != nil && len(l.Cells) == l.o.Layers*l.directions())
 	name := "nn." + l.kind.name()
+	defer blame(l)
 	if x.Rank() != 3 || x.Dim(1) == 0 {
 		fail(locus.ErrShape, name, fmt.Sprintf("the input has shape %v; want (N, L, in) with at least one step", x.Shape()), "")
 	}

@@ -1,6 +1,7 @@
 package train
 
 import (
+	"errors"
 	"slices"
 	"sync"
 
@@ -56,7 +57,7 @@ func (r *run) unsync() {
 
 // meeting returns f, which computes a replica's part of a step, as a function whose failure
 // ends the other replicas' too where these would wait for it, and cause, which returns the
-// first failure.
+// first failure that is not only the news of another one.
 func (r *run) meeting(f func(i int) error) (g func(i int) error, cause func() error) {
 	if len(r.replicas) == 1 {
 		return f, func() error { return nil }
@@ -70,8 +71,8 @@ func (r *run) meeting(f func(i int) error) (g func(i int) error, cause func() er
 					return
 				}
 				mu.Lock()
-				if first == nil {
-					first = err
+				if first == nil || errors.Is(first, collective.ErrRank) && !errors.Is(err, collective.ErrRank) {
+					first = err // one that was told of a failure may return before the one that failed
 				}
 				mu.Unlock()
 				for _, groups := range [][]*collective.Group{r.locals, r.mirrors} {

@@ -148,6 +148,12 @@ func block(t *testing.T, d *Device, n int) *memory.Block {
 // A fault that breaks the context is reported once with the op, and then by
 // every call as a lost device.
 func TestLostDevice(t *testing.T) {
+	for _, r := range []Result{214, 220, 226, 700, 719, 810, 999} { // memory, NVLink, contained, ours, ours, MPS, anything
+		t.Run(r.String(), func(t *testing.T) { testLostDevice(t, r) })
+	}
+}
+
+func testLostDevice(t *testing.T, r Result) {
 	f, devices := openFake(t, 1)
 	d := devices[0]
 	b := block(t, d, 1024)
@@ -156,7 +162,7 @@ func TestLostDevice(t *testing.T) {
 	if err := d.Run(call); err != nil {
 		t.Fatal(err)
 	}
-	f.results["cuStreamSynchronize"] = 700
+	f.results["cuStreamSynchronize"] = r
 	var async *backend.AsyncError
 	if err := d.Synchronize(); !errors.As(err, &async) || async.Op != op.Full || !errors.Is(err, op.ErrDeviceLost) {
 		t.Errorf("the fault was reported as %v", err)
@@ -166,7 +172,7 @@ func TestLostDevice(t *testing.T) {
 	for name, err := range map[string]error{"Run": d.Run(call), "CopyIn": d.CopyIn(b, []byte{1}, nil), "CopyOut": d.CopyOut([]byte{1}, b, 0),
 		"Synchronize": d.Synchronize(), "Allocate": allocate} {
 		var driver *Error
-		if !errors.Is(err, op.ErrDeviceLost) || errors.As(err, &async) || !errors.As(err, &driver) || driver.Result != 700 {
+		if !errors.Is(err, op.ErrDeviceLost) || errors.As(err, &async) || !errors.As(err, &driver) || driver.Result != r {
 			t.Errorf("%s on a lost device gave %v", name, err)
 		}
 	}

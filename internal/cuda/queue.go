@@ -63,7 +63,7 @@ func (d *Device) result(name string, r Result) error {
 	}
 	err := d.card.drv.check(name, r)
 	if r.sticky() {
-		l := &LostError{Device: d.name, Cause: err}
+		l := &backend.LostError{On: d, Device: d.name, Cause: err}
 		if d.card.lost.CompareAndSwap(nil, l) {
 			if d.last != op.Invalid {
 				named := "the last op queued is named"

@@ -35,7 +35,9 @@ var results = map[Result][2]string{
 	214: {"CUDA_ERROR_ECC_UNCORRECTABLE", "an uncorrectable memory error"},
 	217: {"CUDA_ERROR_PEER_ACCESS_UNSUPPORTED", "no peer access between these devices"},
 	218: {"CUDA_ERROR_INVALID_PTX", "the PTX could not be compiled"},
+	220: {"CUDA_ERROR_NVLINK_UNCORRECTABLE", "an uncorrectable error of NVLink"},
 	222: {"CUDA_ERROR_UNSUPPORTED_PTX_VERSION", "the PTX is newer than the driver"},
+	226: {"CUDA_ERROR_CONTAINED", "a fault of the hardware, or of an access to another GPU, that was contained"},
 	304: {"CUDA_ERROR_OPERATING_SYSTEM", "a call to the operating system failed"},
 	400: {"CUDA_ERROR_INVALID_HANDLE", "an invalid handle"},
 	500: {"CUDA_ERROR_NOT_FOUND", "a name was not found"},
@@ -56,6 +58,8 @@ var results = map[Result][2]string{
 	802: {"CUDA_ERROR_SYSTEM_NOT_READY", "the system is not ready (is the fabric manager running?)"},
 	803: {"CUDA_ERROR_SYSTEM_DRIVER_MISMATCH", "the kernel module and libcuda are of different versions"},
 	804: {"CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE", "this libcuda does not support the card"},
+	806: {"CUDA_ERROR_MPS_RPC_FAILURE", "the MPS server does not answer"},
+	810: {"CUDA_ERROR_MPS_CLIENT_TERMINATED", "the MPS server has ended this process' part, as a fault of any of its processes makes it do"},
 	900: {"CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED", "not possible while calls are recorded"},
 	901: {"CUDA_ERROR_STREAM_CAPTURE_INVALIDATED", "an earlier error has ended the recording"},
 	905: {"CUDA_ERROR_STREAM_CAPTURE_ISOLATION", "something recorded depends on what is not"},
@@ -76,7 +80,7 @@ func (r Result) String() string {
 // new process helps.
 func (r Result) sticky() bool {
 	switch r {
-	case 214, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 999:
+	case 214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 806, 810, 999:
 		return true
 	}
 	return false
@@ -104,17 +108,3 @@ func (e *Error) Error() string {
 func (e *Error) Is(target error) bool {
 	return target == op.ErrOutOfMemory && e.Result == resultOutOfMemory
 }
-
-// LostError is what every call on a device returns after a fault that the driver does
-// not recover from.
-type LostError struct {
-	Device string
-	Cause  error
-}
-
-func (e *LostError) Error() string {
-	return fmt.Sprintf("%s is lost: %v; what was on it is gone and the process must be restarted to use it again (the CPU and other GPUs keep working)", e.Device, e.Cause)
-}
-
-// Unwrap makes errors.Is(err, op.ErrDeviceLost) and errors.As(err, **Error) work.
-func (e *LostError) Unwrap() []error { return []error{op.ErrDeviceLost, e.Cause} }

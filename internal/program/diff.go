@@ -64,7 +64,7 @@ func diffRef(a, b *Program, x, y *Ref) string {
 	case v.Bits != w.Bits:
 		return "is another number"
 	case v.Offset != w.Offset || v.DType != w.DType || !slices.Equal(v.Shape, w.Shape) || !slices.Equal(v.Strides, w.Strides):
-		return fmt.Sprintf("has another layout: %s, before %s", layout(w), layout(v))
+		return fmt.Sprintf("has another layout: %s, before %s", described(w), described(v))
 	case x.Value < 0:
 		return ""
 	}
@@ -80,6 +80,6 @@ func diffRef(a, b *Program, x, y *Ref) string {
 	return ""
 }
 
-func layout(v *backend.View) string {
+func described(v *backend.View) string {
 	return fmt.Sprintf("%s %v, strides %v from %d", v.DType, v.Shape, v.Strides, v.Offset)
 }

@@ -190,7 +190,7 @@ func cheap(s *Step) bool {
 	if _, plain := s.Attrs.(op.Normalize); plain {
 		return s.Late == nil && (s.Op == op.Normalized || s.Op == op.BatchNorm)
 	}
-	return s.Late == nil && elementwise(s.Op)
+	return s.Late == nil && op.Get(s.Op).Elementwise()
 }
 
 // running reports whether operand k of the step is one of a batch's running statistics,

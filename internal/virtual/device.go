@@ -31,6 +31,7 @@ type Device struct {
 	limit  int64
 	stream stream
 	delay  atomic.Int64 // nanoseconds
+	fault  fault
 
 	mu   sync.Mutex
 	used int64
@@ -39,6 +40,7 @@ type Device struct {
 var (
 	_ backend.Device   = (*Device)(nil)
 	_ backend.Pinner   = (*Device)(nil)
+	_ backend.Fetcher  = (*Device)(nil)
 	_ backend.Recorder = (*Device)(nil)
 )
 
@@ -50,6 +52,7 @@ func New(index int, memory int64) *Device {
 	}
 	d := &Device{index: index, host: cpu.Open(), limit: memory}
 	d.stream.init()
+	d.loseFromEnv()
 	return d
 }
 
@@ -67,6 +70,9 @@ func (d *Device) Info() backend.Info {
 
 // Allocate returns host memory within the limit.
 func (d *Device) Allocate(size int) (memory.Region, error) {
+	if err := d.gone(); err != nil {
+		return memory.Region{}, err
+	}
 	d.mu.Lock()
 	if int64(size) > d.limit-d.used {
 		d.mu.Unlock()
@@ -126,6 +132,9 @@ func (d *Device) Run(c *backend.Call) error {
 	if !ok {
 		return op.Problemf(op.ErrUnsupported, "virtual GPU %d has no kernel for %s of %s", d.index, c.Op, t)
 	}
+	if err := d.gone(); err != nil {
+		return err
+	}
 	queued := *c
 	queued.In, queued.More = slices.Clone(c.In), slices.Clone(c.More)
 	d.stream.enqueue(task{kernel: k, call: &queued, device: d})
@@ -135,6 +144,12 @@ func (d *Device) Run(c *backend.Call) error {
 // CopyIn queues the copy and calls release after it. release runs on the
 // stream: it must not call the device.
 func (d *Device) CopyIn(dst *memory.Block, src []byte, release func()) error {
+	if err := d.gone(); err != nil {
+		if release != nil {
+			release()
+		}
+		return err
+	}
 	d.stream.enqueue(task{f: func() {
 		copy(bytesOf(dst, 0, len(src)), src)
 		runtime.KeepAlive(dst)
@@ -155,6 +170,23 @@ func (d *Device) CopyOut(dst []byte, src *memory.Block, offset int) error {
 	return nil
 }
 
+// Fetch queues the copy.
+func (d *Device) Fetch(dst []byte, src *memory.Block, offset int, release func()) (func() error, error) {
+	if err := d.gone(); err != nil {
+		release()
+		return nil, err
+	}
+	n := d.stream.enqueue(task{f: func() {
+		copy(dst, bytesOf(src, offset, len(dst)))
+		runtime.KeepAlive(src)
+		release()
+	}})
+	return func() error {
+		d.stream.wait(n)
+		return d.failed()
+	}, nil
+}
+
 // CopyFrom copies directly from another virtual GPU.
 //
 // Both streams get an entry at the same moment: the source's says that its data
@@ -166,6 +198,11 @@ func (d *Device) CopyFrom(dst *memory.Block, from backend.Device, src *memory.Bl
 	other, ok := from.(*Device)
 	if !ok {
 		return false, nil
+	}
+	for _, x := range []*Device{d, other} {
+		if err := x.gone(); err != nil {
+			return true, err
+		}
 	}
 	move := func() {
 		copy(bytesOf(dst, 0, n), bytesOf(src, 0, n))
@@ -193,10 +230,15 @@ func bytesOf(b *memory.Block, offset, n int) []byte {
 // since it was last asked.
 func (d *Device) Synchronize() error {
 	d.stream.wait(d.stream.issued.Load())
+	return d.failed()
+}
+
+// failed returns the first failure since it was last asked.
+func (d *Device) failed() error {
 	if e := d.stream.failure.Swap(nil); e != nil {
 		return e
 	}
-	return nil
+	return d.gone()
 }
 
 // Record marks the present end of the queue.
@@ -220,6 +262,9 @@ func (e *event) Since(earlier backend.Event) time.Duration {
 
 // execute runs a kernel and turns its failure into one of the device.
 func (d *Device) execute(k func(*backend.Call) error, c *backend.Call) (failure *backend.AsyncError) {
+	if d.fails(c.Op) {
+		return nil
+	}
 	if delay := d.delay.Load(); delay > 0 {
 		time.Sleep(time.Duration(delay))
 	}

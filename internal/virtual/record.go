@@ -63,6 +63,9 @@ func (r *recording) Replay() error {
 	if r.closed {
 		return errors.New("the recording is closed")
 	}
+	if err := r.device.gone(); err != nil {
+		return err
+	}
 	r.queued = true
 	r.device.stream.enqueue(task{device: r.device, work: r.work})
 	return nil

@@ -285,3 +285,53 @@ func BenchmarkRunAndWait(b *testing.B) {
 		}
 	}
 }
+
+// A device that is lost says so in every call from then on: first with the op, then without.
+func TestLost(t *testing.T) {
+	t.Setenv("LOCUS_LOSE_GPU", "3:2")
+	other, d := New(2, 0), New(3, 0)
+	pool, from := memory.NewPool(d), memory.NewPool(other)
+	label := func() memory.Label { return memory.Label{} }
+	b, err := pool.Allocate(24, label)
+	if err != nil {
+		t.Fatal(err)
+	}
+	src, err := from.Allocate(24, label)
+	if err != nil {
+		t.Fatal(err)
+	}
+	call := &backend.Call{Op: op.Full, Attrs: op.Create{DType: dtype.Float32, Shape: op.DimsOf([]int{6})},
+		Out: backend.View{Block: b, Shape: []int{6}, Strides: []int{1}, DType: dtype.Float32}}
+	rec, err := d.RecordCalls([]*backend.Call{call}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(d.Run(call), d.Synchronize()); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Run(call); err != nil {
+		t.Fatal(err)
+	}
+	var async *backend.AsyncError
+	var lost *backend.LostError
+	if err := d.Synchronize(); !errors.As(err, &async) || async.Op != op.Full || !errors.As(err, &lost) || lost.On != d || !errors.Is(err, op.ErrDeviceLost) {
+		t.Fatalf("the fault was reported as %v", err)
+	}
+	released := false
+	_, allocate := d.Allocate(10)
+	_, out := other.CopyFrom(src, d, b, 24)
+	_, in := d.CopyFrom(b, other, src, 24)
+	for name, err := range map[string]error{"Run": d.Run(call), "Replay": rec.Replay(), "CopyIn": d.CopyIn(b, []byte{1}, func() { released = true }),
+		"CopyOut": d.CopyOut([]byte{1}, b, 0), "Synchronize": d.Synchronize(), "Allocate": allocate, "a copy to it": in, "a copy from it": out} {
+		if !errors.Is(err, op.ErrDeviceLost) || errors.As(err, &async) {
+			t.Errorf("%s on a lost device gave %v", name, err)
+		}
+	}
+	if !released {
+		t.Error("CopyIn keeps what it does not copy")
+	}
+	d.Record().Wait()
+	if err := errors.Join(other.CopyIn(src, make([]byte, 24), nil), other.Synchronize()); err != nil {
+		t.Errorf("the other device: %v", err)
+	}
+}

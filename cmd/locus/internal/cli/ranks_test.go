@@ -111,3 +111,51 @@ func TestInterruptRanks(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// Synchronized statistics and a divided optimizer are flags, and a run that goes on has them.
+func TestTrainAsRanksFlags(t *testing.T) {
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("LOCUS_MPI", "off")
+	dir := t.TempDir()
+	loss := func(out string, n int, args ...string) []float64 {
+		t.Helper()
+		all := append([]string{"train", "--json", "--model", "resnet", "--limit", "40", "--batch", "8", "--seed", "3", "--device", "cpu", "--epochs", "2", "--out", filepath.Join(dir, out)}, args...)
+		if n > 1 {
+			all = append([]string{"launch", "-n", fmt.Sprint(n), "--", exe}, all...)
+		}
+		c, said, errs := child(t, all...)
+		if err := c.Run(); err != nil {
+			t.Fatalf("%v\n%s", err, errs)
+		}
+		var r struct {
+			Epochs []struct{ Train map[string]float64 }
+		}
+		if err := json.Unmarshal([]byte(strings.ReplaceAll("\n"+said.String(), "\n[0] ", "\n")), &r); err != nil {
+			t.Fatalf("%v: %s", err, said)
+		}
+		var l []float64
+		for _, e := range r.Epochs {
+			l = append(l, e.Train["loss"])
+		}
+		return l
+	}
+	near := func(a, b []float64) bool { return math.Abs(a[0]-b[0]) < 1e-3 && math.Abs(a[1]-b[1]) < 1e-2 }
+	one := loss("one", 1)
+	if l := loss("apart", 2); near(one, l) {
+		t.Errorf("statistics of each rank give the losses %v, as those of one device, %v: the test sees nothing", l, one)
+	}
+	if l := loss("synced", 2, "--sync-batch-norm", "--shard-optimizer"); !near(one, l) {
+		t.Errorf("synchronized statistics give the losses %v, one device %v", l, one)
+	}
+	b, err := os.ReadFile(filepath.Join(dir, "synced", "checkpoints", "run.json"))
+	if err != nil {
+		files, _ := filepath.Glob(filepath.Join(dir, "synced", "checkpoints", "*"))
+		t.Fatal(err, files)
+	}
+	if !strings.Contains(string(b), `"sync-batch-norm": true`) || !strings.Contains(string(b), `"shard-optimizer": true`) {
+		t.Errorf("what a run that goes on reads: %s", b)
+	}
+}

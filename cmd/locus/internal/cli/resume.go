@@ -61,7 +61,7 @@ func (f *trainFlags) asBefore(c *cobra.Command) error {
 		f.out = "none"
 	}
 	set := map[string]any{"model": card.Model, "data": card.Data}
-	for _, name := range []string{"batch", "lr", "optimizer", "precision", "seed", "clip", "limit", "patience", "size", "target", "task"} {
+	for _, name := range []string{"batch", "lr", "optimizer", "precision", "seed", "clip", "limit", "patience", "size", "target", "task", "sync-batch-norm", "shard-optimizer"} {
 		if v, ok := card.Hyper[name]; ok {
 			set[name] = v
 		}
@@ -87,7 +87,7 @@ func (f *trainFlags) asBefore(c *cobra.Command) error {
 // hyperOf has the trainer's names of what flags choose.
 var hyperOf = map[string][]string{
 	"lr": {"optimizer.lr"}, "batch": {"data.batch_size"}, "limit": {"data.examples", "data.validation_examples"}, "clip": {"trainer.clip_gradients"},
-	"precision": {"trainer.precision"}, "optimizer": {"optimizer"},
+	"precision": {"trainer.precision"}, "optimizer": {"optimizer"}, "gpus": {"trainer.devices"},
 }
 
 func acceptable() (names []string) {

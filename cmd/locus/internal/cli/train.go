@@ -91,6 +91,8 @@ its machine, and rank 0 writes what is kept.`,
 	fl.Float64Var(&f.Clip, "clip", 0, "scale gradients down to at most this norm")
 	fl.IntVar(&f.Patience, "patience", 0, "stop when the test accuracy (or RMSE) has not improved for `N` epochs")
 	fl.StringVar(&f.precision, "precision", "float32", "of the network's arithmetic: float32, bf16 or fp16")
+	fl.BoolVar(&f.SyncBatchNorm, "sync-batch-norm", false, "take the statistics of batch normalization over all devices and ranks, as one device would")
+	fl.BoolVar(&f.ShardOptimizer, "shard-optimizer", false, "divide the optimizer's state among the ranks, which saves memory; the results are the same")
 	fl.BoolVar(&f.compile, "compile", true, "run steps as compiled programs; the results are the same")
 	fl.StringVar(&f.explain, "explain", "", "print what the compiled steps became; `HOW` is short, full, or a file to write the full text to")
 	fl.Lookup("explain").NoOptDefVal = explainShort
@@ -306,6 +308,9 @@ func (a *app) trainFailed(r *job.Result, err error) error {
 		err = inFlags(err)
 		if errors.Is(err, train.ErrNotFinite) && r != nil && r.Checkpoint == "" {
 			return fmt.Errorf("%w (no checkpoint was written yet)", err)
+		}
+		if r != nil && r.Checkpoint != "" && (errors.Is(err, locus.ErrDeviceLost) || errors.Is(err, collective.ErrRank) || errors.Is(err, collective.ErrTimeout)) {
+			return fmt.Errorf("%w\n  fix: the last checkpoint in %s is whole: go on with --resume", err, r.Checkpoint)
 		}
 		return err
 	}

@@ -25,22 +25,26 @@ import (
 
 // Config says what is trained, how, and where to.
 type Config struct {
-	Data        string
-	Source      data.Source
-	Limit       int    // of examples; 0: all
-	Size        int    // of images of a folder, in pixels per side
-	Target      string // the column of a table to learn; "": the last
-	Task        string // what it is learned as: of model.Tasks
-	Model       string
-	Devices     []locus.Device
-	Epochs      int
-	Batch       int
-	LR          float64 // 0: the model's own
-	Optimizer   string  // "adam" or "sgd"
-	Clip        float64
-	Patience    int
-	Precision   locus.DType // 0: float32
-	Eager       bool        // steps are computed op by op, not as programs
+	Data      string
+	Source    data.Source
+	Limit     int    // of examples; 0: all
+	Size      int    // of images of a folder, in pixels per side
+	Target    string // the column of a table to learn; "": the last
+	Task      string // what it is learned as: of model.Tasks
+	Model     string
+	Devices   []locus.Device
+	Epochs    int
+	Batch     int
+	LR        float64 // 0: the model's own
+	Optimizer string  // "adam" or "sgd"
+	Clip      float64
+	Patience  int
+	Precision locus.DType // 0: float32
+	Eager     bool        // steps are computed op by op, not as programs
+
+	SyncBatchNorm  bool // statistics are those over all devices and ranks
+	ShardOptimizer bool // each rank has a part of the optimizer's state
+
 	Seed        uint64
 	Checkpoints string // a folder; "": none
 	Resume      bool
@@ -213,6 +217,12 @@ func (c *Config) options(scaler *data.Scaler) []train.Option {
 	if c.Precision != 0 {
 		o = append(o, train.Precision(c.Precision))
 	}
+	if c.SyncBatchNorm {
+		o = append(o, train.SyncBatchNorm())
+	}
+	if c.ShardOptimizer {
+		o = append(o, train.ShardOptimizer())
+	}
 	if c.Eager {
 		o = append(o, train.Compile(false))
 	}
@@ -258,6 +268,12 @@ func (c *Config) hyper() map[string]any {
 	}
 	if c.Clip > 0 {
 		h["clip"] = c.Clip
+	}
+	if c.SyncBatchNorm {
+		h["sync-batch-norm"] = true
+	}
+	if c.ShardOptimizer {
+		h["shard-optimizer"] = true
 	}
 	if c.Patience > 0 {
 		h["patience"] = c.Patience
