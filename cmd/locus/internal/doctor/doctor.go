@@ -217,7 +217,7 @@ func libraries(device string, found []locus.Library) []Check {
 		{"cuBLAS", "batches of matrix products are slower", "install libcublas (part of the CUDA toolkit, or pip install nvidia-cublas), or point LOCUS_CUBLAS to it"},
 		{"cuBLASLt", "single matrix products are slower", "install libcublas, which it is part of (pip install nvidia-cublas), or point LOCUS_CUBLASLT to it"},
 		{"cuDNN", "convolutions and long attention are slower", "install libcudnn9 (or pip install nvidia-cudnn-cu13), or point LOCUS_CUDNN to it"},
-		{"cuSOLVER", "factorisations of large matrices are computed in main memory", "install libcusolver (part of the CUDA toolkit, or pip install nvidia-cusolver), or point LOCUS_CUSOLVER to it; it needs cuBLAS"},
+		{"cuSOLVER", "factorizations of large matrices are computed in main memory", "install libcusolver (part of the CUDA toolkit, or pip install nvidia-cusolver), or point LOCUS_CUSOLVER to it; it needs cuBLAS"},
 		{"cuFFT", "Fourier transforms are computed in main memory", "install libcufft (part of the CUDA toolkit, or pip install nvidia-cufft), or point LOCUS_CUFFT to it"},
 		{"NVML", "load, temperature and power are not known", "it comes with the driver; point LOCUS_NVML to libnvidia-ml.so.1"},
 	} {
