@@ -94,8 +94,8 @@ var elsewhere = map[string]string{
 	"VJP": "takes a function", "JVP": "takes a function", "Vmap": "takes a function", "Checkpoint": "takes a function", "Compiled.Call": "runs a function",
 	"Custom": "takes a function", "ValueAndGrad": "takes a function",
 	"Scope.Use": "memory", "Scope.Adopt": "memory", "Scope.Keep": "memory",
-	"ScaleAll": "lists: what Tensor.Mul gives", "CastAll": "lists: what Tensor.Cast gives", "Unscale": "lists", "ClipFactor": "lists", "AverageAll": "frees its operands",
-	"BatchNormRunning": "BatchNorm and what Tensor.Blend gives of its statistics",
+	"ScaleAll": "lists: what Tensor.Mul returns", "CastAll": "lists: what Tensor.Cast returns", "Unscale": "lists", "ClipFactor": "lists", "AverageAll": "frees its operands",
+	"BatchNormRunning": "BatchNorm and what Tensor.Blend returns for its statistics",
 	"Maker.Rand":       "random", "Maker.Randn": "random", "Maker.Randint": "random", "Maker.Permutation": "random",
 	"Maker.Uniform": "random", "Maker.Normal": "random", "Maker.Exponential": "random", "Bernoulli": "random", "Multinomial": "random", "Categorical": "random",
 }
