@@ -35,7 +35,7 @@ func parse(t *testing.T, text string, into any) {
 func TestDevices(t *testing.T) {
 	for _, width := range []string{"80", "160"} {
 		r := call(width, "devices", "--virtual-gpus", "1:64MiB")
-		if r.code != 0 || !strings.Contains(r.out, "cpu") || !strings.Contains(r.out, "virtual GPU") || !strings.Contains(r.out, "of 64.0 MiB") {
+		if r.code != 0 || !strings.Contains(r.out, "cpu") || !strings.Contains(r.out, "virtual GPU") || !strings.Contains(r.out, "of 64 MiB") {
 			t.Errorf("%+v", r)
 		}
 		fits(t, r.out, map[string]int{"80": 80, "160": 160}[width])
