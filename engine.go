@@ -330,7 +330,7 @@ func (e *engine) turns(n *node, g *Tensor) bool {
 
 // turnBytes is how many bytes of gradients wait to be put in order before they are: while
 // they are, there are two of each.
-const turnBytes = 64 << 20
+const turnBytes = 16 << 20
 
 // putInOrder passes on what turns has kept.
 func (e *engine) putInOrder() {

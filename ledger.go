@@ -183,7 +183,11 @@ func transfer(kind TransferKind, from, to *place, bytes int, do func()) {
 		do()
 		return
 	}
-	site := callsite.Here(1)
+	transferAt(callsite.Here(1), kind, from, to, bytes, do)
+}
+
+// transferAt is transfer between two devices for a line of the program.
+func transferAt(site callsite.Site, kind TransferKind, from, to *place, bytes int, do func()) {
 	switch GuardLevel(guards[kind].Load()) {
 	case Log:
 		fmt.Fprintf(os.Stderr, "locus: %s, %s to %s, %s at %s\n", kind, from.device, to.device, units.Bytes(bytes), site)

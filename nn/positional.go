@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/locusml/locus"
+	"github.com/locusml/locus/internal/trace"
 )
 
 // angles returns position·base^(-2i/features) for the given number of positions and
@@ -48,7 +49,9 @@ func (t *table) get(x *locus.Tensor, n int, make func(d locus.Device, n int) []*
 		for _, v := range make(x.Device(), n) {
 			e.values = append(e.values, v.Cast(x.DType()))
 		}
-		t.last.Store(e)
+		if trace.Current() == nil { // what a trace computes has no elements outside it
+			t.last.Store(e)
+		}
 	}
 	out := append([]*locus.Tensor{}, e.values...)
 	if e.positions > n {

@@ -306,6 +306,32 @@ func TestSavingState(t *testing.T) {
 	})
 }
 
+// A compiled network has the state and the modes of the network: a layer whose Forward
+// depends on more than tensors tells traces so with trace.Watch.
+func TestCompiledState(t *testing.T) {
+	eachStateful(t, func(t *testing.T, build func() nn.Module, x *locus.Tensor) {
+		plain, net := build(), build()
+		f := locus.Compile(func(args ...*locus.Tensor) []*locus.Tensor {
+			return []*locus.Tensor{net.Forward(args[0])}
+		})
+		for i, training := range []bool{true, true, true, false, false, false, true, false} {
+			mode := nn.Eval[nn.Module]
+			if training {
+				mode = nn.Train[nn.Module]
+			}
+			mode(plain)
+			mode(net)
+			near(t, fmt.Sprintf("call %d, training %v", i, training), f.Call(x)[0], plain.Forward(x), 1e-6)
+		}
+		if f.Fallback() != "" {
+			t.Error(f.Fallback())
+		}
+		for i, e := range nn.State(net) {
+			near(t, e.Name, e.Value(), nn.State(plain)[i].Value(), 1e-6)
+		}
+	})
+}
+
 // Looking at a network, and making first values from it, leave it as it is.
 func TestLookingChangesNothing(t *testing.T) {
 	eachStateful(t, func(t *testing.T, build func() nn.Module, x *locus.Tensor) {

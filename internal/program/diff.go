@@ -72,6 +72,8 @@ func diffRef(a, b *Program, x, y *Ref) string {
 	switch {
 	case m.Kind != n.Kind:
 		return fmt.Sprintf("is a value of kind %s, before %s", n.Kind, m.Kind)
+	case m.On != n.On:
+		return "is on another device"
 	case m.Kind == Captured && m.Block != n.Block:
 		return "is a tensor from outside, and another one than before: make it an argument of the function"
 	case m.Kind == Const && !bytes.Equal(m.Data, n.Data):
