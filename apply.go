@@ -90,9 +90,20 @@ func applyOn(p *place, def *op.Def, attrs op.Attrs, in []*Tensor, saves bool) (o
 		return applyBatched(p, def, attrs, slices.Clone(in), track, saves)
 	}
 	scope := scopeOf(in)
+	last := false
+	if len(spec.Shape) == 4 && p.arranges() {
+		var copies []*Tensor
+		if last, copies = p.arrange(l, def, attrs, in, spec, scope); copies != nil {
+			l.release()
+			return applyTurned(p, def, attrs, slices.Clone(in), copies, track, saves)
+		}
+	}
 	out = allocate(p, def.Name, spec, scope, in)
 	l.call.Op, l.call.Attrs, l.call.In = def.ID, attrs, views
 	out.viewAs(&l.call.Out)
+	if last {
+		l.turn(out)
+	}
 	if def.More != nil && (track || saves || !def.Saves) {
 		for _, s := range def.More(attrs, specs) {
 			t := allocate(p, def.Name, s, scope, nil)

@@ -17,6 +17,7 @@ type node struct {
 	inputs []*Tensor
 	out    *Tensor
 	saved  []*Tensor // its further results: see More of package op
+	filter *Tensor   // a copy of input 1 as its op has read it, for the gradient; may be nil
 	leaf   *leaf     // where the gradient is collected; leaves have no inputs
 	lane   *lane     // of a leaf's tensor
 	skip   uint64    // bit i: no gradient is wanted for input i
@@ -266,6 +267,7 @@ func gradFrom(outputs, seeds, inputs, ends []*Tensor, opts []GradOption) []*Tens
 	for _, t := range inputs {
 		t.check("Grad")
 		t.records("Grad")
+		notesInput(t)
 		e.wanted[t.node] = nil
 	}
 	if free {

@@ -2,11 +2,13 @@ package locus
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
 	"sync"
 
+	"github.com/locusml/locus/internal/backend"
 	"github.com/locusml/locus/internal/cuda"
 	"github.com/locusml/locus/internal/gate"
 	"github.com/locusml/locus/internal/program"
@@ -28,6 +30,7 @@ type Compiled struct {
 	state   []Cell
 	lenient bool
 	again   bool // Recompute
+	most    int  // signatures; 0 means maxPlans
 
 	mu     sync.Mutex
 	plans  []*plan
@@ -38,8 +41,8 @@ type Compiled struct {
 	full   bool
 }
 
-// maxPlans is how many signatures a function is compiled for. A function that is
-// called with ever new shapes would be traced more often than it is run.
+// maxPlans is how many signatures a function is compiled for by default. A function that
+// is called with ever new shapes would be traced more often than it is run.
 const maxPlans = 8
 
 // Compile returns f as a program. The first two calls with a signature trace f: its
@@ -96,6 +99,18 @@ func (c *Compiled) Recompute() *Compiled {
 	return c
 }
 
+// Signatures makes c compile for up to n signatures, instead of 8: for a function that is
+// called with as many shapes again and again, such as batches of sequences that are padded to
+// a multiple of some length. Each has a program of its own. It returns c, which must not have
+// been called yet.
+func (c *Compiled) Signatures(n int) *Compiled {
+	const name = "Compiled.Signatures"
+	c.made(name)
+	gate.Check(name, gate.Count("the number of signatures", n, 1, 1<<16))
+	c.most = n
+	return c
+}
+
 func (c *Compiled) made(name string) {
 	gate.Check(name, gate.Made(c != nil && c.f != nil, "make one with locus.Compile"))
 }
@@ -137,12 +152,12 @@ func (c *Compiled) call(args []*Tensor) (results []*Tensor, ok bool) {
 	if p != nil && p.ready && (!p.doubt || c.same(p, args)) {
 		return p.run(args, false), true
 	}
-	if p == nil && len(c.plans) >= maxPlans {
+	if most := cmp.Or(c.most, maxPlans); p == nil && len(c.plans) >= most {
 		if !c.full {
 			c.full = true
 			c.note("new signatures are computed without a program from now on, since there are %d already%s", len(c.plans), c.changed(args))
 		}
-		c.why = fmt.Sprintf("it was called with more than %d signatures", maxPlans)
+		c.why = fmt.Sprintf("it was called with more than %d signatures: use fewer sizes, by padding for instance, or allow more with Signatures", most)
 		return nil, false
 	}
 	if p == nil {
@@ -338,16 +353,20 @@ func (c *Compiled) Summary() string {
 			fmt.Fprintf(&b, "computed without a program: %s\n", p.eager)
 			continue
 		}
+		state := "compiled"
+		if !p.ready {
+			state = "traced once"
+		}
+		if p.relay != nil {
+			fmt.Fprintf(&b, "%s, %s (%s)\n", state, p.exec.Summary(), p.someArgs())
+			continue
+		}
 		fused, ops := 0, 0
 		for i := range p.body.Steps {
 			if n := len(p.body.Steps[i].Parts); n > 0 {
 				fused++
 				ops += n
 			}
-		}
-		state := "compiled"
-		if !p.ready {
-			state = "traced once"
 		}
 		fmt.Fprintf(&b, "%s, %d steps", state, len(p.body.Steps))
 		if fused > 0 {
@@ -395,17 +414,22 @@ func (c *Compiled) Explain() string {
 				fmt.Fprintf(&b, "  constant: %d bytes of Go data, made at %s\n", v.Spec.Shape[0], v.Site)
 			}
 		}
-		if p.again != "" {
-			fmt.Fprintf(&b, "  %s\n", p.again)
+		if p.relay != nil {
+			continue // the executor has listed its parts
 		}
-		for _, line := range append(explainLayout(p.body), explainFusion(p.body, p.place.backend)...) {
+		for _, line := range explainBody(p.body, p.again, p.place.backend) {
 			b.WriteString("  " + line + "\n")
-		}
-		for _, line := range strings.SplitAfter(p.body.String(), "\n") {
-			if line != "" {
-				b.WriteString("  " + line)
-			}
 		}
 	}
 	return b.String()
+}
+
+// explainBody describes a program of one device: what is computed again, what was fused, and
+// its steps.
+func explainBody(body *program.Program, again string, d backend.Device) (lines []string) {
+	if again != "" {
+		lines = append(lines, again)
+	}
+	lines = append(append(lines, explainLayout(body)...), explainFusion(body, d)...)
+	return append(lines, strings.Split(strings.TrimSuffix(body.String(), "\n"), "\n")...)
 }

@@ -57,7 +57,11 @@ func (c *Compiled) WriteMemorySVG(w io.Writer, o DrawOptions) error {
 		return err
 	}
 	defer c.mu.Unlock()
-	return p.exec.Memory(p.names("Memory of a compiled function")).WriteSVG(w)
+	e, ok := p.exec.(*program.Executor)
+	if !ok {
+		return newError(name, &op.Problem{Kind: ErrArgument, Msg: "the function computes on several devices, which have a plan each", Fix: "see Explain, or compile what each device computes"}, nil)
+	}
+	return e.Memory(p.names("Memory of a compiled function")).WriteSVG(w)
 }
 
 // graph returns a program to be drawn.
@@ -69,10 +73,10 @@ func (c *Compiled) graph(name string, w io.Writer, o DrawOptions) (*sketch.Graph
 	defer c.mu.Unlock()
 	var times []time.Duration
 	if o.Times != nil {
-		t := p.times(o.Times)
+		t := timesOf(p.body, o.Times)
 		if t.calls == 0 || t.sum == 0 {
 			return nil, newError(name, &op.Problem{Kind: ErrArgument, Msg: "no step of the program ran in the profile of DrawOptions.Times",
-				Fix: "take it with locus.Profile around calls of the function"}, nil)
+				Fix: "take it with locus.Profile around calls of the function; one that computes on several devices has only the tables of Times"}, nil)
 		}
 		times = make([]time.Duration, len(t.steps))
 		for i := range times {

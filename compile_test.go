@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/locusml/locus"
+	"github.com/locusml/locus/nn"
 )
 
 func sameElements(t *testing.T, what string, a, b *locus.Tensor) {
@@ -189,7 +190,6 @@ func TestCompileEmptyCell(t *testing.T) {
 // compute, and say why they are not compiled.
 func TestCompileFallsBack(t *testing.T) {
 	for _, d := range compileDevices() {
-		other := locus.AddVirtualGPUs(1, 0)[0]
 		n := 0.0
 		kept := d.Ones(2)
 		for name, test := range map[string]struct {
@@ -217,9 +217,6 @@ func TestCompileFallsBack(t *testing.T) {
 			"a key": {func(a ...*locus.Tensor) []*locus.Tensor {
 				return []*locus.Tensor{locus.Dropout(a[0], 0.5, locus.NewKey(1))}
 			}, "draws with a key that does not advance"},
-			"two devices": {func(a ...*locus.Tensor) []*locus.Tensor {
-				return []*locus.Tensor{a[0].Exp().To(other).Mul(2)}
-			}, "a copy between devices"},
 			"a scope": {func() func(a ...*locus.Tensor) []*locus.Tensor {
 				s := locus.NewScope()
 				return func(a ...*locus.Tensor) []*locus.Tensor { return []*locus.Tensor{s.Use(a[0]).Exp()} }
@@ -283,6 +280,64 @@ func TestCompileSignatures(t *testing.T) {
 	}
 	c.Call(locus.Ones(3)) // an old one
 	isCompiled(t, c)
+}
+
+// TestCompileMoreSignatures compiles for as many signatures as it is told.
+func TestCompileMoreSignatures(t *testing.T) {
+	c := locus.Compile(func(a ...*locus.Tensor) []*locus.Tensor { return []*locus.Tensor{a[0].Exp().Sum()} }).Signatures(20)
+	for range 3 {
+		for n := range 20 {
+			c.Call(locus.Ones(n + 1))
+			if c.Fallback() != "" {
+				t.Fatal(n, c.Fallback())
+			}
+		}
+	}
+	c.Call(locus.Ones(50))
+	if !strings.Contains(c.Fallback(), "more than 20 signatures") || !strings.Contains(c.Fallback(), "Signatures") {
+		t.Error(c.Fallback())
+	}
+	if err := locus.Try(func() { c.Signatures(0) }); !errors.Is(err, locus.ErrArgument) {
+		t.Error(err)
+	}
+}
+
+// TestCompileGradOfCapturedParameter asks for a gradient by a parameter's tensor that was
+// read before the function was compiled. What is traced comes from a stand-in, by which
+// there would be a gradient; by the tensor itself it would be 0.
+func TestCompileGradOfCapturedParameter(t *testing.T) {
+	for _, d := range compileDevices() {
+		layer := nn.To(nn.Linear(3, 2), d)
+		outside := nn.Values(nn.Parameters(layer))
+		x := d.Ones(4, 3)
+		each := map[string]func(loss *locus.Tensor, by []*locus.Tensor) []*locus.Tensor{
+			"GradOf": func(loss *locus.Tensor, by []*locus.Tensor) []*locus.Tensor { return locus.GradOf(loss, by...) },
+			"GradEach": func(loss *locus.Tensor, by []*locus.Tensor) []*locus.Tensor {
+				grads := make([]*locus.Tensor, len(by))
+				locus.GradEach([]*locus.Tensor{loss}, by, func(i int, g *locus.Tensor) { grads[i] = g })
+				return grads
+			},
+		}
+		for name, grad := range each {
+			bad := locus.Compile(func(a ...*locus.Tensor) []*locus.Tensor {
+				return grad(layer.Forward(a[0]).Square().Sum(), outside)
+			})
+			good := locus.Compile(func(a ...*locus.Tensor) []*locus.Tensor {
+				return grad(layer.Forward(a[0]).Square().Sum(), nn.Values(nn.Parameters(layer)))
+			})
+			want := grad(layer.Forward(x).Square().Sum(), outside)
+			for range 3 {
+				for i := range want {
+					sameElements(t, name+" by a tensor from outside", want[i], bad.Call(x)[i])
+					sameElements(t, name+" by a tensor read inside", want[i], good.Call(x)[i])
+				}
+			}
+			isCompiled(t, good)
+			if !strings.Contains(bad.Fallback(), "is the value of a variable, but was not read from it") || !strings.Contains(bad.Fallback(), "compile_test.go:") {
+				t.Error(name, bad.Fallback())
+			}
+		}
+	}
 }
 
 // TestCompileNested inlines a compiled function in another one.

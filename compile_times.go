@@ -25,12 +25,19 @@ func (c *Compiled) Times(t *Timeline) string {
 		if p.body == nil {
 			continue
 		}
-		times := p.times(t)
-		if times.calls == 0 {
+		write := func(body *program.Program, where string) {
+			if times := timesOf(body, t); times.calls > 0 {
+				fmt.Fprintf(&b, "signature %d (%s)%s: %d calls\n", i, p.someArgs(), where, times.calls)
+				times.table(&b, body)
+			}
+		}
+		if p.relay == nil {
+			write(p.body, "")
 			continue
 		}
-		fmt.Fprintf(&b, "signature %d (%s): %d calls\n", i, p.someArgs(), times.calls)
-		times.table(&b, p.body)
+		for k, part := range p.relay.parts() {
+			write(part.body, fmt.Sprintf(", part %d on %s", k, part.place.device))
+		}
 	}
 	if b.Len() == 0 {
 		return "no step of the function ran in the profile\n"
@@ -46,19 +53,19 @@ type stepTimes struct {
 	whole time.Duration // of the calls as pieces
 }
 
-// times looks a program's steps up in a timeline.
-func (p *plan) times(t *Timeline) stepTimes {
-	at := make(map[*program.Step]int, len(p.body.Steps))
-	for i := range p.body.Steps {
-		at[&p.body.Steps[i]] = i
+// timesOf looks a program's steps up in a timeline.
+func timesOf(body *program.Program, t *Timeline) stepTimes {
+	at := make(map[*program.Step]int, len(body.Steps))
+	for i := range body.Steps {
+		at[&body.Steps[i]] = i
 	}
-	r := stepTimes{steps: make([]time.Duration, len(p.body.Steps))}
-	count := make([]int, len(p.body.Steps))
+	r := stepTimes{steps: make([]time.Duration, len(body.Steps))}
+	count := make([]int, len(body.Steps))
 	whole := 0
 	for i := range t.Spans {
 		switch s := t.Spans[i].step.(type) {
 		case *program.Program:
-			if s == p.body && t.Spans[i].Name == pieceName {
+			if s == body && t.Spans[i].Name == pieceName {
 				r.whole += t.Spans[i].Time()
 				whole++
 			}

@@ -1,6 +1,7 @@
 package locus
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/locusml/locus/internal/op"
@@ -31,6 +32,14 @@ func Conv1D(x, weight, bias *Tensor, o ConvOptions, activation ...Activation) *T
 	return conv("Conv1D", x, weight, bias, o, 1, activation)
 }
 
+// inGroups says how a convolution's channels are divided, for errors. 0 means one group.
+func inGroups(groups int) string {
+	if groups == 0 || groups == 1 {
+		return "in one group"
+	}
+	return fmt.Sprintf("in %d groups", groups)
+}
+
 func conv(name string, x, weight, bias *Tensor, o ConvOptions, dims int, activation []Activation) *Tensor {
 	in := given(2, x, weight, bias)
 	checkOperands(name, in)
@@ -38,8 +47,8 @@ func conv(name string, x, weight, bias *Tensor, o ConvOptions, dims int, activat
 	x, weight, restore := asImages(name, in, dims)
 	groups := max(o.Groups, 1)
 	if o.Groups < 0 || x.shape[1] != weight.shape[1]*groups || weight.shape[0]%groups != 0 {
-		failf(name, ErrShape, in, "x has %d channels; a weight of shape %s with %d groups needs %d, and a number of output channels that is a multiple of the groups",
-			x.shape[1], op.ShapeString(in[1].shape), o.Groups, weight.shape[1]*groups)
+		failf(name, ErrShape, in, "x has %d channels; a weight of shape %s %s needs %d, and a number of output channels that is a multiple of the groups",
+			x.shape[1], op.ShapeString(in[1].shape), inGroups(o.Groups), weight.shape[1]*groups)
 	}
 	c := op.Conv{Stride: o.Stride.or(1), Dilation: o.Dilation.or(1), Groups: groups}
 	if o.Padding == Same {
@@ -128,8 +137,8 @@ func convTranspose(name string, x, weight, bias *Tensor, o ConvTransposeOptions,
 	x, weight, restore := asImages(name, in, dims)
 	groups := max(o.Groups, 1)
 	if o.Groups < 0 || x.shape[1] != weight.shape[0] || weight.shape[0]%groups != 0 {
-		failf(name, ErrShape, in, "x has %d channels; a weight of shape %s with %d groups needs %d, a multiple of the groups",
-			x.shape[1], op.ShapeString(in[1].shape), o.Groups, weight.shape[0])
+		failf(name, ErrShape, in, "x has %d channels; a weight of shape %s %s needs %d, a multiple of the groups",
+			x.shape[1], op.ShapeString(in[1].shape), inGroups(o.Groups), weight.shape[0])
 	}
 	if o.Padding == Same {
 		failf(name, ErrArgument, in, "padding Same is for convolutions; pass the padding as a number")

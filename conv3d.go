@@ -28,8 +28,8 @@ func Conv3D(x, weight, bias *Tensor, o Conv3DOptions, activation ...Activation) 
 	}
 	groups := max(o.Groups, 1)
 	if o.Groups < 0 || x.shape[1] != weight.shape[1]*groups || weight.shape[0]%groups != 0 {
-		failf(name, ErrShape, in, "x has %d channels; a weight of shape %s with %d groups needs %d, and a number of output channels that is a multiple of the groups",
-			x.shape[1], op.ShapeString(weight.shape), o.Groups, weight.shape[1]*groups)
+		failf(name, ErrShape, in, "x has %d channels; a weight of shape %s %s needs %d, and a number of output channels that is a multiple of the groups",
+			x.shape[1], op.ShapeString(weight.shape), inGroups(o.Groups), weight.shape[1]*groups)
 	}
 	defer naming(name, in)
 	g := kernel3D{kernel: [3]int(weight.shape[2:]), stride: o.Stride.or(1), dilation: o.Dilation.or(1), groups: groups}
@@ -103,8 +103,8 @@ func ConvTranspose3D(x, weight, bias *Tensor, o ConvTranspose3DOptions) *Tensor 
 	}
 	groups := max(o.Groups, 1)
 	if o.Groups < 0 || x.shape[1] != weight.shape[0] || weight.shape[0]%groups != 0 {
-		failf(name, ErrShape, in, "x has %d channels; a weight of shape %s with %d groups needs %d, a multiple of the groups",
-			x.shape[1], op.ShapeString(weight.shape), o.Groups, weight.shape[0])
+		failf(name, ErrShape, in, "x has %d channels; a weight of shape %s %s needs %d, a multiple of the groups",
+			x.shape[1], op.ShapeString(weight.shape), inGroups(o.Groups), weight.shape[0])
 	}
 	if o.Padding == Same {
 		failf(name, ErrArgument, in, "padding Same is for convolutions; pass the padding as a number")

@@ -59,14 +59,20 @@ func (p *plan) donations() []*donor {
 	return list
 }
 
-// prepare makes what runs the program.
-func (p *plan) prepare() {
+// prepare makes what runs the program, on one device or on several.
+func (p *plan) prepare(several, recompute bool) {
 	wanted := p.donations()
 	list := make([]program.Donation, len(wanted))
 	for i, d := range wanted {
 		list[i] = d.Donation
 	}
-	p.exec = program.NewExecutor(p.body, list, p.place.backend, p.place.pool)
+	if several {
+		p.body, p.relay = p.prog, newRelay(p.prog, list, recompute)
+		p.exec = p.relay
+	} else {
+		p.body, p.again = lower(p.prog, p.place.backend, recompute)
+		p.exec = program.NewExecutor(p.body, list, p.place.backend, p.place.pool)
+	}
 	for _, d := range wanted {
 		if slices.Contains(p.exec.Donated(), d.Donation) {
 			p.donors = append(p.donors, d)
@@ -97,7 +103,7 @@ func (d *donor) ready(p *plan) bool {
 	for _, i := range d.vars {
 		owner = owner || p.vars[i].now.owner
 	}
-	return owner && t.replaceable(p.place)
+	return owner && t.replaceable(t.place)
 }
 
 // offer binds the memory that may be written over. Variables that hold the same tensor

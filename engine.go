@@ -3,6 +3,7 @@ package locus
 import (
 	"slices"
 
+	"github.com/locusml/locus/internal/layout"
 	"github.com/locusml/locus/internal/memory"
 	"github.com/locusml/locus/internal/op"
 )
@@ -16,17 +17,19 @@ type engine struct {
 	wanted  map[*node]*Tensor // or return those of these nodes
 	ends    map[*node]bool    // nodes that are not passed
 
-	useful map[*node]bool         // nodes through which a gradient must flow
-	passed []*node                // nodes whose inputs have got their gradients
-	grads  map[*node]*Tensor      // gradients on their way
-	held   map[*memory.Block]int  // how many of them share a block
-	keep   map[*memory.Block]bool // what free spares: outputs and inputs
-	casts  []late                 // gradients of leaves that are to be converted
-	waits  map[*node]bool         // leaves that wait for them
-	uses   map[*node]int          // how often nodes are operands
-	slices map[*node]int          // how often of slices
-	pieces map[*node][]piece      // gradients of parts of their results
-	lanes  *lane                  // that outputs and seeds have
+	useful  map[*node]bool         // nodes through which a gradient must flow
+	passed  []*node                // nodes whose inputs have got their gradients
+	grads   map[*node]*Tensor      // gradients on their way
+	held    map[*memory.Block]int  // how many of them share a block
+	keep    map[*memory.Block]bool // what free spares: outputs and inputs
+	casts   []late                 // gradients of leaves that are to be converted
+	turned  []*node                // leaves whose gradients lie channels last and are to be put in order
+	turning int                    // their bytes
+	waits   map[*node]bool         // leaves that wait for them
+	uses    map[*node]int          // how often nodes are operands
+	slices  map[*node]int          // how often of slices
+	pieces  map[*node][]piece      // gradients of parts of their results
+	lanes   *lane                  // that outputs and seeds have
 
 	each func(n *node, g *Tensor) // is told of each wanted gradient as soon as it is final; may be nil
 	left map[*node]int            // with each: how many uses of a leaf have not been passed yet
@@ -82,7 +85,7 @@ func (e *engine) letGo() {
 				blocks = append(blocks, t.block)
 			}
 		}
-		n.inputs, n.out, n.saved = nil, nil, nil
+		n.inputs, n.out, n.saved, n.filter = nil, nil, nil, nil
 	}
 	memory.Drop(blocks)
 }
@@ -156,9 +159,10 @@ func (e *engine) prune(order []*node) {
 func (e *engine) visit(n *node) {
 	e.join(n)
 	g := e.grads[n]
-	if g == nil || !e.useful[n] || e.waits[n] {
+	if g == nil || !e.useful[n] || e.waits[n] || e.turns(n, g) {
 		return
 	}
+	g = e.grads[n]
 	delete(e.grads, n)
 	if _, ok := e.wanted[n]; ok {
 		e.wanted[n] = g
@@ -174,7 +178,7 @@ func (e *engine) visit(n *node) {
 		}
 	}
 	if n.spent.Load() {
-		fail(n.String(), &op.Problem{Kind: ErrGrad, Msg: "a gradient through this op was asked for before, and what it needs was let go of",
+		fail(n.String(), &op.Problem{Kind: ErrGrad, Msg: "a gradient through this op was asked for before, and what it needs was released",
 			Fix: "pass locus.RetainGraph to the first call"})
 	}
 	if n.leaf != nil {
@@ -233,6 +237,9 @@ func (e *engine) visit(n *node) {
 		}
 	}
 	e.release(g, n)
+	if n.filter != nil && !e.retain {
+		n.filter.Free()
+	}
 	if e.frees(n) {
 		e.freeResult(n)
 	}
@@ -295,7 +302,58 @@ func (e *engine) convert() {
 			e.visit(n.inputs[0].node)
 		}
 	}
+	e.putInOrder()
 	e.late = 0
+}
+
+// turns reports whether g, the gradient of a leaf, waits to be put in order: a filter's
+// may lie channels last, and optimizers and those who store gradients want it to lie as the
+// filter does. Putting all in order together takes one launch.
+func (e *engine) turns(n *node, g *Tensor) bool {
+	if n.leaf == nil || !g.place.arranges() || !layout.IsLast(g.shape, g.strides) || g.lane != nil {
+		return false
+	}
+	if e.create { // with its history
+		e.replace(n, g.contiguous())
+		return false
+	}
+	if slices.Contains(e.turned, n) {
+		return true
+	}
+	e.turned = append(e.turned, n)
+	e.late += g.Bytes()
+	if e.turning += g.Bytes(); e.turning >= turnBytes {
+		e.putInOrder()
+	}
+	return true
+}
+
+// turnBytes is how many bytes of gradients wait to be put in order before they are: while
+// they are, there are two of each.
+const turnBytes = 16 << 20
+
+// putInOrder passes on what turns has kept.
+func (e *engine) putInOrder() {
+	if len(e.turned) == 0 {
+		return
+	}
+	leaves := e.turned
+	e.turned, e.turning = nil, 0
+	grads := make([]*Tensor, len(leaves))
+	for i, n := range leaves {
+		grads[i] = e.grads[n]
+	}
+	for i, g := range contiguousAll(grads) {
+		e.replace(leaves[i], g)
+		e.visit(leaves[i])
+	}
+}
+
+// replace puts g in place of the gradient of a node's result.
+func (e *engine) replace(n *node, g *Tensor) {
+	e.held[g.block]++
+	e.release(e.grads[n], nil)
+	e.grads[n] = g
 }
 
 // has reports whether t lives in the memory of one of n's tensors: a rule may
@@ -391,7 +449,11 @@ func (n *node) seen(useful map[*node]bool, history bool) *node {
 		if !useful[t.node] && i < 64 {
 			d.skip |= 1 << i
 		}
-		if !history {
+		switch {
+		case history:
+		case i == 1 && n.filter != nil:
+			t = n.filter
+		default:
 			t = t.detach()
 		}
 		d.inputs[i] = t

@@ -57,6 +57,7 @@ func GradEach(outputs, inputs []*Tensor, f func(i int, g *Tensor), opts ...GradO
 	for i, t := range inputs {
 		t.check("GradEach")
 		t.records("GradEach")
+		notesInput(t)
 		e.wanted[t.node] = nil
 		at[t.node] = append(at[t.node], i)
 	}

@@ -111,6 +111,29 @@ func CastAll(ts []*Tensor, d DType) []*Tensor {
 	return out
 }
 
+// contiguousAll returns copies of tensors, without histories, that lie in order: one launch
+// per element type where the device can.
+func contiguousAll(ts []*Tensor) []*Tensor {
+	out := make([]*Tensor, len(ts))
+	for _, at := range alike("Contiguous", ts) {
+		first := ts[at[0]]
+		if len(at) == 1 || !first.place.backend.Supports(op.CastAll, first.dtype) {
+			for _, i := range at {
+				out[i] = apply(op.Copy, nil, ts[i].detach())
+			}
+			continue
+		}
+		list := make([]*Tensor, len(at))
+		for k, i := range at {
+			list[k] = ts[i].detach()
+		}
+		for k, t := range applyAll(op.CastAll, op.Cast{To: first.dtype}, list...) {
+			out[at[k]] = t
+		}
+	}
+	return out
+}
+
 func init() {
 	compositions[op.GlobalNorm] = func(_ op.Attrs, in []*Tensor) *Tensor {
 		dt := Float32

@@ -3,7 +3,9 @@ package locus
 import (
 	"unsafe"
 
+	"github.com/locusml/locus/internal/callsite"
 	"github.com/locusml/locus/internal/op"
+	"github.com/locusml/locus/internal/trace"
 )
 
 // To returns the tensor on device d: t itself if it is there already, else a copy.
@@ -34,7 +36,11 @@ func (t *Tensor) copyTo(p *place) *Tensor {
 	}
 	src := t.contiguous()
 	out := allocate(p, "To", src.spec(), scopeOf([]*Tensor{t}), nil)
-	move(out, src)
+	if p.of != nil {
+		recordMove(out, src)
+	} else {
+		move(out, src, callsite.Here(1))
+	}
 	if src != t {
 		src.Free()
 	}
@@ -55,8 +61,26 @@ func (t *Tensor) moved(out *Tensor) {
 	}
 }
 
-// move copies src, which is contiguous, to dst on another device.
-func move(dst, src *Tensor) {
+// recordMove makes the copy a step of the function that is traced. Host data from outside
+// of it becomes a constant.
+func recordMove(dst, src *Tensor) {
+	src.hold("To")
+	defer src.letGo()
+	r := dst.place.backend.(*trace.Recorder)
+	err := error(nil)
+	if src.place.host {
+		err = r.CopyIn(dst.block, src.hostBytes(), nil)
+	} else {
+		err = r.Move(src.place.root().now().backend.(*trace.Recorder), src.view(), dst.view())
+	}
+	if err != nil {
+		fail("To", err, src)
+	}
+}
+
+// move copies src, which is contiguous, to dst on another device, for a line of the
+// program.
+func move(dst, src *Tensor, site callsite.Site) {
 	src.hold("To")
 	defer src.letGo()
 	if !dst.block.TryHold() { // another goroutine closed its scope
@@ -72,7 +96,7 @@ func move(dst, src *Tensor) {
 	case to.host:
 		kind = DeviceToHost
 	}
-	transfer(kind, from, to, n, func() {
+	transferAt(site, kind, from, to, n, func() {
 		if n == 0 {
 			return
 		}
@@ -80,7 +104,7 @@ func move(dst, src *Tensor) {
 		switch kind {
 		case HostToDevice:
 			src.block.Hold() // until the device has read it
-			err = to.backend.CopyIn(dst.block, src.hostBytes(), src.block.LetGo)
+			err = copyIn(to.backend, dst.block, src.hostBytes(), src.block.LetGo)
 		case DeviceToHost:
 			err = from.backend.CopyOut(dst.hostBytes(), src.block, src.offset*src.dtype.Size())
 		case DeviceToDevice:

@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 
 	"github.com/locusml/locus/internal/backend"
+	"github.com/locusml/locus/internal/callsite"
 	"github.com/locusml/locus/internal/memory"
 	"github.com/locusml/locus/internal/op"
 )
@@ -43,7 +44,7 @@ func (t *Tensor) Pin() *Tensor {
 			fail("Pin", err, t)
 		}
 	} else {
-		move(out, t.contiguous())
+		move(out, t.contiguous(), callsite.Here(1))
 	}
 	t.moved(out)
 	return out

@@ -14,16 +14,18 @@ import (
 	"github.com/locusml/locus/internal/gate"
 	"github.com/locusml/locus/internal/memory"
 	"github.com/locusml/locus/internal/op"
+	"github.com/locusml/locus/internal/units"
 	"github.com/locusml/locus/internal/virtual"
 )
 
 // place is an open device: what a Device names.
 type place struct {
-	device  Device
-	backend backend.Device
-	pool    *memory.Pool
-	of      *place // what it stands in for while a function is traced; nil as a rule
-	host    bool   // ops run on the calling goroutine; reading a value is not a transfer
+	device   Device
+	backend  backend.Device
+	arranger backend.Arranger // backend, if it knows images that lie channels last
+	pool     *memory.Pool
+	of       *place // what it stands in for while a function is traced; nil as a rule
+	host     bool   // ops run on the calling goroutine; reading a value is not a transfer
 }
 
 // machine is what this process can use. GPUs are looked for when first asked for.
@@ -42,7 +44,8 @@ func init() {
 
 func newPlace(d Device, b backend.Device) *place {
 	pool := memory.NewPool(b).Drain(func() { b.Record().Wait() }).Behind(func() func() bool { return b.Record().Done })
-	return &place{device: d, backend: b, pool: pool}
+	a, _ := b.(backend.Arranger)
+	return &place{device: d, backend: b, arranger: a, pool: pool}
 }
 
 // gpus lists the open GPUs: real ones first, then virtual ones.
@@ -242,7 +245,7 @@ func WhyNoGPU() error {
 func (i DeviceInfo) String() string {
 	s := fmt.Sprintf("%-6s %s (%s)", i.Device, i.Name, i.Backing)
 	if i.Total > 0 {
-		s += fmt.Sprintf(", %s of %s free", formatBytes(i.Free), formatBytes(i.Total))
+		s += fmt.Sprintf(", %s of %s free", units.Bytes(i.Free), units.Bytes(i.Total))
 	}
 	return s
 }

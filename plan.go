@@ -3,6 +3,7 @@ package locus
 import (
 	"slices"
 
+	"github.com/locusml/locus/internal/callsite"
 	"github.com/locusml/locus/internal/memory"
 	"github.com/locusml/locus/internal/op"
 	"github.com/locusml/locus/internal/program"
@@ -19,11 +20,13 @@ type plan struct {
 	trace uint64   // the digest of what was traced
 
 	prog   *program.Program
-	body   *program.Program // prog as it is run, with fused steps
+	body   *program.Program // prog as it is run, with fused steps; prog itself if relay runs it
 	again  string           // what is computed again in it
 	pruned int
-	exec   *program.Executor
-	place  *place
+	exec   executor
+	place  *place    // where it is run; the first device's if there are several
+	relay  *relay    // exec, if it computes on several devices; else nil
+	homes  []*place  // of the program's results
 	consts []*Tensor // by value; they live with the plan
 	each   []func()
 	undo   func()
@@ -194,15 +197,8 @@ func (c *Compiled) record(t *tracing, p *plan, args []*Tensor) {
 	}
 	p.gradients(t)
 	p.captured(t)
-	used := 0
-	for at, s := range t.shadows {
-		if s.backend.(*trace.Recorder).Used() {
-			used++
-			p.place = at
-		}
-	}
-	if used > 1 {
-		t.Refuse("it computes on two devices")
+	if len(t.Program.Devices()) > 1 && t.Program.Waits() {
+		t.Refuse("it computes on several devices and has a collective: compile what each device computes")
 	}
 }
 
@@ -317,16 +313,22 @@ func (p *plan) gradients(t *tracing) {
 }
 
 // captured refuses tensors from outside that are values of variables: they would
-// stay what they are while the variables change.
+// stay what they are while the variables change. By such a tensor there is no gradient, since
+// what is computed comes from its stand-in.
 func (p *plan) captured(t *tracing) {
-	for _, v := range t.Program.Values {
-		if v.Kind != program.Captured {
-			continue
-		}
+	refuse := func(b *memory.Block, site callsite.Site) {
 		for _, x := range t.Variable {
-			if b, _ := x.Before.(*Tensor); b != nil && b.block == v.Block {
-				t.Refuse("the tensor used at %s is the value of a variable, but was not read from it: list the variable as state of Compile", v.Site)
+			if v, _ := x.Before.(*Tensor); v != nil && v.block == b {
+				t.Refuse("the tensor used at %s is the value of a variable, but was not read from it: read it inside of the function, or list the variable as state of Compile", site)
 			}
+		}
+	}
+	for _, a := range t.asked {
+		refuse(a.t.block, a.site)
+	}
+	for _, v := range t.Program.Values {
+		if v.Kind == program.Captured {
+			refuse(v.Block, v.Site)
 		}
 	}
 }
@@ -344,19 +346,26 @@ func (p *plan) build(t *tracing, recompute bool) {
 	seen := make([]bool, len(p.prog.Values))
 	for _, r := range p.prog.Results {
 		p.first = append(p.first, !seen[r.Value])
+		p.homes = append(p.homes, placeOf(p.prog.Values[r.Value].On))
 		seen[r.Value] = true
+	}
+	on := p.prog.Devices()
+	switch {
+	case len(on) > 0:
+		p.place = placeOf(on[0])
+	case t.at != nil:
+		p.place = t.at
 	}
 	p.consts = make([]*Tensor, len(p.prog.Values))
 	for i := range p.prog.Steps {
 		for _, r := range p.prog.Steps[i].In {
 			if r.Value >= 0 && p.prog.Values[r.Value].Kind == program.Const && p.consts[r.Value] == nil {
 				v := &p.prog.Values[r.Value]
-				p.consts[r.Value] = upload(p.place, v.Spec, v.Data)
+				p.consts[r.Value] = upload(placeOf(v.On), v.Spec, v.Data)
 			}
 		}
 	}
-	p.body, p.again = lower(p.prog, p.place.backend, recompute)
-	p.prepare()
+	p.prepare(len(on) > 1, recompute)
 	t.Forget()
 }
 
@@ -378,6 +387,9 @@ func (p *plan) diff(before *plan) {
 		for i := range p.prog.Values {
 			p.prog.Values[i].Data = nil
 			p.body.Values[i].Data = nil // which may be others
+		}
+		if p.relay != nil {
+			p.relay.forgetData()
 		}
 	}
 	if d != "" {

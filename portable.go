@@ -164,7 +164,7 @@ func (x *exporter) weight(value int, refs []*program.Ref) {
 		}
 	}
 	w := lend.ExportedWeight{}
-	flat := &Tensor{shape: []int{high - low}, strides: []int{1}, offset: low, dtype: d, place: p.place}
+	flat := &Tensor{shape: []int{high - low}, strides: []int{1}, offset: low, dtype: d, place: placeOf(v.On)}
 	switch v.Kind {
 	case program.Const:
 		flat.place = machine.cpu

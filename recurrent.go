@@ -112,6 +112,9 @@ func sequence(name string, cell op.Cell, x, h, c *Tensor, w CellWeights, o Seque
 	if (w.InputBias == nil) != (w.HiddenBias == nil) {
 		failf(name, ErrArgument, in, "one bias is given and one is nil; want both or none")
 	}
+	if i := w.Input.shape; len(x.shape) == 3 && len(i) == 2 && x.shape[2] != i[1] {
+		failf(name, ErrShape, in, "x %s has %d features; the weights of the input %s are for %d", op.ShapeString(x.shape), x.shape[2], op.ShapeString(i), i[1])
+	}
 	defer naming(name, in)
 	return apply(op.Recurrent, op.Recurrence{Cell: cell, Bias: w.InputBias != nil, Reverse: o.Reverse}, in...)
 }

@@ -188,6 +188,9 @@ func (p *plan) fail(err error) {
 	}
 	if e.Memory != nil {
 		e.Memory.Device = p.place.device
+		if p.relay != nil && p.relay.failed != nil {
+			e.Memory.Device = p.relay.failed.device
+		}
 	}
 	if at != "" {
 		e.Msg += " (in a compiled function, from " + at + ")"
@@ -206,7 +209,7 @@ type leafTensor struct {
 func (p *plan) finish(args []*Tensor, blocks []*memory.Block) []*Tensor {
 	fill := func(t *Tensor, out int, owner bool, scope *Scope) *Tensor {
 		r := &p.prog.Results[out]
-		t.shape, t.strides, t.offset, t.dtype, t.owner, t.place, t.block = r.View.Shape, r.View.Strides, r.View.Offset, r.View.DType, owner, p.place, blocks[r.Value]
+		t.shape, t.strides, t.offset, t.dtype, t.owner, t.place, t.block = r.View.Shape, r.View.Strides, r.View.Offset, r.View.DType, owner, p.homes[out], blocks[r.Value]
 		if scope != nil {
 			t.scope.Store(scope)
 		}

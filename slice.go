@@ -1,6 +1,7 @@
 package locus
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/locusml/locus/internal/op"
@@ -16,7 +17,7 @@ type Range struct {
 // All chooses a whole axis.
 func All() Range { return Range{step: 1} }
 
-// At chooses one position and takes the axis out.
+// At chooses one position and removes the axis.
 func At(i int) Range { return Range{start: i, at: true} }
 
 // R chooses from start to below stop, in steps if one is given. Negative
@@ -133,7 +134,7 @@ func (t *Tensor) slice(start, length, step []int) *Tensor {
 }
 
 // Index returns the part at the given positions of the leading axes, which are
-// taken out: Index(i, j) of a matrix is one element, Index(i) a row.
+// removed: Index(i, j) of a matrix is one element, Index(i) a row.
 func (t *Tensor) Index(at ...int) *Tensor {
 	r := make([]Range, len(at))
 	for i, p := range at {
@@ -142,13 +143,18 @@ func (t *Tensor) Index(at ...int) *Tensor {
 	return t.Slice(r...)
 }
 
-// Narrow chooses from start to below stop of one axis.
+// Narrow chooses from start to below stop of one axis. PyTorch's narrow takes a length in
+// the place of stop.
 func (t *Tensor) Narrow(axis, start, stop int) *Tensor {
 	t.check("Narrow")
 	a := t.axis("Narrow", axis)
 	n := t.shape[a]
 	if start < 0 || stop < start || stop > n {
-		failf("Narrow", ErrIndex, []*Tensor{t}, "%d to %d is outside axis %d of size %d", start, stop, a, n)
+		p := op.Problemf(ErrIndex, "%d to %d is outside axis %d of size %d", start, stop, a, n)
+		if start >= 0 && stop >= 0 && stop < start { // as PyTorch's narrow is called
+			p.Fix = fmt.Sprintf("the last argument says where to stop, not how many: for a length of %d Narrow(%d, %d, %d)", stop, axis, start, start+stop)
+		}
+		fail("Narrow", p, t)
 	}
 	return t.Slice(rangesFor(t, a, R(start, stop))...)
 }

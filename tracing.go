@@ -1,6 +1,7 @@
 package locus
 
 import (
+	"github.com/locusml/locus/internal/callsite"
 	"github.com/locusml/locus/internal/memory"
 	"github.com/locusml/locus/internal/op"
 	"github.com/locusml/locus/internal/program"
@@ -37,6 +38,21 @@ type tracing struct {
 	order   []*leaf           // those with stand-ins, as they were first met
 	scopes  map[*Scope]*Scope
 	blocks  map[*memory.Block]*memory.Block // of variables, and what stands for them
+	asked   []asked
+}
+
+// asked is a tensor from outside by which a function differentiates.
+type asked struct {
+	t    *Tensor
+	site callsite.Site
+}
+
+// notesInput notes, in a trace, that t is an input of a gradient.
+func notesInput(t *Tensor) {
+	if c := trace.Current(); c != nil && t.place.of == nil {
+		o := c.Owner.(*tracing)
+		o.asked = append(o.asked, asked{t, callsite.Here(2)})
+	}
 }
 
 func newTracing() *tracing {

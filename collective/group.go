@@ -12,6 +12,7 @@ import (
 	"github.com/locusml/locus/internal/gate"
 	"github.com/locusml/locus/internal/guard"
 	"github.com/locusml/locus/internal/lend"
+	"github.com/locusml/locus/internal/op"
 	"github.com/locusml/locus/internal/trace"
 )
 
@@ -156,7 +157,7 @@ func (g *Group) AllGatherParts(ctx context.Context, x *locus.Tensor, n int) *Pen
 		if want := cut[g.rank+1] - cut[g.rank]; rows(x) != want {
 			return problem(locus.ErrShape, "collective.Part says which rows a rank has", "rank %d of %d has %d of %d rows, but passed %d", g.rank, g.size, want, n, rows(x))
 		}
-		j.text = fmt.Sprintf("all-gather of the parts of %s %s", x.DType(), shape(append([]int{n}, row...)))
+		j.text = fmt.Sprintf("all-gather of the parts of %s %s", x.DType(), op.ShapeString(append([]int{n}, row...)))
 		return nil
 	})
 }
@@ -209,7 +210,9 @@ func Part(n, rank, size int) (from, to int) {
 	return p[rank], p[rank+1]
 }
 
-func describe(x *locus.Tensor) string { return fmt.Sprintf("%s %s", x.DType(), shape(x.Shape())) }
+func describe(x *locus.Tensor) string {
+	return fmt.Sprintf("%s %s", x.DType(), op.ShapeString(x.Shape()))
+}
 
 func rows(x *locus.Tensor) int {
 	if x.Rank() == 0 {

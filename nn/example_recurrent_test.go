@@ -78,6 +78,17 @@ func ExampleLazyRNN() {
 	// bias_hh_l0 [8]
 }
 
+// Two sequences, of three steps and of one, in a batch: what lies behind the end of the second
+// does not count, in neither direction.
+func ExampleRecurrentLayer_RunPadded() {
+	gru := nn.GRU(2, 4, nn.RecurrentOptions{Bidirectional: true})
+	x := locus.Rand(2, 3, 2)
+	y, end := gru.RunPadded(x, locus.From([]int{3, 1}), nn.RecurrentState{})
+	alone := gru.Forward(x.Narrow(0, 1, 2).Narrow(1, 0, 1)) // the second without padding
+	fmt.Println(y.Shape(), end.H.Shape(), y.Narrow(0, 1, 2).Narrow(1, 0, 1).AllClose(alone, 1e-6, 1e-6))
+	// Output: [2 3 8] [2 2 4] true
+}
+
 // A vector for each of ten tokens. Tokens may have any shape.
 func ExampleEmbedding() {
 	table := nn.Embedding(10, 4)

@@ -144,7 +144,7 @@ type RotaryLayer struct {
 // Rotary makes a layer for an even number of features; base 0 means 10000.
 func Rotary(features int, base float64) *RotaryLayer {
 	if features < 2 || features%2 != 0 {
-		fail(locus.ErrArgument, "nn.Rotary", fmt.Sprintf("%d features do not make pairs", features), "")
+		fail(locus.ErrArgument, "nn.Rotary", fmt.Sprintf("the number of features is %d; want an even number", features), "")
 	}
 	sizes("nn.Rotary", features)
 	if !(base >= 0) || math.IsInf(base, 1) {

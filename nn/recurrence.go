@@ -10,7 +10,7 @@ type recurrence interface {
 	hasCell() bool
 	// scan reads x (L, N, in) from state h and cell c (N, hidden), c nil where there is none, and
 	// returns the states (L, N, hidden) and the last cell, or nil.
-	scan(w *RecurrentCell, x, h, c *locus.Tensor, o locus.SequenceOptions) (y, lastC *locus.Tensor)
+	scan(w locus.CellWeights, x, h, c *locus.Tensor, o locus.SequenceOptions) (y, lastC *locus.Tensor)
 }
 
 // weights returns the cell's weights as package locus takes them.
@@ -25,9 +25,9 @@ func (simpleRecurrence) name() string  { return "RNN" }
 func (simpleRecurrence) gates() int    { return 1 }
 func (simpleRecurrence) hasCell() bool { return false }
 
-func (r simpleRecurrence) scan(w *RecurrentCell, x, h, _ *locus.Tensor, o locus.SequenceOptions) (y, lastC *locus.Tensor) {
+func (r simpleRecurrence) scan(w locus.CellWeights, x, h, _ *locus.Tensor, o locus.SequenceOptions) (y, lastC *locus.Tensor) {
 	o.Relu = r.relu
-	return locus.RNNSequence(x, h, w.weights(), o), nil
+	return locus.RNNSequence(x, h, w, o), nil
 }
 
 // lstmRecurrence has the gates input, forget, cell, output.
@@ -37,8 +37,8 @@ func (lstmRecurrence) name() string  { return "LSTM" }
 func (lstmRecurrence) gates() int    { return 4 }
 func (lstmRecurrence) hasCell() bool { return true }
 
-func (lstmRecurrence) scan(w *RecurrentCell, x, h, c *locus.Tensor, o locus.SequenceOptions) (y, lastC *locus.Tensor) {
-	return locus.LSTMSequence(x, h, c, w.weights(), o)
+func (lstmRecurrence) scan(w locus.CellWeights, x, h, c *locus.Tensor, o locus.SequenceOptions) (y, lastC *locus.Tensor) {
+	return locus.LSTMSequence(x, h, c, w, o)
 }
 
 // gruRecurrence has the gates reset, update, new.
@@ -48,6 +48,6 @@ func (gruRecurrence) name() string  { return "GRU" }
 func (gruRecurrence) gates() int    { return 3 }
 func (gruRecurrence) hasCell() bool { return false }
 
-func (gruRecurrence) scan(w *RecurrentCell, x, h, _ *locus.Tensor, o locus.SequenceOptions) (y, lastC *locus.Tensor) {
-	return locus.GRUSequence(x, h, w.weights(), o), nil
+func (gruRecurrence) scan(w locus.CellWeights, x, h, _ *locus.Tensor, o locus.SequenceOptions) (y, lastC *locus.Tensor) {
+	return locus.GRUSequence(x, h, w, o), nil
 }

@@ -172,7 +172,7 @@ func (l *RecurrentLayer) String() string {
 // Forward reads sequences x (N, L, in) from a state of zeros and returns the last
 // layer's states at all steps (N, L, directions·hidden).
 func (l *RecurrentLayer) Forward(x *locus.Tensor) *locus.Tensor {
-	y, _, _ := l.run(x, RecurrentState{})
+	y, _, _ := l.run(x, nil, RecurrentState{})
 	return y
 }
 
@@ -180,19 +180,34 @@ func (l *RecurrentLayer) Forward(x *locus.Tensor) *locus.Tensor {
 // nil for zeros, and returns the last layer's states at all steps (N, L,
 // directions·hidden) and the state at the end.
 func (l *RecurrentLayer) Run(x *locus.Tensor, s RecurrentState) (*locus.Tensor, RecurrentState) {
-	y, h, c := l.run(x, s)
+	y, h, c := l.run(x, nil, s)
+	return y, stateOf(h, c)
+}
+
+// RunPadded is Run for sequences of different lengths that were padded to a common one, with
+// anything: lengths (N), whole numbers from 1 on, say how many steps of each count. The
+// result is 0 behind a sequence's end, the state is the one at its end, and a second
+// direction begins there, as if each sequence had been read alone. PyTorch does this with
+// pack_padded_sequence.
+func (l *RecurrentLayer) RunPadded(x, lengths *locus.Tensor, s RecurrentState) (*locus.Tensor, RecurrentState) {
+	y, h, c := l.run(x, lengths, s)
+	return y, stateOf(h, c)
+}
+
+func stateOf(h, c []*locus.Tensor) RecurrentState {
 	end := RecurrentState{H: locus.Stack(0, h...)}
 	if c != nil {
 		end.C = locus.Stack(0, c...)
 	}
-	return y, end
+	return end
 }
 
-// run is Run with the state at the end cell by cell; lastC is nil where there are no
-// such cells.
-func (l *RecurrentLayer) run(x *locus.Tensor, s RecurrentState) (y *locus.Tensor, lastH, lastC []*locus.Tensor) {
+// run is RunPadded with the state at the end cell by cell; lastC is nil where there are no
+// such cells, and lengths are nil where all steps count.
+func (l *RecurrentLayer) run(x, lengths *locus.Tensor, s RecurrentState) (y *locus.Tensor, lastH, lastC []*locus.Tensor) {
 	made("nn.RNN", l != nil && l.kind != nil && l.Dropout != nil && len(l.Cells) == l.o.Layers*l.directions())
 	name := "nn." + l.kind.name()
+	defer blame(l)
 	if x.Rank() != 3 || x.Dim(1) == 0 {
 		fail(locus.ErrShape, name, fmt.Sprintf("the input has shape %v; want (N, L, in) with at least one step", x.Shape()), "")
 	}
@@ -205,6 +220,9 @@ func (l *RecurrentLayer) run(x *locus.Tensor, s RecurrentState) (y *locus.Tensor
 			l.make(x.Device(), x.Dim(2))
 			break
 		}
+	}
+	if in := l.Cells[0].WeightIH.Value().Dim(1); x.Dim(2) != in {
+		fail(locus.ErrShape, name, fmt.Sprintf("the input has shape %v, that is %d features; the layer is for %d", x.Shape(), x.Dim(2), in), "")
 	}
 	n := x.Dim(0)
 	zeros := sync.OnceValue(func() *locus.Tensor { return beside(x, x.Device().As(x.DType()).Zeros(n, l.hidden)) })
@@ -226,6 +244,11 @@ func (l *RecurrentLayer) run(x *locus.Tensor, s RecurrentState) (y *locus.Tensor
 	h0, c0 := first(s.H, "state"), first(s.C, "cell")
 
 	x = x.Transpose(0, 1).Contiguous() // steps first: each is one piece of memory
+	var pad *padding
+	if lengths != nil {
+		pad = newPadding(name, x, lengths)
+		x = pad.clear(x) // NaN times a gradient of 0 would be NaN
+	}
 	for layer := range l.o.Layers {
 		if layer > 0 {
 			x = l.Dropout.forwardSteps(x)
@@ -238,12 +261,18 @@ func (l *RecurrentLayer) run(x *locus.Tensor, s RecurrentState) (y *locus.Tensor
 			if l.kind.hasCell() {
 				c = c0(i)
 			}
-			y, c := l.kind.scan(l.Cells[i], x, h0(i), c, locus.SequenceOptions{Reverse: back})
-			last := -1
-			if back {
-				last = 0
+			var y, h *locus.Tensor
+			if pad != nil {
+				y, h, c = pad.scan(l.kind, l.Cells[i].weights(), x, h0(i), c, back)
+			} else {
+				y, c = l.kind.scan(l.Cells[i].weights(), x, h0(i), c, locus.SequenceOptions{Reverse: back})
+				last := -1
+				if back {
+					last = 0
+				}
+				h = y.Index(last)
 			}
-			out, lastH = append(out, y), append(lastH, y.Index(last))
+			out, lastH = append(out, y), append(lastH, h)
 			if c != nil {
 				lastC = append(lastC, c)
 			}

@@ -18,7 +18,7 @@ import (
 type tracker struct {
 	Scale *nn.Parameter
 	Mean  *nn.Buffer
-	Seen  *nn.Buffer // whole numbers
+	Seen  *nn.Buffer // integers
 }
 
 func newTracker() *tracker {

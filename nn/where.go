@@ -122,6 +122,12 @@ func about(l any) string {
 		if s := l.Weight.sizes(2); s != nil {
 			return "Embedding " + s[0] + "×" + s[1]
 		}
+	case *RecurrentLayer:
+		if l.kind != nil && len(l.Cells) > 0 && l.Cells[0] != nil {
+			if s := l.Cells[0].WeightIH.sizes(2); s != nil {
+				return l.kind.name() + " " + s[1] + "→" + strconv.Itoa(l.hidden)
+			}
+		}
 	case *BatchNormLayer:
 		if s := l.Weight.sizes(1); s != nil {
 			return "BatchNorm " + s[0]

@@ -42,6 +42,9 @@ func TestErrorsNameTheLayer(t *testing.T) {
 		"Linear 64→1": {locus.ErrShape, func() {
 			(&twoPaths{nn.Sequential(nn.ReLU()), nn.Sequential(nn.ReLU())}).Forward(nn.Linear(64, 1).Forward(locus.Ones(2, 32)))
 		}},
+		"Sequential[0] (LSTM 3→4)": {locus.ErrShape, func() {
+			nn.Sequential(nn.LSTM(3, 4, nn.RecurrentOptions{})).Forward(locus.Ones(2, 5, 7))
+		}},
 		"LayerNorm": {locus.ErrShape, func() { nn.LayerNorm(4).Forward(locus.Ones(2, 3)) }},
 		"Residual":  {locus.ErrShape, func() { nn.Residual(nn.Linear(4, 3), nil).Forward(locus.Ones(2, 4)) }},
 		"Sequential[0].Shortcut (Conv1D 2→3, 1)": {locus.ErrShape, func() {

@@ -2,6 +2,10 @@
 // gradient descent and its relatives, and schedules of the learning rate. To clip
 // gradients first, see locus.ClipGlobalNorm and locus.ClipByValue.
 //
+//	opt := optim.Adam(nn.Parameters(net), 1e-3, optim.AdamOptions{})
+//	loss.Backward() // for each batch
+//	opt.Step()
+//
 // An optimizer keeps what it remembers (momentum, averages) on the device of the
 // parameter it belongs to, and moves it along when the network moves.
 package optim

@@ -66,11 +66,8 @@ func width(id op.ID, t, out dtype.DType) int {
 
 func init() {
 	for _, def := range op.All() {
-		switch def.Family {
-		case op.UnaryFamily, op.BinaryFamily, op.CompareFamily, op.TernaryFamily:
-			if def.ID != op.Copy {
-				runners[def.ID] = (*Device).runElementwise
-			}
+		if def.Elementwise() && def.ID != op.Copy {
+			runners[def.ID] = (*Device).runElementwise
 		}
 	}
 }

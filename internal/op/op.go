@@ -113,6 +113,9 @@ func (d *Def) Broadcasts() bool {
 	return d.Family == BinaryFamily || d.Family == CompareFamily || d.Family == TernaryFamily
 }
 
+// Elementwise reports whether the op computes elements one by one.
+func (d *Def) Elementwise() bool { return d.Family == UnaryFamily || d.Broadcasts() }
+
 // Leading returns the operand whose element type selects the kernel: the first, or
 // for Where the second, because the first is the condition. Creation ops have no
 // operands; their result's type selects.

@@ -132,7 +132,7 @@ func unmarshalStruct(text json.RawMessage, v reflect.Value) error {
 }
 
 // MaxSize is the largest size of an axis, and of an attribute that counts elements, in a
-// program from a file; maxCount is the largest value of other whole numbers. Rules
+// program from a file; maxCount is the largest value of other integers. Rules
 // multiply two of them.
 const (
 	MaxSize  = 1 << 36
@@ -173,7 +173,7 @@ func unmarshalField(text json.RawMessage, v reflect.Value) error {
 				x, err = strconv.ParseFloat(s, 64)
 			}
 			if err != nil {
-				return Problemf(ErrArgument, "it is no number")
+				return Problemf(ErrArgument, "it is not a number")
 			}
 		} else if err := json.Unmarshal(text, &x); err != nil {
 			return err

@@ -182,7 +182,7 @@ func (a Recurrence) gradSpec(in []Spec) (Spec, error) {
 	}
 	for i, s := range want {
 		if at := 1 + n + i; !slices.Equal(in[at].Shape, s.Shape) {
-			return Spec{}, Problemf(ErrShape, "operand %d has shape %s; recurrent gives %s", at, ShapeString(in[at].Shape), ShapeString(s.Shape))
+			return Spec{}, Problemf(ErrShape, "operand %d has shape %s; recurrent returns %s", at, ShapeString(in[at].Shape), ShapeString(s.Shape))
 		}
 	}
 	return in[1+u], nil

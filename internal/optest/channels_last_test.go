@@ -4,29 +4,30 @@ import (
 	"fmt"
 	"math"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/locusml/locus"
-	"github.com/locusml/locus/internal/program"
+	"github.com/locusml/locus/internal/layout"
 	"github.com/locusml/locus/nn"
 	"github.com/locusml/locus/optim"
 )
 
-// withLayout runs f with images of programs in a layout.
-func withLayout(l program.Layout, f func()) {
-	defer program.SetLayout(program.SetLayout(l))
+// withLayout runs f with images in a layout.
+func withLayout(l layout.Setting, f func()) {
+	defer layout.Set(layout.Set(l))
 	f()
 }
 
-// compiledSteps returns the losses of some compiled steps of a network and what its variables hold
-// then, and the program's listing.
-func compiledSteps(t *testing.T, d locus.Device, half bool, net func() nn.Module, shape ...int) (losses []float64, all [][]float64, listing string) {
+// trainSteps returns the losses of some steps of a network, compiled or not, and what its variables
+// hold then, and the program's listing.
+func trainSteps(t *testing.T, d locus.Device, compiled, half bool, net func() nn.Module, shape ...int) (losses []float64, all [][]float64, listing string) {
 	t.Helper()
 	locus.Seed(3)
 	model := nn.To(nn.Train(net()), d)
 	sgd := optim.SGD(nn.Parameters(model), 0.05, optim.SGDOptions{Momentum: 0.9})
-	step := locus.Compile(func(a ...*locus.Tensor) []*locus.Tensor {
+	step := func(a ...*locus.Tensor) []*locus.Tensor {
 		m, x := model, a[0]
 		if half {
 			m, x = nn.Lower(nil, model, locus.BFloat16), a[0].Cast(locus.BFloat16)
@@ -36,21 +37,25 @@ func compiledSteps(t *testing.T, d locus.Device, half bool, net func() nn.Module
 		loss.Backward()
 		sgd.Step()
 		return []*locus.Tensor{loss.Detach(), y.Detach()}
-	})
+	}
+	c := locus.Compile(step)
+	if compiled {
+		step = c.Call
+	}
 	x := locus.Randn(shape...).To(d)
 	want := locus.Randn(model.Forward(x).Shape()...).To(d)
 	for range 4 {
-		out := step.Call(x, want)
+		out := step(x, want)
 		losses = append(losses, out[0].Item())
 		all = append(all, values(out[1]))
 	}
-	if why := step.Fallback(); why != "" {
+	if why := c.Fallback(); why != "" {
 		t.Fatalf("computed without a program: %s", why)
 	}
 	for _, v := range nn.Values(nn.Parameters(model)) {
 		all = append(all, values(v))
 	}
-	return losses, all, step.Explain()
+	return losses, all, c.Explain()
 }
 
 // apart returns the largest distance of two lists of numbers in parts of the largest number.
@@ -70,8 +75,8 @@ func bound(half bool) float64 {
 	return 2e-4
 }
 
-// Networks are the same, up to the order of sums, whether their images lie channels last in
-// programs or not.
+// Networks are the same, up to the order of sums, whether their images lie channels last or
+// not, compiled and op by op.
 func TestChannelsLast(t *testing.T) {
 	geo := locus.ConvOptions{Stride: locus.Pair(1), Padding: locus.Pair(1)}
 	nets := []struct {
@@ -99,12 +104,24 @@ func TestChannelsLast(t *testing.T) {
 	for _, d := range devices() {
 		for _, half := range []bool{false, true} {
 			for _, n := range nets {
+				t.Run(fmt.Sprintf("%s/%s/half=%t/eager", d, n.name, half), func(t *testing.T) {
+					var a, b []float64
+					var va, vb [][]float64
+					withLayout(layout.Never, func() { a, va, _ = trainSteps(t, d, false, half, n.net, n.shape...) })
+					withLayout(layout.Always, func() { b, vb, _ = trainSteps(t, d, false, half, n.net, n.shape...) })
+					va, vb = append(va, a), append(vb, b)
+					for i := range va {
+						if e := apart(va[i], vb[i]); !(e <= bound(half)) {
+							t.Errorf("value %d of %d: channels last it is off by %.3g of its size", i, len(va), e)
+						}
+					}
+				})
 				t.Run(fmt.Sprintf("%s/%s/half=%t", d, n.name, half), func(t *testing.T) {
 					var a, b []float64
 					var va, vb [][]float64
 					var listing string
-					withLayout(program.Never, func() { a, va, _ = compiledSteps(t, d, half, n.net, n.shape...) })
-					withLayout(program.Always, func() { b, vb, listing = compiledSteps(t, d, half, n.net, n.shape...) })
+					withLayout(layout.Never, func() { a, va, _ = trainSteps(t, d, true, half, n.net, n.shape...) })
+					withLayout(layout.Always, func() { b, vb, listing = trainSteps(t, d, true, half, n.net, n.shape...) })
 					if !strings.Contains(listing, "steps have images channels last") {
 						t.Errorf("nothing lies channels last:\n%s", listing)
 					}
@@ -125,6 +142,85 @@ func TestChannelsLast(t *testing.T) {
 	}
 }
 
+// TestEagerChannelsLast compares every op that has an image (N, C, H, W), its gradients and
+// theirs, with the same where images lie channels last wherever the device can, given in order
+// and channels last.
+func TestEagerChannelsLast(t *testing.T) {
+	onDevices(t, func(t *testing.T, d locus.Device) {
+		n, last := 0, 0
+		for _, c := range records(t) {
+			o := lookup(t, c)
+			in := c.Inputs(d, c.DType)
+			if !slices.ContainsFunc(in, func(x *locus.Tensor) bool { return x.Rank() == 4 && x.Len() > 0 }) {
+				continue
+			}
+			differentiable := c.Grad != nil && o.Differentiable()
+			if err := guarded(func() {
+				var want, grads, second []*locus.Tensor
+				withLayout(layout.Never, func() {
+					want = c.Call(o, d, in)
+					if differentiable {
+						grads, second = gradients(c, o, d, in), secondGradients(c, o, d, in)
+					}
+				})
+				withLayout(layout.Always, func() {
+					for _, how := range []string{"images channels last", "operands channels last"} {
+						given := slices.Clone(in)
+						if how == "operands channels last" {
+							for k := range given {
+								given[k] = channelsLast(in[k])
+							}
+						}
+						got := c.Call(o, d, given)
+						same(t, c, o, how, got, want)
+						if differentiable {
+							same(t, c, o, how+", gradients", gradients(c, o, d, given), grads)
+							same(t, c, o, how+", second gradients", secondGradients(c, o, d, given), second)
+						}
+						n++
+						for _, y := range got {
+							if y.Rank() == 4 && y.Dim(1) > 1 && y.Dim(2)*y.Dim(3) > 1 && y.Permute(0, 2, 3, 1).IsContiguous() {
+								last++
+							}
+						}
+					}
+				})
+			}); err != nil {
+				t.Errorf("%s%s: %v", c, describe(c), err)
+			}
+		}
+		t.Logf("%d calls were compared, %d results lay channels last", n, last)
+		if n < 500 || last < 200 {
+			t.Errorf("only %d calls were compared, and %d results lay channels last", n, last)
+		}
+	})
+}
+
+// secondGradients returns gradients of the sum of the squares of gradients.
+func secondGradients(c *Case, o *Op, d locus.Device, in []*locus.Tensor) []*locus.Tensor {
+	all, wanted := leaves(c, in)
+	out := c.Call(o, d, all)
+	loss := weighted(out, weightsOf(o, out))
+	if loss == nil {
+		return nil
+	}
+	var sum *locus.Tensor
+	for _, g := range locus.Grad([]*locus.Tensor{loss}, wanted, locus.CreateGraph) {
+		if !g.RequiresGrad() {
+			continue
+		}
+		if s := g.Square().Mean(); sum == nil {
+			sum = s
+		} else {
+			sum = sum.Add(s)
+		}
+	}
+	if sum == nil {
+		return nil
+	}
+	return locus.Grad([]*locus.Tensor{sum}, wanted)
+}
+
 // TestCompiledChannelsLast compares every op on images, and its gradients, with the same in
 // a program that has them channels last wherever it can.
 func TestCompiledChannelsLast(t *testing.T) {
@@ -140,7 +236,7 @@ func TestCompiledChannelsLast(t *testing.T) {
 		}
 		return len(want) == len(got)
 	}
-	withLayout(program.Always, func() {
+	withLayout(layout.Always, func() {
 		onDevices(t, func(t *testing.T, d locus.Device) {
 			n := 0
 			for _, c := range records(t) {

@@ -19,6 +19,7 @@ var layouts = []struct {
 		}
 		return x.Permute(back...).Copy().Permute(back...)
 	}},
+	{"channels last", channelsLast},
 	{"flipped", func(x *locus.Tensor) *locus.Tensor { return x.Flip().Copy().Flip() }},
 	{"with gaps", func(x *locus.Tensor) *locus.Tensor { // every other element of a larger tensor, behind a first one
 		if x.Rank() == locus.MaxRank {
@@ -36,6 +37,15 @@ var layouts = []struct {
 		}
 		return x
 	}},
+}
+
+// channelsLast returns an image (N, C, H, W) that lies as (N, H, W, C) does, and others as
+// they are.
+func channelsLast(x *locus.Tensor) *locus.Tensor {
+	if x.Rank() != 4 {
+		return x
+	}
+	return x.Permute(0, 2, 3, 1).Copy().Permute(0, 3, 1, 2)
 }
 
 // TestLayouts checks that views have the results and gradients of contiguous tensors,

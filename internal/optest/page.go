@@ -180,9 +180,9 @@ func typeNames(s dtype.Set) string {
 	case dtype.Floats:
 		return "floats"
 	case dtype.Ints:
-		return "whole numbers"
+		return "integers"
 	case dtype.Integral:
-		return "whole numbers, bool"
+		return "integers, bool"
 	}
 	return s.String()
 }

@@ -64,7 +64,7 @@ func diffRef(a, b *Program, x, y *Ref) string {
 	case v.Bits != w.Bits:
 		return "is another number"
 	case v.Offset != w.Offset || v.DType != w.DType || !slices.Equal(v.Shape, w.Shape) || !slices.Equal(v.Strides, w.Strides):
-		return fmt.Sprintf("has another layout: %s, before %s", layout(w), layout(v))
+		return fmt.Sprintf("has another layout: %s, before %s", described(w), described(v))
 	case x.Value < 0:
 		return ""
 	}
@@ -72,6 +72,8 @@ func diffRef(a, b *Program, x, y *Ref) string {
 	switch {
 	case m.Kind != n.Kind:
 		return fmt.Sprintf("is a value of kind %s, before %s", n.Kind, m.Kind)
+	case m.On != n.On:
+		return "is on another device"
 	case m.Kind == Captured && m.Block != n.Block:
 		return "is a tensor from outside, and another one than before: make it an argument of the function"
 	case m.Kind == Const && !bytes.Equal(m.Data, n.Data):
@@ -80,6 +82,6 @@ func diffRef(a, b *Program, x, y *Ref) string {
 	return ""
 }
 
-func layout(v *backend.View) string {
+func described(v *backend.View) string {
 	return fmt.Sprintf("%s %v, strides %v from %d", v.DType, v.Shape, v.Strides, v.Offset)
 }

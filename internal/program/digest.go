@@ -35,6 +35,7 @@ func Digest(p *Program) uint64 {
 		}
 		x := &p.Values[r.Value]
 		number(int(x.Kind))
+		maphash.WriteComparable(&h, x.On)
 		switch x.Kind {
 		case Captured:
 			maphash.WriteComparable(&h, x.Block)

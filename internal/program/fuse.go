@@ -62,7 +62,7 @@ func newFuser(p *Program, d backend.Fuser) *fuser {
 		}
 		s.Outs(func(r *Ref) { f.maker[r.Value] = i })
 		f.group[i] = &group{steps: []int{i}, shape: s.Out.View.Shape}
-		if elementwise(s.Op) {
+		if op.Get(s.Op).Elementwise() {
 			f.alone[i] = f.refusal(s)
 			f.group[i].open = f.alone[i] == ""
 		}
@@ -73,14 +73,6 @@ func newFuser(p *Program, d backend.Fuser) *fuser {
 		}
 	}
 	return f
-}
-
-func elementwise(id op.ID) bool {
-	switch op.Get(id).Family {
-	case op.UnaryFamily, op.BinaryFamily, op.CompareFamily, op.TernaryFamily:
-		return true
-	}
-	return false
 }
 
 // refusal returns "" if the elementwise step may be part of a fused one, else why not.

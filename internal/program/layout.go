@@ -1,33 +1,13 @@
 package program
 
 import (
-	"os"
 	"slices"
-	"sync/atomic"
 
 	"github.com/locusml/locus/dtype"
 	"github.com/locusml/locus/internal/backend"
+	"github.com/locusml/locus/internal/layout"
 	"github.com/locusml/locus/internal/op"
 )
-
-// Layout is where images, tensors (N, C, H, W), lie channels last.
-type Layout int32
-
-// The layouts.
-const (
-	WherePays Layout = iota // where the device saves more than conversions cost
-	Never
-	Always // wherever the device can: for tests
-)
-
-var images atomic.Int32
-
-func init() { SetLayout(map[string]Layout{"off": Never, "last": Always}[os.Getenv("LOCUS_LAYOUT")]) }
-
-// SetLayout sets where programs that are made from now on have images channels last, and
-// returns the setting before. At first it is what LOCUS_LAYOUT says: off is nowhere, to see
-// what it brings or whether it is to blame, and last is wherever the device can.
-func SetLayout(l Layout) (old Layout) { return Layout(images.Swap(int32(l))) }
 
 // Arrange returns a program that computes the same with images channels last where that pays
 // on device d: (N, C, H, W) stay the shapes, but the channels of a pixel lie beside each
@@ -40,8 +20,8 @@ func SetLayout(l Layout) (old Layout) { return Layout(images.Swap(int32(l))) }
 // its steps, and what it costs are the bytes of the images that must be converted. Both
 // depend on shapes and types alone.
 func (p *Program) Arrange(d backend.Arranger) *Program {
-	how := Layout(images.Load())
-	if how == Never {
+	how := layout.Now()
+	if how == layout.Never {
 		return p
 	}
 	a := &arranger{p: p, device: d, maker: p.makers(), how: how}
@@ -55,7 +35,7 @@ func (p *Program) Arrange(d backend.Arranger) *Program {
 type arranger struct {
 	p      *Program
 	device backend.Arranger
-	how    Layout
+	how    layout.Setting
 	maker  []int  // by value
 	pinned []bool // by value: a result, which lies in order
 
@@ -81,55 +61,6 @@ type image struct {
 // copied is a view of a value and a copy of what it shows.
 type copied struct{ view, copy Ref }
 
-// toLast is where the axes of an image come from when its channels stand last.
-var toLast = [4]int{0, 2, 3, 1}
-
-// pixels returns a view of an image with the axes (N, H, W, C).
-func pixels(v backend.View) backend.View {
-	shape, strides := make([]int, 4), make([]int, 4)
-	for i, from := range toLast {
-		shape[i], strides[i] = v.Shape[from], v.Strides[from]
-	}
-	v.Shape, v.Strides = shape, strides
-	return v
-}
-
-// lastStrides returns the strides of an image of a shape with its channels last.
-func lastStrides(s []int) []int { return []int{s[1] * s[2] * s[3], 1, s[1] * s[3], s[1]} }
-
-// isImage reports whether both layouts of a shape differ.
-func isImage(s []int) bool { return len(s) == 4 && op.Elements(s) > 0 && s[1] > 1 && s[2]*s[3] > 1 }
-
-// spread reports whether v repeats an element.
-func spread(v *backend.View) bool {
-	for i, n := range v.Shape {
-		if n > 1 && v.Strides[i] == 0 {
-			return true
-		}
-	}
-	return false
-}
-
-// box reports whether v is a part of an image of a shape that lies in order from the start
-// of its memory, and returns v as it would be with the channels last.
-func box(v backend.View, shape []int) (backend.View, bool) {
-	if len(v.Shape) != 4 || len(shape) != 4 || v.Offset < 0 || v.Offset >= op.Elements(shape) {
-		return v, false
-	}
-	plain, last := op.Strides(shape), lastStrides(shape)
-	offset, rest := 0, v.Offset
-	for i := range shape {
-		at := rest / plain[i]
-		rest -= at * plain[i]
-		offset += at * last[i]
-		if at+v.Shape[i] > shape[i] || v.Shape[i] > 1 && v.Strides[i] != plain[i] {
-			return v, false
-		}
-	}
-	v.Offset, v.Strides = offset, last
-	return v, true
-}
-
 // look finds the regions, and reports whether any is worth it.
 func (a *arranger) look() bool {
 	steps := a.p.Steps
@@ -139,7 +70,7 @@ func (a *arranger) look() bool {
 	for i := range steps {
 		a.parent[i] = i
 		a.ask(i)
-		any = any || a.saves[i] > 0 || a.asked[i] && a.how == Always
+		any = any || a.saves[i] > 0 || a.asked[i] && a.how == layout.Always
 	}
 	if !any {
 		return false
@@ -159,7 +90,7 @@ func (a *arranger) look() bool {
 	}
 	gain := make([]int, len(steps)) // by region
 	for i := range steps {
-		if gain[a.region(i)] += a.saves[i]; a.how == Always && a.asked[i] {
+		if gain[a.region(i)] += a.saves[i]; a.how == layout.Always && a.asked[i] {
 			gain[a.region(i)] = 1 << 60
 		}
 	}
@@ -177,10 +108,10 @@ func (a *arranger) ask(i int) {
 	s := &a.p.Steps[i]
 	switch {
 	case len(s.Out.View.Shape) != 4 || s.Out.View.Elements() == 0:
-	case elementwise(s.Op):
-		a.can[i] = isImage(s.Out.View.Shape)
+	case op.Get(s.Op).Elementwise():
+		a.can[i] = layout.IsImage(s.Out.View.Shape)
 	case s.Op == op.Concat:
-		a.can[i] = isImage(s.Out.View.Shape) && s.Late == nil
+		a.can[i] = layout.IsImage(s.Out.View.Shape) && s.Late == nil
 	default:
 		c := backend.Call{Op: s.Op, Attrs: s.Attrs, Out: s.Out.View}
 		for k := range s.In {
@@ -200,7 +131,7 @@ func (a *arranger) images(i int, f func(k int)) {
 		return
 	}
 	for k := range a.p.Steps[i].In {
-		if r := &a.p.Steps[i].In[k]; r.Value >= 0 && isImage(r.View.Shape) && !(elementwise(a.p.Steps[i].Op) && spread(&r.View)) {
+		if r := &a.p.Steps[i].In[k]; r.Value >= 0 && layout.IsImage(r.View.Shape) && !(op.Get(a.p.Steps[i].Op).Elementwise() && layout.Spread(&r.View)) {
 			f(k)
 		}
 	}
@@ -212,12 +143,14 @@ func (a *arranger) within(r *Ref) (step int, ok bool) {
 	if m < 0 || !a.makesImage(m) || a.p.Steps[m].Out.Value != r.Value {
 		return m, false
 	}
-	_, ok = box(r.View, a.p.Steps[m].Out.View.Shape)
+	_, ok = layout.Box(r.View, a.p.Steps[m].Out.View.Shape)
 	return m, ok
 }
 
 // makesImage reports whether the first result of a step can lie channels last.
-func (a *arranger) makesImage(i int) bool { return a.can[i] && isImage(a.p.Steps[i].Out.View.Shape) }
+func (a *arranger) makesImage(i int) bool {
+	return a.can[i] && layout.IsImage(a.p.Steps[i].Out.View.Shape)
+}
 
 func (a *arranger) region(i int) int {
 	for a.parent[i] != i {
@@ -272,7 +205,7 @@ func (a *arranger) readsEither(s *Step, r *Ref) bool {
 	if m < 0 || a.p.Steps[m].Out.Value != r.Value {
 		return false
 	}
-	_, ok := box(r.View, a.p.Steps[m].Out.View.Shape)
+	_, ok := layout.Box(r.View, a.p.Steps[m].Out.View.Shape)
 	return ok
 }
 
@@ -292,29 +225,29 @@ func (a *arranger) program() *Program {
 				a.turnResults(&s, a.filters[i])
 			}
 			a.q.Steps = append(a.q.Steps, s)
-		case elementwise(s.Op) || s.Op == op.Concat:
+		case layout.Follows(s.Op):
 			for k := range s.In {
 				if s.In[k].Value < 0 {
-					s.In[k].View = pixels(s.In[k].View)
+					s.In[k].View = layout.Pixels(s.In[k].View)
 				} else {
 					s.In[k] = a.turnedOperand(&s, s.In[k])
 				}
 			}
 			if c, ok := s.Attrs.(op.Axis); ok && s.Op == op.Concat {
-				s.Attrs = op.Axis{Axis: slices.Index(toLast[:], c.Axis)}
+				s.Attrs = op.Axis{Axis: layout.PixelAxis(c.Axis)}
 			}
-			s.Out.View = inOrder(pixels(s.Out.View))
+			s.Out.View = inOrder(layout.Pixels(s.Out.View))
 			a.add(s, a.p.Steps[i].Out.View)
 		default:
 			for k := range s.In {
-				if s.In[k].Value >= 0 && isImage(s.In[k].View.Shape) {
+				if s.In[k].Value >= 0 && layout.IsImage(s.In[k].View.Shape) {
 					s.In[k] = a.channelsLast(&s, s.In[k])
 				} else {
 					s.In[k] = a.plain(&s, s.In[k])
 				}
 			}
-			if isImage(s.Out.View.Shape) {
-				s.Out.View.Strides = lastStrides(s.Out.View.Shape)
+			if layout.IsImage(s.Out.View.Shape) {
+				s.Out.View.Strides = layout.Strides(s.Out.View.Shape)
 				a.add(s, a.p.Steps[i].Out.View)
 			} else {
 				a.q.Steps = append(a.q.Steps, s)
@@ -341,7 +274,7 @@ func (a *arranger) wanted() {
 			continue
 		}
 		r := s.In[1]
-		if r.Value < 0 || seen[r.Value] || !isImage(r.View.Shape) || r.View.Offset != 0 || !r.View.Contiguous() || size(&r.View) != a.p.Values[r.Value].Bytes {
+		if r.Value < 0 || seen[r.Value] || !layout.IsImage(r.View.Shape) || r.View.Offset != 0 || !r.View.Contiguous() || size(&r.View) != a.p.Values[r.Value].Bytes {
 			continue
 		}
 		if m := a.maker[r.Value]; m < 0 && a.p.Values[r.Value].Kind != Temp || m >= 0 && a.p.Steps[m].Op == op.CastAll {
@@ -362,9 +295,9 @@ func (a *arranger) convert(filters []Ref) {
 				continue
 			}
 			to := Ref{Value: a.value(r.Value), View: r.View}
-			to.View.Strides = lastStrides(r.View.Shape)
+			to.View.Strides = layout.Strides(r.View.Shape)
 			a.copies[r.Value] = append(a.copies[r.Value], copied{r, to})
-			from = append(from, Ref{r.Value, pixels(r.View)})
+			from = append(from, Ref{r.Value, layout.Pixels(r.View)})
 		}
 		a.copyAll(nil, from, func(k int) int { return a.copies[from[k].Value][0].copy.Value })
 		filters = rest
@@ -380,7 +313,7 @@ func (a *arranger) turnResults(s *Step, filters []Ref) {
 			continue
 		}
 		a.last[out.Value] = image{out.Value, out.View}
-		out.View, s.In[k].View = inOrder(pixels(out.View)), pixels(s.In[k].View)
+		out.View, s.In[k].View = inOrder(layout.Pixels(out.View)), layout.Pixels(s.In[k].View)
 	}
 }
 
@@ -402,7 +335,7 @@ func (a *arranger) add(s Step, view backend.View) {
 // ref returns all of the image.
 func (m image) ref() Ref {
 	v := m.view
-	v.Strides = lastStrides(v.Shape)
+	v.Strides = layout.Strides(v.Shape)
 	return Ref{m.value, v}
 }
 
@@ -468,7 +401,7 @@ func (a *arranger) plain(s *Step, r Ref) Ref {
 		return r
 	}
 	if a.readsEither(s, &r) {
-		r.View, _ = box(r.View, last.view.Shape)
+		r.View, _ = layout.Box(r.View, last.view.Shape)
 		r.Value = last.value
 		return r
 	}
@@ -484,7 +417,7 @@ func (a *arranger) plain(s *Step, r Ref) Ref {
 // channelsLast returns an image, whose view stays (N, C, H, W), that lies channels last.
 func (a *arranger) channelsLast(s *Step, r Ref) Ref {
 	if last, ok := a.last[r.Value]; ok {
-		if v, ok := box(r.View, last.view.Shape); ok {
+		if v, ok := layout.Box(r.View, last.view.Shape); ok {
 			return Ref{last.value, v}
 		}
 	}
@@ -494,10 +427,10 @@ func (a *arranger) channelsLast(s *Step, r Ref) Ref {
 		}
 	}
 	from := a.plain(s, r)
-	from.View = pixels(from.View)
+	from.View = layout.Pixels(from.View)
 	a.q.Values = append(a.q.Values, Value{Kind: Temp, Spec: op.Spec{DType: r.View.DType, Shape: r.View.Shape}, Bytes: size(&r.View)})
 	to := Ref{len(a.q.Values) - 1, r.View}
-	to.View.Offset, to.View.Strides = 0, lastStrides(r.View.Shape)
+	to.View.Offset, to.View.Strides = 0, layout.Strides(r.View.Shape)
 	a.copyAll(s, []Ref{from}, func(int) int { return to.Value })
 	a.copies[r.Value] = append(a.copies[r.Value], copied{r, to})
 	return to
@@ -506,11 +439,11 @@ func (a *arranger) channelsLast(s *Step, r Ref) Ref {
 // turnedOperand returns an operand of a step that runs over (N, H, W, C). One that is
 // broadcast is read as it lies.
 func (a *arranger) turnedOperand(s *Step, r Ref) Ref {
-	if isImage(r.View.Shape) && !(elementwise(s.Op) && spread(&r.View)) {
+	if layout.IsImage(r.View.Shape) && !(op.Get(s.Op).Elementwise() && layout.Spread(&r.View)) {
 		r = a.channelsLast(s, r)
 	} else {
 		r = a.plain(s, r)
 	}
-	r.View = pixels(r.View)
+	r.View = layout.Pixels(r.View)
 	return r
 }

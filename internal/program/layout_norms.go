@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/locusml/locus/internal/backend"
+	"github.com/locusml/locus/internal/layout"
 	"github.com/locusml/locus/internal/op"
 )
 
@@ -87,7 +88,7 @@ func all(r *Ref, shape []int) bool {
 
 // asImage returns r, of an elementwise step, with the axes (N, C, H, W).
 func asImage(r Ref, shape []int) Ref {
-	r.View.Shape, r.View.Strides = shape, lastStrides(shape)
+	r.View.Shape, r.View.Strides = shape, layout.Strides(shape)
 	return r
 }
 

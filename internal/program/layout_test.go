@@ -11,6 +11,7 @@ import (
 	"github.com/locusml/locus/dtype"
 	"github.com/locusml/locus/internal/backend"
 	"github.com/locusml/locus/internal/cpu"
+	"github.com/locusml/locus/internal/layout"
 	"github.com/locusml/locus/internal/memory"
 	"github.com/locusml/locus/internal/op"
 )
@@ -141,7 +142,7 @@ func TestArrange(t *testing.T) {
 			t.Errorf("a result lies as %v", r.View.Strides)
 		}
 	}
-	defer SetLayout(SetLayout(Never))
+	defer layout.Set(layout.Set(layout.Never))
 	if p.Arrange(saver{cpu.Open(), cost}) != p {
 		t.Error("it was turned although that is off")
 	}
@@ -165,34 +166,6 @@ func TestArrangeFilterGradients(t *testing.T) {
 	}
 }
 
-// A part of an image is found where it lies channels last.
-func TestBox(t *testing.T) {
-	shape := []int{2, 6, 5, 4}
-	view := func(offset int, n, strides []int) backend.View {
-		return backend.View{Offset: offset, Shape: n, Strides: strides}
-	}
-	plain := op.Strides(shape)
-	for _, c := range []struct {
-		v      backend.View
-		ok     bool
-		offset int
-	}{
-		{view(0, shape, plain), true, 0},
-		{view(3*20, []int{2, 3, 5, 4}, plain), true, 3},
-		{view(120+20+4+1, []int{1, 5, 4, 3}, plain), true, 120 + 1 + 24 + 6},
-		{view(3*20, []int{2, 4, 5, 4}, plain), false, 0},             // beyond the channels
-		{view(0, []int{2, 3, 5, 4}, []int{120, 40, 4, 1}), false, 0}, // every other channel
-		{view(0, []int{2, 6, 20}, []int{120, 20, 1}), false, 0},
-		{view(0, shape, []int{120, 20, 0, 1}), false, 0},
-		{view(240, []int{1, 1, 1, 1}, plain), false, 0},
-	} {
-		got, ok := box(c.v, shape)
-		if ok != c.ok || ok && (got.Offset != c.offset || !slices.Equal(got.Strides, []int{120, 1, 24, 6})) {
-			t.Errorf("%v at %d: %v %t", c.v.Shape, c.v.Offset, got, ok)
-		}
-	}
-}
-
 // norm appends a batch normalization with its statistics.
 func (b *builder) norm(x Ref) Ref {
 	c := x.View.Shape[1]
@@ -207,7 +180,7 @@ func (b *builder) norm(x Ref) Ref {
 // A normalization takes over a sum and an activation behind it, unless somebody else needs
 // what lies between, or what is added is not there yet.
 func TestEndNorms(t *testing.T) {
-	defer SetLayout(SetLayout(Always))
+	defer layout.Set(layout.Set(layout.Always))
 	d := saver{cpu.Open(), 0}
 	for _, c := range []struct {
 		name string

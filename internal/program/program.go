@@ -38,6 +38,8 @@ type Value struct {
 	Block *memory.Block // Captured: its memory
 	Data  []byte        // Const: its contents
 	Site  callsite.Site // Captured: who used it first; Const: who made it
+
+	On backend.Device // where it is; nil in a program that knows no device
 }
 
 // Ref is a tensor of a program: how elements lie in a value's memory. A Value of
@@ -105,8 +107,9 @@ func (s *Step) Outs(f func(*Ref)) {
 	}
 }
 
-// Program is a traced function on one device. Results list what outlives a run: the
-// function's results and what variables hold afterwards.
+// Program is a traced function. Results list what outlives a run: the function's results
+// and what variables hold afterwards. It runs on one device; a function that computes on
+// several is cut by [Program.Split].
 type Program struct {
 	Values  []Value
 	Steps   []Step

@@ -95,6 +95,7 @@ func (r *Recorder) Input(b *memory.Block, kind program.Kind, spec op.Spec) int {
 
 func (r *Recorder) add(b *memory.Block, v program.Value) int {
 	p := &r.trace.Program
+	v.On = r.real
 	p.Values = append(p.Values, v)
 	r.values[b] = len(p.Values) - 1
 	return len(p.Values) - 1
@@ -200,16 +201,30 @@ func Unreadable() error {
 		Fix: "return the tensor and read it outside; choose between tensors with Where instead of an if"}
 }
 
-// CopyFrom makes the function one that is computed without a program.
-func (r *Recorder) CopyFrom(dst *memory.Block, _ backend.Device, _ *memory.Block, n int) (bool, error) {
+// CopyFrom is not called: see Move.
+func (r *Recorder) CopyFrom(*memory.Block, backend.Device, *memory.Block, int) (bool, error) {
+	panic("trace: a copy between devices without its layout")
+}
+
+// Move appends a copy of in, a tensor of another recorder's device, to out. Go data becomes
+// a constant here too.
+func (r *Recorder) Move(from *Recorder, in, out backend.View) error {
 	if err := r.usable(); err != nil {
-		return false, err
+		return err
 	}
-	r.trace.mu.Lock()
-	defer r.trace.mu.Unlock()
-	r.trace.Refuse("a copy between devices at %s: move tensors before the call", callsite.Here(1))
-	r.add(dst, program.Value{Bytes: dst.Size})
-	return true, nil
+	t := r.trace
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	x, err := from.ref(in)
+	if err != nil {
+		return err
+	}
+	if v := t.Program.Values[x.Value]; v.Kind == program.Const && x.View.Offset == 0 && len(v.Data) == out.Elements()*out.DType.Size() {
+		r.add(out.Block, v)
+		return nil
+	}
+	t.Program.Steps = append(t.Program.Steps, program.Step{Op: op.Copy, In: []program.Ref{x}, Out: r.made(out), Site: callsite.Here(1)})
+	return nil
 }
 
 // Record marks nothing.

@@ -66,10 +66,14 @@ func (a *app) showChecks(checks []doctor.Check, verbose bool) {
 	const indent = "                    "
 	hidden := false
 	for _, c := range checks {
-		lines := text.Wrap(c.Found, o.Width-len(indent)-3)
-		for i, l := range lines { // a path has no blanks to break at
-			lines[i] = text.CutMiddle(l, o.Width-len(indent)-3)
+		wrap := func(s string) []string {
+			lines := text.Wrap(s, o.Width-len(indent)-3)
+			for i, l := range lines { // a path has no blanks to break at
+				lines[i] = text.CutMiddle(l, o.Width-len(indent)-3)
+			}
+			return lines
 		}
+		lines := wrap(c.Found)
 		o.Println(o.Mark(styles[c.Status]) + " " + text.Pad(o.Style(text.Bold, c.Name), len(indent)) + " " + lines[0])
 		for _, l := range lines[1:] {
 			o.Println("   " + indent + l)
@@ -79,7 +83,9 @@ func (a *app) showChecks(checks []doctor.Check, verbose bool) {
 				hidden = true
 				break
 			}
-			o.Println("   " + indent + o.Style(text.Dim, text.CutMiddle(m, o.Width-len(indent)-3)))
+			for _, l := range wrap(m) { // sentences, which say how to fix it at their end
+				o.Println("   " + indent + o.Style(text.Dim, l))
+			}
 		}
 		if c.Fix != "" {
 			for i, l := range text.Wrap(c.Fix, o.Width-len(indent)-8) {

@@ -15,6 +15,7 @@ import (
 	"github.com/locusml/locus/cmd/locus/internal/text"
 	"github.com/locusml/locus/internal/cachedir"
 	"github.com/locusml/locus/internal/cpu"
+	"github.com/locusml/locus/internal/units"
 )
 
 // Status is how a check ended.
@@ -68,7 +69,7 @@ func processor() Check {
 	i := locus.Devices()[0]
 	c := Check{Name: "CPU", Status: OK, Found: fmt.Sprintf("%s (%s)", i.Name, i.Backing)}
 	if i.Total > 0 {
-		c.Found += fmt.Sprintf(", %s of %s free", text.Bytes(i.Free), text.Bytes(i.Total))
+		c.Found += fmt.Sprintf(", %s of %s free", units.Bytes(i.Free), units.Bytes(i.Total))
 	}
 	if err := computes(i.Device); err != nil {
 		return Check{Name: c.Name, Status: Problem, Found: err.Error(), Fix: "please report this with the name of the processor"}
@@ -191,7 +192,7 @@ func (s System) module() Check {
 // gpu tries a GPU, and looks for the libraries that make a real one faster.
 func gpu(i locus.DeviceInfo) []Check {
 	name := i.Device.String()
-	c := Check{Name: name, Status: OK, Found: fmt.Sprintf("%s (%s), %s of %s free", i.Name, i.Backing, text.Bytes(i.Free), text.Bytes(i.Total))}
+	c := Check{Name: name, Status: OK, Found: fmt.Sprintf("%s (%s), %s of %s free", i.Name, i.Backing, units.Bytes(i.Free), units.Bytes(i.Total))}
 	if err := computes(i.Device); err != nil {
 		first, rest, _ := strings.Cut(err.Error(), "\n")
 		c.Status, c.Found, c.Fix = Problem, first, "see nvidia-smi for the processes that use the card, and dmesg for errors of the driver (NVRM: Xid)"
@@ -205,18 +206,26 @@ func gpu(i locus.DeviceInfo) []Check {
 	if details.Virtual {
 		return checks
 	}
-	for _, want := range []struct{ name, serves, fix string }{
-		{"cuBLAS", "fast matrix products", "install libcublas (part of the CUDA toolkit, or pip install nvidia-cublas), or point LOCUS_CUBLAS to it"},
-		{"cuDNN", "fast convolutions and long attention", "install libcudnn9 (or pip install nvidia-cudnn-cu13), or point LOCUS_CUDNN to it"},
-		{"NVML", "load, temperature and power", "it comes with the driver; point LOCUS_NVML to libnvidia-ml.so.1"},
+	return append(checks, libraries(name, details.Libraries)...)
+}
+
+// libraries has a check for each of NVIDIA's libraries that Locus can use, of which those
+// in found are there.
+func libraries(device string, found []locus.Library) []Check {
+	var checks []Check
+	for _, want := range []struct{ name, without, fix string }{
+		{"cuBLAS", "batches of matrix products are slower", "install libcublas (part of the CUDA toolkit, or pip install nvidia-cublas), or point LOCUS_CUBLAS to it"},
+		{"cuBLASLt", "single matrix products are slower", "install libcublas, which it is part of (pip install nvidia-cublas), or point LOCUS_CUBLASLT to it"},
+		{"cuDNN", "convolutions and long attention are slower", "install libcudnn9 (or pip install nvidia-cudnn-cu13), or point LOCUS_CUDNN to it"},
+		{"cuSOLVER", "factorizations of large matrices are computed in main memory", "install libcusolver (part of the CUDA toolkit, or pip install nvidia-cusolver), or point LOCUS_CUSOLVER to it; it needs cuBLAS"},
+		{"cuFFT", "Fourier transforms are computed in main memory", "install libcufft (part of the CUDA toolkit, or pip install nvidia-cufft), or point LOCUS_CUFFT to it"},
+		{"NVML", "load, temperature and power are not known", "it comes with the driver; point LOCUS_NVML to libnvidia-ml.so.1"},
 	} {
-		at := slices.IndexFunc(details.Libraries, func(l locus.Library) bool { return l.Name == want.name })
-		if at < 0 {
-			checks = append(checks, Check{Name: name + " " + want.name, Status: Warning, Found: "not found; everything works without it, but not " + want.serves, Fix: want.fix})
-			continue
+		c := Check{Name: device + " " + want.name, Status: Warning, Found: "not found; everything works, but " + want.without, Fix: want.fix}
+		if at := slices.IndexFunc(found, func(l locus.Library) bool { return l.Name == want.name }); at >= 0 {
+			c = Check{Name: c.Name, Status: OK, Found: found[at].Path + " for " + found[at].Serves}
 		}
-		l := details.Libraries[at]
-		checks = append(checks, Check{Name: name + " " + want.name, Status: OK, Found: l.Path + " for " + l.Serves})
+		checks = append(checks, c)
 	}
 	return checks
 }

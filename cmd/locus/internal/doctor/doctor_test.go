@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -105,6 +106,20 @@ func TestExamineHere(t *testing.T) {
 	}
 	if c := find(t, checks, "virtual GPUs"); c.Status != OK {
 		t.Errorf("%+v", c)
+	}
+}
+
+// Every library that a card can use has a row, whether it is there or not, and the
+// variables that the fixes name are known.
+func TestLibraries(t *testing.T) {
+	checks := libraries("gpu:0", []locus.Library{{Name: "cuFFT", Path: "/lib/libcufft.so.12", Serves: "Fourier transforms"}})
+	if c := find(t, checks, "gpu:0 cuFFT"); c.Status != OK || c.Found != "/lib/libcufft.so.12 for Fourier transforms" {
+		t.Errorf("%+v", c)
+	}
+	for _, name := range []string{"cuBLAS", "cuBLASLt", "cuDNN", "cuSOLVER", "NVML"} {
+		if c := find(t, checks, "gpu:0 "+name); c.Status != Warning || !strings.Contains(c.Fix, "LOCUS_"+strings.ToUpper(name)) || !slices.Contains(known, "LOCUS_"+strings.ToUpper(name)) {
+			t.Errorf("%+v", c)
+		}
 	}
 }
 
