@@ -27,7 +27,7 @@ func (p *place) arranges() bool {
 // arrange reports whether the images of an op whose operands are the views of l lie channels
 // last. Operands that lie otherwise are then copied: if there are any it returns the operands,
 // without their histories, with copies in their places. It does so too for an op on images that
-// has them in order, because kernels for that layout are slow where others meet it.
+// has them in order, as programs do: its kernels then meet one layout and not a mixture.
 func (p *place) arrange(l *launch, def *op.Def, attrs op.Attrs, in []*Tensor, spec op.Spec, scope *Scope) (last bool, operands []*Tensor) {
 	views := l.in[:len(in)]
 	follows := layout.Follows(def.ID)

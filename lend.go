@@ -45,6 +45,7 @@ func init() {
 		}
 		return true, p.beside(s, on, &ran{name: name, detail: detail, bytes: int64(bytes)}, run)
 	}
+	lend.Error = func(name string, err error) error { return newError(name, err, nil) }
 	lend.Own = func(tensor any) any { return tensor.(*Tensor).owned() }
 	lend.Readable = readable
 	lend.Export = func(compiled any, args []any) (*program.Portable, []lend.ExportedWeight) {

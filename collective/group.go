@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/locusml/locus"
+	"github.com/locusml/locus/internal/control"
 	"github.com/locusml/locus/internal/engine"
 	"github.com/locusml/locus/internal/gate"
 	"github.com/locusml/locus/internal/guard"
@@ -424,7 +425,7 @@ func (g *Group) breakOff(j *job, err error) error {
 	} else {
 		g.eng.fail(fmt.Sprintf("%s: %v", j.text, err))
 		if j.ctx.Err() == nil {
-			err = g.eng.blame(err)
+			err = g.cause(err)
 		}
 	}
 	err = newError(j.name, err)
@@ -437,6 +438,18 @@ func (g *Group) breakOff(j *job, err error) error {
 		g.broken = closedError()
 	}
 	return g.broken
+}
+
+// cause returns why the group ends after err, which this rank has told the others of: the
+// engine may know better, unless all that it knows is that.
+func (g *Group) cause(err error) error {
+	var own *locus.Error
+	var fault *control.Fault
+	why := g.eng.blame(err)
+	if errors.As(err, &own) && errors.As(why, &fault) && fault.Cause == control.Failed && fault.Rank == g.rank {
+		return err
+	}
+	return why
 }
 
 // Abort ends the group because this rank gives up: collectives that are under way fail, and the

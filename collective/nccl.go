@@ -257,6 +257,10 @@ func (c *cards) run(j *job, d card) (*locus.Tensor, error) {
 	var event backend.Event
 	seen, err := lend.Beside(d, j.name, j.text, x.Bytes(), func() (err error) {
 		event, err = d.Foreign([]*memory.Block{in.Block}, block, func(stream uintptr) error { return c.queue(j.kind, k, stream) }, in.Release)
+		var async *backend.AsyncError
+		if errors.As(err, &async) || errors.Is(err, locus.ErrDeviceLost) { // the device's, not NCCL's
+			err = lend.Error(j.name, err)
+		}
 		return err
 	})
 	if err != nil {

@@ -60,6 +60,9 @@ var (
 	// can tell.
 	Beside func(on backend.Device, name, detail string, bytes int, run func() error) (seen bool, err error)
 
+	// Error returns what a device reported to the function called name as a *locus.Error.
+	Error func(name string, err error) error
+
 	// Single panics with a *locus.Error if a *locus.Tensor stands for the slices of a Vmap:
 	// the function called name would keep it beyond that.
 	Single func(name string, tensor any)
