@@ -36,24 +36,31 @@ func drawAwkward(b *Board) int {
 
 func sameNumber(a, b float64) bool { return a == b || math.IsNaN(a) && math.IsNaN(b) }
 
-func TestLogCSV(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "new folder", "run.csv")
+// logged returns the file that a log of n awkward points has written.
+func logged(t *testing.T, log func(b *Board, path string) error, path string) (text string, n int) {
+	t.Helper()
 	var b Board
-	if err := b.LogCSV(path); err != nil {
+	if err := log(&b, path); err != nil {
 		t.Fatal(err)
 	}
-	n := drawAwkward(&b)
+	n = drawAwkward(&b)
 	if err := b.Close(); err != nil {
 		t.Fatal(err)
 	}
-	text, err := os.ReadFile(path)
+	file, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if lines := strings.Count(string(text), "\n"); lines != n+1 {
+	return string(file), n
+}
+
+func TestLogCSV(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "new folder", "run.csv")
+	text, n := logged(t, (*Board).LogCSV, path)
+	if lines := strings.Count(text, "\n"); lines != n+1 {
 		t.Errorf("%d lines, want one for the header and each of %d points", lines, n)
 	}
-	rows, err := csv.NewReader(strings.NewReader(string(text))).ReadAll()
+	rows, err := csv.NewReader(strings.NewReader(text)).ReadAll()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,19 +78,8 @@ func TestLogCSV(t *testing.T) {
 
 func TestLogJSON(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "run.jsonl")
-	var b Board
-	if err := b.LogJSON(path); err != nil {
-		t.Fatal(err)
-	}
-	n := drawAwkward(&b)
-	if err := b.Close(); err != nil {
-		t.Fatal(err)
-	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	lines := strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
+	text, n := logged(t, (*Board).LogJSON, path)
+	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
 	if len(lines) != n {
 		t.Fatalf("%d lines, want %d", len(lines), n)
 	}

@@ -1,7 +1,6 @@
 package board
 
 import (
-	"bytes"
 	"math"
 	"os"
 	"path/filepath"
@@ -10,25 +9,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/locusml/locus/internal/testio"
 )
-
-// lockedBuffer is a buffer that the painter and the test may use at once.
-type lockedBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
-}
 
 // halfway is a run of 10 epochs of 235 steps at 1,000 steps per second, in the middle of epoch 3.
 func halfway(look look) *Progress {
@@ -100,7 +83,7 @@ func TestProgressParts(t *testing.T) {
 
 func TestProgressInATerminal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var out lockedBuffer
+		var out testio.Buffer
 		p := newProgress(&out, Plan{Epochs: 2, Steps: 100}, func() int { return 80 }, look{unicode: true})
 		time.Sleep(20 * time.Millisecond) // so that steps and paints never fall on the same moment
 		for epoch := 1; epoch <= 2; epoch++ {
@@ -173,7 +156,7 @@ func TestProgressElsewhereIsQuiet(t *testing.T) {
 			{0, []string{"10%  100/1,000  10.0 step/s  ETA 1:30", "20%  200/1,000  10.0 step/s  ETA 1:20", "25%  250/1,000  10.0 step/s  in 0:25"}},
 			{-1, []string{"25%  250/1,000  10.0 step/s  in 0:25"}},
 		} {
-			var out lockedBuffer
+			var out testio.Buffer
 			p := newProgress(&out, Plan{Steps: 1000, Every: test.every}, nil, look{true, true})
 			time.Sleep(50 * time.Millisecond) // between two looks of the painter
 			for range 250 {
@@ -283,7 +266,7 @@ func TestColumns(t *testing.T) {
 }
 
 func TestProgressFromManyGoroutines(t *testing.T) {
-	var out lockedBuffer
+	var out testio.Buffer
 	p := newProgress(&out, Plan{Epochs: 1, Steps: 4000}, func() int { return 80 }, look{})
 	p.Epoch(1)
 	var group sync.WaitGroup

@@ -91,6 +91,23 @@ func ExampleLocal() {
 	// [0.5 0.5] true
 }
 
+// Run one function as all ranks of a group, each with its device. What goes wrong on one
+// rank ends the others, and is the error.
+func ExampleRunLocal() {
+	gpus := locus.AddVirtualGPUs(2, 16<<20)
+	err := collective.RunLocal(gpus, func(g *collective.Group, d locus.Device) error {
+		sum, err := g.AllReduce(context.Background(), d.Full(float64(g.Rank()+1), 2), collective.Sum).Wait()
+		if err == nil && g.Rank() == 0 {
+			fmt.Println(locus.ToSlice[float32](sum))
+		}
+		return err
+	})
+	fmt.Println(err)
+	// Output:
+	// [3 3]
+	// <nil>
+}
+
 // Give all ranks what rank 0 has, put together what each has, and send a tensor to a
 // neighbor.
 func ExampleGroup() {

@@ -3,7 +3,6 @@
 package collective_test
 
 import (
-	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -11,34 +10,18 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/locusml/locus/internal/testio"
 )
 
 // process is a rank in a process of its own.
 type process struct {
 	cmd  *exec.Cmd
-	out  *output
+	out  *testio.Buffer
 	done chan error
-}
-
-type output struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.String()
 }
 
 // startRanks starts processes that play a role, with the variables of a launcher.
@@ -50,7 +33,7 @@ func startRanks(t *testing.T, role string, size int, env ...string) []*process {
 	}
 	ranks := make([]*process, size)
 	for r := range ranks {
-		p := &process{cmd: exec.Command(os.Args[0]), out: &output{}, done: make(chan error, 1)}
+		p := &process{cmd: exec.Command(os.Args[0]), out: &testio.Buffer{}, done: make(chan error, 1)}
 		p.cmd.Env = append(append(os.Environ(), "LOCUS_TEST_ROLE="+role, "RANK="+strconv.Itoa(r), "WORLD_SIZE="+strconv.Itoa(size),
 			"MASTER_ADDR="+host, "MASTER_PORT="+port, "LOCUS_TOKEN=secret", "GOMAXPROCS=2"), env...)
 		p.cmd.Stdout, p.cmd.Stderr = p.out, p.out

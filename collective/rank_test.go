@@ -17,6 +17,7 @@ import (
 	"github.com/locusml/locus"
 	"github.com/locusml/locus/collective"
 	"github.com/locusml/locus/internal/collectivetest"
+	"github.com/locusml/locus/internal/testio"
 )
 
 // TestMain makes the test's own binary the program of a rank where a launcher started it.
@@ -213,7 +214,7 @@ func TestMPIKill(t *testing.T) {
 				if strings.Contains(command, "openmpi") {
 					args = append([]string{"--allow-run-as-root", "--oversubscribe"}, args...)
 				}
-				p := &process{cmd: exec.Command(path, args...), out: &output{}, done: make(chan error, 1)}
+				p := &process{cmd: exec.Command(path, args...), out: &testio.Buffer{}, done: make(chan error, 1)}
 				p.cmd.Env = append(os.Environ(), "LOCUS_TEST_ROLE=endless", "GOMAXPROCS=2")
 				p.cmd.Stdout, p.cmd.Stderr = p.out, p.out
 				p.cmd.WaitDelay = time.Second

@@ -8,21 +8,12 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 
 	"github.com/locusml/locus"
+	"github.com/locusml/locus/internal/testio"
 )
-
-// allocated is what f allocates in all.
-func allocated(f func()) uint64 {
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	f()
-	runtime.ReadMemStats(&after)
-	return after.TotalAlloc - before.TotalAlloc
-}
 
 func writeFile(t *testing.T, name string, content []byte) string {
 	t.Helper()
@@ -56,7 +47,7 @@ func zeros(t *testing.T, n int64) []byte {
 func TestIDXThatUnpacksToMuch(t *testing.T) {
 	path := writeFile(t, "bomb.gz", zeros(t, 300<<20))
 	var err error
-	n := allocated(func() { _, err = ReadIDX(path) })
+	n := testio.Allocated(func() { _, err = ReadIDX(path) })
 	if !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), "data.MaxBytes") || n > 4<<20 {
 		t.Errorf("%d bytes were allocated; %v", n, err)
 	}
@@ -65,7 +56,7 @@ func TestIDXThatUnpacksToMuch(t *testing.T) {
 	}
 	path = writeFile(t, "fine.gz", zeros(t, 20<<20))
 	var x *locus.Tensor
-	n = allocated(func() { x, err = ReadIDX(path) })
+	n = testio.Allocated(func() { x, err = ReadIDX(path) })
 	if err != nil || x.Len() != 20<<20 || n > 100<<20 {
 		t.Errorf("%d bytes were allocated; %v", n, err)
 	}
@@ -85,7 +76,7 @@ func TestIDXClaimsCostNothing(t *testing.T) {
 	} {
 		path := writeFile(t, "claim", content)
 		var err error
-		if n := allocated(func() { _, err = ReadIDX(path) }); !errors.Is(err, ErrFormat) || n > 4<<20 {
+		if n := testio.Allocated(func() { _, err = ReadIDX(path) }); !errors.Is(err, ErrFormat) || n > 4<<20 {
 			t.Errorf("%s: %d bytes were allocated; %v", name, n, err)
 		}
 	}
@@ -116,7 +107,7 @@ func TestCSVIsBounded(t *testing.T) {
 		"lines in a cell":   "\"a\nb\",",
 	} {
 		var err error
-		n := allocated(func() { _, err = ParseCSV(&endless{text: text}, CSVOptions{MaxBytes: most}) })
+		n := testio.Allocated(func() { _, err = ParseCSV(&endless{text: text}, CSVOptions{MaxBytes: most}) })
 		if !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), "CSVOptions.MaxBytes") {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"sort"
 	"strings"
 
 	"github.com/locusml/locus"
@@ -162,12 +161,7 @@ func (s *summarizer) list(v reflect.Value, path string, out []int) {
 			s.list(v.Index(i), join(path, fmt.Sprint(i)), nil)
 		}
 	case reflect.Map:
-		if v.Type().Key().Kind() != reflect.String {
-			return
-		}
-		keys := v.MapKeys()
-		sort.Slice(keys, func(i, j int) bool { return keys[i].String() < keys[j].String() })
-		for _, k := range keys {
+		for _, k := range namesOf(v) {
 			s.list(v.MapIndex(k), join(path, k.String()), nil)
 		}
 	}

@@ -140,6 +140,19 @@ func (l *DecoderLayer) Decode(x, memory, mask, memoryMask *locus.Tensor) *locus.
 	})
 }
 
+// stack makes n layers of a transformer, and the norm behind them if one is asked for.
+func stack[L any](name string, n, features, heads int, o TransformerOptions, layer func(features, heads int, o TransformerOptions, opts ...Option) L, opts []Option) (layers []L, norm *LayerNormLayer) {
+	gate.Check(name, gate.Count("the number of layers", n, 0, gate.MaxLayers))
+	part := parts(opts)
+	for range n {
+		layers = append(layers, layer(features, heads, o, part()...))
+	}
+	if o.FinalNorm {
+		norm = layerNorm(gather(opts).dtype, features)
+	}
+	return layers, norm
+}
+
 // Encoder is a stack of encoder layers.
 type Encoder struct {
 	Layers []*EncoderLayer
@@ -148,15 +161,8 @@ type Encoder struct {
 
 // TransformerEncoder makes a stack of n layers.
 func TransformerEncoder(n, features, heads int, o TransformerOptions, opts ...Option) *Encoder {
-	gate.Check("nn.TransformerEncoder", gate.Count("the number of layers", n, 0, gate.MaxLayers))
-	e, part := new(Encoder), parts(opts)
-	for range n {
-		e.Layers = append(e.Layers, TransformerEncoderLayer(features, heads, o, part()...))
-	}
-	if o.FinalNorm {
-		e.Norm = layerNorm(gather(opts).dtype, features)
-	}
-	return e
+	layers, norm := stack("nn.TransformerEncoder", n, features, heads, o, TransformerEncoderLayer, opts)
+	return &Encoder{layers, norm}
 }
 
 // Forward applies the layers to x (N, L, features).
@@ -194,15 +200,8 @@ type Decoder struct {
 
 // TransformerDecoder makes a stack of n layers.
 func TransformerDecoder(n, features, heads int, o TransformerOptions, opts ...Option) *Decoder {
-	gate.Check("nn.TransformerDecoder", gate.Count("the number of layers", n, 0, gate.MaxLayers))
-	d, part := new(Decoder), parts(opts)
-	for range n {
-		d.Layers = append(d.Layers, TransformerDecoderLayer(features, heads, o, part()...))
-	}
-	if o.FinalNorm {
-		d.Norm = layerNorm(gather(opts).dtype, features)
-	}
-	return d
+	layers, norm := stack("nn.TransformerDecoder", n, features, heads, o, TransformerDecoderLayer, opts)
+	return &Decoder{layers, norm}
 }
 
 // Decode applies the layers; see [DecoderLayer.Decode].

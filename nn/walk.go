@@ -64,15 +64,20 @@ func (w *walker) walk(v reflect.Value, path, tag string) {
 			w.walk(v.Index(i), join(path, strconv.Itoa(i)), tag)
 		}
 	case reflect.Map:
-		if v.Type().Key().Kind() != reflect.String {
-			return
-		}
-		keys := v.MapKeys()
-		sort.Slice(keys, func(i, j int) bool { return keys[i].String() < keys[j].String() })
-		for _, k := range keys {
+		for _, k := range namesOf(v) {
 			w.walk(v.MapIndex(k), join(path, k.String()), tag)
 		}
 	}
+}
+
+// namesOf returns the keys of a map of parts in order; none if they are not names.
+func namesOf(v reflect.Value) []reflect.Value {
+	if v.Type().Key().Kind() != reflect.String {
+		return nil
+	}
+	keys := v.MapKeys()
+	sort.Slice(keys, func(i, j int) bool { return keys[i].String() < keys[j].String() })
+	return keys
 }
 
 func (w *walker) pointer(v reflect.Value, path, tag string) {

@@ -258,17 +258,7 @@ func TestStepFreesGradients(t *testing.T) {
 			o.Step()
 		})
 	}
-	for range 3 {
-		step()
-	}
-	d.Collect()
-	before := d.MemoryStats()
-	for range 200 {
-		step()
-	}
-	if after := d.MemoryStats(); after.InUse > before.InUse+8192 || after.Collections != before.Collections {
-		t.Errorf("before %v\nafter %v", before, after)
-	}
+	flat(t, d, 200, step)
 	for _, e := range o.Params() {
 		if e.Value().Grad() != nil {
 			t.Error(e.Name, "has a gradient after the step")

@@ -17,6 +17,7 @@ import (
 	"github.com/locusml/locus"
 	"github.com/locusml/locus/dtype"
 	"github.com/locusml/locus/internal/disk/faulty"
+	"github.com/locusml/locus/internal/testio"
 )
 
 // Every element type and shape passes through every format, from any device to
@@ -316,14 +317,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	const n = 8 << 20 // 32 MiB each
 	tensors := map[string]*locus.Tensor{"a": locus.CPU().Ones(n), "b": virtualGPU().Ones(n)}
 	path := filepath.Join(t.TempDir(), "w")
-	allocated := func(f func()) uint64 {
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		f()
-		runtime.ReadMemStats(&after)
-		return after.TotalAlloc - before.TotalAlloc
-	}
-	if got := allocated(func() {
+	if got := testio.Allocated(func() {
 		if err := Save(path, tensors, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -340,7 +334,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 	x := locus.CPU().Ones(n) // so that its memory can be used again
 	x.Free()
-	got := allocated(func() {
+	got := testio.Allocated(func() {
 		if _, err := f.Load("a", locus.CPU()); err != nil {
 			t.Fatal(err)
 		}

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/locusml/locus"
+	"github.com/locusml/locus/internal/testio"
 )
 
 // claims makes an npz file of n members that each claim to be size bytes of
@@ -48,15 +49,6 @@ func claims(t testing.TB, n int, size int64) []byte {
 	return b.Bytes()
 }
 
-// allocated is what f allocates in all.
-func allocated(f func()) uint64 {
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	f()
-	runtime.ReadMemStats(&after)
-	return after.TotalAlloc - before.TotalAlloc
-}
-
 // The limit is on the whole of an archive: members that each are within it may
 // not be together.
 func TestArchivesAreBoundedAsAWhole(t *testing.T) {
@@ -88,7 +80,7 @@ func TestClaimsCostNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	var loadErr error
-	if n := allocated(func() { _, loadErr = f.Load("0", locus.CPU()) }); n > 16<<20 || !errors.Is(loadErr, ErrFormat) {
+	if n := testio.Allocated(func() { _, loadErr = f.Load("0", locus.CPU()) }); n > 16<<20 || !errors.Is(loadErr, ErrFormat) {
 		t.Errorf("%d bytes were allocated; %v", n, loadErr)
 	}
 }
@@ -129,7 +121,7 @@ func TestShapesAreBounded(t *testing.T) {
 		"npy":                 npyFile("{'descr': '|u1', 'fortran_order': False, 'shape': ("+strings.Repeat("1,", 30_000)+")}", 1),
 	} {
 		var err error
-		n := allocated(func() { _, err = Read(bytes.NewReader(content), int64(len(content))) })
+		n := testio.Allocated(func() { _, err = Read(bytes.NewReader(content), int64(len(content))) })
 		if !errors.Is(err, ErrFormat) || n > uint64(8*len(content))+1<<20 {
 			t.Errorf("%s: %d bytes for %d of the file; %v", name, n, len(content), err)
 		}

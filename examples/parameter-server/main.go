@@ -17,7 +17,6 @@ import (
 	"io"
 	"log"
 	"os"
-	"sync"
 	"time"
 
 	"github.com/locusml/locus"
@@ -46,31 +45,9 @@ func run(ctx context.Context, w io.Writer, workers, steps int) error {
 		return report(ctx, w, g, locus.CPU(), steps)
 	}
 	devices := locus.AddVirtualGPUs(workers, 64<<20)
-	groups, err := collective.Local(devices)
-	if err != nil {
-		return err
-	}
-	errs := make([]error, workers)
-	var all sync.WaitGroup
-	for i, g := range groups {
-		all.Go(func() {
-			if errs[i] = report(ctx, w, g, devices[i], steps); errs[i] != nil {
-				g.Abort(errs[i]) // the others must not wait for this one
-			}
-		})
-	}
-	all.Wait()
-	for i, g := range groups {
-		if err := g.Close(); errs[i] == nil {
-			errs[i] = err
-		}
-	}
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return collective.RunLocal(devices, func(g *collective.Group, d locus.Device) error {
+		return report(ctx, w, g, d, steps)
+	})
 }
 
 // report trains both ways; rank 0 says what came of it.

@@ -15,7 +15,6 @@ import (
 	"log"
 	"math"
 	"os"
-	"sync"
 
 	"github.com/locusml/locus"
 	"github.com/locusml/locus/collective"
@@ -47,40 +46,7 @@ func run(ctx context.Context, w io.Writer, ranks, steps int) error {
 	if len(devices) < ranks { // enough for all ranks, of one kind
 		devices = locus.AddVirtualGPUs(ranks, 64<<20)
 	}
-	return each(devices[:ranks], func(g *collective.Group, d locus.Device) error { return report(ctx, w, g, d, steps) })
-}
-
-// each runs f as the ranks of a group, a goroutine per rank.
-func each(devices []locus.Device, f func(g *collective.Group, d locus.Device) error) error {
-	groups, err := collective.Local(devices)
-	if err != nil {
-		return err
-	}
-	errs := make([]error, len(groups))
-	var all sync.WaitGroup
-	for i, g := range groups {
-		all.Go(func() {
-			failed := locus.Try(func() { errs[i] = f(g, devices[i]) })
-			if failed != nil {
-				errs[i] = failed
-			}
-			if errs[i] != nil {
-				g.Abort(errs[i]) // the others must not wait for this one
-			}
-		})
-	}
-	all.Wait()
-	for i, g := range groups {
-		if err := g.Close(); errs[i] == nil {
-			errs[i] = err
-		}
-	}
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+	return collective.RunLocal(devices[:ranks], func(g *collective.Group, d locus.Device) error { return report(ctx, w, g, d, steps) })
 }
 
 // whole makes the network on the CPU, from the same first values on every rank.

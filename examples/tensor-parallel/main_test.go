@@ -51,7 +51,7 @@ func compare(t *testing.T, ranks, hidden int) {
 	y := down.Forward(up.Forward(input).Relu())
 	want := locus.GradOf(y.Mul(pull).Sum(), input, up.Weight.Value(), up.Bias.Value(), down.Weight.Value(), down.Bias.Value())
 	gpus := locus.AddVirtualGPUs(ranks, 16<<20)
-	err := each(gpus, func(g *collective.Group, d locus.Device) error {
+	err := collective.RunLocal(gpus, func(g *collective.Group, d locus.Device) error {
 		net := &MLP{splitColumns(t.Context(), g, up, d), splitRows(t.Context(), g, down, d)}
 		input := x.To(d).RequireGrad()
 		out := net.Forward(input)
@@ -85,7 +85,7 @@ func TestTrainingFollows(t *testing.T) {
 	gpus := locus.AddVirtualGPUs(2, 64<<20)
 	up, down := whole(64, 31, 10)
 	losses := make([][]float64, 2)
-	err := each(gpus, func(g *collective.Group, d locus.Device) (err error) {
+	err := collective.RunLocal(gpus, func(g *collective.Group, d locus.Device) (err error) {
 		losses[g.Rank()], err = fit(&MLP{splitColumns(t.Context(), g, up, d), splitRows(t.Context(), g, down, d)}, d, 30)
 		return err
 	})
@@ -113,7 +113,7 @@ func TestTrainingFollows(t *testing.T) {
 func TestFailure(t *testing.T) {
 	gpus := locus.AddVirtualGPUs(2, 16<<20)
 	up, down := whole(4, 4, 4)
-	err := each(gpus, func(g *collective.Group, d locus.Device) error {
+	err := collective.RunLocal(gpus, func(g *collective.Group, d locus.Device) error {
 		net := &MLP{splitColumns(t.Context(), g, up, d), splitRows(t.Context(), g, down, d)}
 		if g.Rank() == 1 {
 			return fmt.Errorf("no more coffee")

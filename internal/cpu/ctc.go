@@ -88,19 +88,9 @@ func ctcLines[S any, T float](c *backend.Call, io lineIO[S, T], f func(n int, a 
 
 // ctcTargets returns the labels as they lie, padding included, after checking those that count.
 func ctcTargets(v *backend.View, lengths []int64, classes int) ([]int64, *scratch, error) {
-	n := v.Elements()
-	if n == 0 {
+	all, s := wideIndices(v)
+	if len(all) == 0 {
 		return nil, nil, nil
-	}
-	var all []int64
-	var s *scratch
-	if v.DType == dtype.Int64 {
-		all, s = denseOf[int64](v)
-	} else {
-		narrow, t := denseOf[int32](v)
-		s, all = scratchOf[int64](n)
-		converted(all, narrow)
-		release(t)
 	}
 	for i, l := range lengths {
 		for j, k := range all[i*v.Shape[1] : i*v.Shape[1]+int(l)] {

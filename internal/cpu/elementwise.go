@@ -147,11 +147,7 @@ func forPieces(c *backend.Call, n, grain, most int, body func(at, n int, p piece
 func registerUnary(id op.ID, grain int, f32 loop1[float32, float32], f64 loop1[float64, float64]) {
 	expensive[id] = grain == grainExpensive
 	direct1s(id, f32, f64)
-	register(id, dtype.Float32, unary(grain, f32))
-	register(id, dtype.Float64, unary(grain, f64))
-	for _, h := range halfTypes {
-		register(id, h.dtype, h.unary(grain, f32))
-	}
+	registerEachFloat(id, unary(grain, f32), unary(grain, f64), func(h halfType) kernel { return h.unary(grain, f32) })
 }
 
 // registerUnaryInts registers the integer types of an op.
@@ -164,11 +160,7 @@ func registerUnaryInts(id op.ID, u8 loop1[uint8, uint8], i32 loop1[int32, int32]
 func registerBinary(id op.ID, grain int, f32 loop2[float32, float32], f64 loop2[float64, float64]) {
 	expensive[id] = grain == grainExpensive
 	direct2s(id, f32, f64)
-	register(id, dtype.Float32, binary(grain, f32))
-	register(id, dtype.Float64, binary(grain, f64))
-	for _, h := range halfTypes {
-		register(id, h.dtype, h.binary(grain, f32))
-	}
+	registerEachFloat(id, binary(grain, f32), binary(grain, f64), func(h halfType) kernel { return h.binary(grain, f32) })
 }
 
 func registerBinaryInts(id op.ID, u8 loop2[uint8, uint8], i32 loop2[int32, int32], i64 loop2[int64, int64]) {

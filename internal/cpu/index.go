@@ -37,22 +37,29 @@ func indexed(run func(c *backend.Call, axis int, idx []int64)) kernel {
 	}
 }
 
+// wideIndices returns an index operand as dense int64. The scratch may be nil.
+func wideIndices(v *backend.View) ([]int64, *scratch) {
+	n := v.Elements()
+	if n == 0 {
+		return nil, nil
+	}
+	if v.DType == dtype.Int64 {
+		return denseOf[int64](v)
+	}
+	narrow, t := denseOf[int32](v)
+	s, wide := scratchOf[int64](n)
+	converted(wide, narrow)
+	release(t)
+	return wide, s
+}
+
 // indices returns an index operand as dense int64, after checking that all are
 // in [0, limit). The scratch may be nil.
 func indices(v *backend.View, limit, axis int) ([]int64, *scratch, error) {
-	n := v.Elements()
+	idx, s := wideIndices(v)
+	n := len(idx)
 	if n == 0 {
 		return nil, nil, nil
-	}
-	var idx []int64
-	var s *scratch
-	if v.DType == dtype.Int64 {
-		idx, s = denseOf[int64](v)
-	} else {
-		narrow, t := denseOf[int32](v)
-		s, idx = scratchOf[int64](n)
-		converted(idx, narrow)
-		release(t)
 	}
 	var mu sync.Mutex
 	bad := n

@@ -37,6 +37,15 @@ func register(id op.ID, d dtype.DType, k kernel) {
 	table[id][d] = k
 }
 
+// registerEachFloat registers the kernels of all floating-point types.
+func registerEachFloat(id op.ID, f32, f64 kernel, half func(h halfType) kernel) {
+	register(id, dtype.Float32, f32)
+	register(id, dtype.Float64, f64)
+	for _, h := range halfTypes {
+		register(id, h.dtype, half(h))
+	}
+}
+
 // registerWidths registers kernels that only move elements, by their size.
 func registerWidths(id op.ID, k1, k2, k4, k8 kernel) {
 	for _, d := range dtype.All {

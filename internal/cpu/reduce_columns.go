@@ -120,43 +120,24 @@ func (s *space) block(t, blocks int) (at, to, n int) {
 	return s.first + dot(&index, &s.keptIn, s.kept.rank), dot(&index, &s.keptOut, s.kept.rank), min(columns, inner-c)
 }
 
-// columnWalk has the buffers of one thread, for as many pieces as are taken in
-// at a time.
-type columnWalk[S, T any] struct {
-	s1, s2 *scratch
-	raw    []S
-	buf    []T
-}
-
-func newColumnWalk[S, T, A, R any](s *space, r *reducer[T, A, R], x *source[S, T]) columnWalk[S, T] {
-	w := columnWalk[S, T]{}
+// newColumnWalk makes buffers for as many pieces as are taken in at a time.
+func newColumnWalk[S, T, A, R any](s *space, r *reducer[T, A, R], x *source[S, T]) walk[S, T] {
 	pieces := 1
 	if r.rows != nil {
 		pieces = vec.Rows
 	}
-	n := pieces * min(columns, s.kept.shape[s.kept.rank-1])
-	if s.keptIn[s.kept.rank-1] != 1 {
-		w.s1, w.raw = scratchOf[S](n)
-	}
-	if x.load != nil {
-		w.s2, w.buf = scratchOf[T](n)
-	}
-	return w
-}
-
-func (w *columnWalk[S, T]) free() {
-	release(w.s1)
-	release(w.s2)
+	inner := s.kept.rank - 1
+	return newWalk(pieces*min(columns, s.kept.shape[inner]), s.keptIn[inner] != 1, x)
 }
 
 // reduceBlock reduces pieces lo to hi into acc.
-func reduceBlock[S, T, A, R any](w *columnWalk[S, T], s *space, r *reducer[T, A, R], x source[S, T], at, lo, hi int, acc []A) {
+func reduceBlock[S, T, A, R any](w *walk[S, T], s *space, r *reducer[T, A, R], x source[S, T], at, lo, hi int, acc []A) {
 	fillWords(acc, r.start)
 	reduceMore(w, s, r, x, at, lo, hi, acc)
 }
 
 // reduceMore lets acc take in pieces lo to hi.
-func reduceMore[S, T, A, R any](w *columnWalk[S, T], s *space, r *reducer[T, A, R], x source[S, T], at, lo, hi int, acc []A) {
+func reduceMore[S, T, A, R any](w *walk[S, T], s *space, r *reducer[T, A, R], x source[S, T], at, lo, hi int, acc []A) {
 	if r.rows == nil {
 		reducePieces(w, s, r, x, at, lo, hi, acc)
 		return
@@ -194,7 +175,7 @@ func reduceMore[S, T, A, R any](w *columnWalk[S, T], s *space, r *reducer[T, A, 
 }
 
 // reducePieces is reduceMore one piece at a time.
-func reducePieces[S, T, A, R any](w *columnWalk[S, T], s *space, r *reducer[T, A, R], x source[S, T], at, lo, hi int, acc []A) {
+func reducePieces[S, T, A, R any](w *walk[S, T], s *space, r *reducer[T, A, R], x source[S, T], at, lo, hi int, acc []A) {
 	stride := s.keptIn[s.kept.rank-1]
 	var index [op.MaxRank]int
 	s.reduced.at(lo, &index)
@@ -204,7 +185,7 @@ func reducePieces[S, T, A, R any](w *columnWalk[S, T], s *space, r *reducer[T, A
 	}
 }
 
-func finishBlock[S, T, A, R any](w *columnWalk[S, T], s *space, r *reducer[T, A, R], x source[S, T], dst []R, at, to int, acc []A) {
+func finishBlock[S, T, A, R any](w *walk[S, T], s *space, r *reducer[T, A, R], x source[S, T], dst []R, at, to int, acc []A) {
 	if r.overflowed != nil && r.overflowed(acc) {
 		fillWords(acc, r.start)
 		reducePieces(w, s, r, x, at, 0, s.each, acc)

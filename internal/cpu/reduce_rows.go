@@ -44,32 +44,38 @@ func reduceRows[S, T, A, R any](s *space, r *reducer[T, A, R], x source[S, T], d
 	}
 }
 
-// rowWalk has the buffers of one thread.
-type rowWalk[S, T any] struct {
+// walk has the buffers of one thread, each nil where nothing needs it: for elements that
+// do not lie side by side, and for those that are converted.
+type walk[S, T any] struct {
 	s1, s2 *scratch
 	raw    []S
 	buf    []T
 }
 
-func newRowWalk[S, T any](s *space, x *source[S, T]) rowWalk[S, T] {
-	w := rowWalk[S, T]{}
-	if s.red[s.reduced.rank-1] != 1 {
-		w.s1, w.raw = scratchOf[S](segment)
+// newWalk makes buffers of n elements.
+func newWalk[S, T any](n int, scattered bool, x *source[S, T]) walk[S, T] {
+	w := walk[S, T]{}
+	if scattered {
+		w.s1, w.raw = scratchOf[S](n)
 	}
 	if x.load != nil {
-		w.s2, w.buf = scratchOf[T](segment)
+		w.s2, w.buf = scratchOf[T](n)
 	}
 	return w
 }
 
-func (w *rowWalk[S, T]) free() {
+func newRowWalk[S, T any](s *space, x *source[S, T]) walk[S, T] {
+	return newWalk(segment, s.red[s.reduced.rank-1] != 1, x)
+}
+
+func (w *walk[S, T]) free() {
 	release(w.s1)
 	release(w.s2)
 }
 
 // reduceRange reduces elements lo to hi of the reduced space of the result whose first
 // element is at `at`.
-func reduceRange[S, T, A, R any](w *rowWalk[S, T], s *space, r *reducer[T, A, R], x source[S, T], at, lo, hi int) A {
+func reduceRange[S, T, A, R any](w *walk[S, T], s *space, r *reducer[T, A, R], x source[S, T], at, lo, hi int) A {
 	last := s.reduced.rank - 1
 	inner, stride := s.reduced.shape[last], s.red[last]
 	var index [op.MaxRank]int

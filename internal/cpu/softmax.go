@@ -20,11 +20,8 @@ func init() {
 
 // registerLines registers an op along one axis, and what takes short rows.
 func registerLines(id op.ID, f32 func(dst, a, b []float32), rows32 rowsFunc[float32], f64 func(dst, a, b []float64), rows64 rowsFunc[float64]) {
-	register(id, dtype.Float32, alongAxis(nativeLines[float32](), f32, rows32))
-	register(id, dtype.Float64, alongAxis(nativeLines[float64](), f64, rows64))
-	for _, h := range halfTypes {
-		register(id, h.dtype, h.alongAxis(f32, rows32))
-	}
+	registerEachFloat(id, alongAxis(nativeLines[float32](), f32, rows32), alongAxis(nativeLines[float64](), f64, rows64),
+		func(h halfType) kernel { return h.alongAxis(f32, rows32) })
 }
 
 func alongAxis[S, T any](io lineIO[S, T], f func(dst, a, b []T), rows rowsFunc[T]) kernel {

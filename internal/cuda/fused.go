@@ -29,14 +29,7 @@ func (d *Device) runSoftmax(c *backend.Call) error {
 	a, b := &c.In[0], &c.In[len(c.In)-1]
 	p := linesParams{out: c.Out.Block.Addr, a: addr(a), b: addr(b), length: uint64(a.Shape[axis]),
 		stepA: int64(a.Strides[axis]), stepB: int64(b.Strides[axis]), stepOut: int64(c.Out.Strides[axis])}
-	lines := 1
-	for i := len(a.Shape) - 1; i >= 0; i-- {
-		if i != axis {
-			p.line.axis(a.Shape[i], [3]int{a.Strides[i], b.Strides[i], c.Out.Strides[i]})
-			lines *= a.Shape[i]
-		}
-	}
-	p.line.close(lines)
+	lines := p.line.beside(axis, a, b, &c.Out)
 	p.lines = uint64(lines)
 	n, v := a.Shape[axis], lanes(t)
 	keep := held

@@ -399,14 +399,7 @@ func (d *Device) runCumSum(c *backend.Call) error {
 	if a.Reverse {
 		p.reverse = 1
 	}
-	lines := 1
-	for i := len(x.Shape) - 1; i >= 0; i-- {
-		if i != a.Axis {
-			p.line.axis(x.Shape[i], [3]int{x.Strides[i], c.Out.Strides[i]})
-			lines *= x.Shape[i]
-		}
-	}
-	p.line.close(lines)
+	lines := p.line.beside(a.Axis, x, &c.Out)
 	p.lines = uint64(lines)
 	if p.length >= 64 && (p.outStep == 1 || lines < d.card.sms*64) {
 		return runKernel(d, "index", "scan_block_"+typeName(x.DType), &p, grid{x: lines, threads: blockThreads})

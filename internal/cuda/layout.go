@@ -55,6 +55,25 @@ func (x *idx) close(n int) {
 	}
 }
 
+// beside lays out the axes but one of up to three views of one shape, and returns the
+// number of lines along that one.
+func (x *idx) beside(axis int, views ...*backend.View) int {
+	shape, lines := views[0].Shape, 1
+	for i := len(shape) - 1; i >= 0; i-- {
+		if i == axis {
+			continue
+		}
+		var strides [3]int
+		for k, v := range views {
+			strides[k] = v.Strides[i]
+		}
+		x.axis(shape[i], strides)
+		lines *= shape[i]
+	}
+	x.close(lines)
+	return lines
+}
+
 // indexAxes lays out some axes of views, outermost first in axes.
 func indexAxes(axes []int, views ...*backend.View) (x idx) {
 	n := 1

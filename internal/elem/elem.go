@@ -137,3 +137,14 @@ func GoName(d dtype.DType) string {
 	}
 	return string(s[0]-'a'+'A') + s[1:]
 }
+
+// Wrap returns an integer as d holds it: its low bits.
+func Wrap(d dtype.DType, x int64) int64 {
+	switch d {
+	case dtype.Uint8:
+		return int64(uint8(x))
+	case dtype.Int32:
+		return int64(int32(x))
+	}
+	return x
+}

@@ -190,6 +190,7 @@ var functions = map[string]any{
 	"collective.JoinWithin":        collective.JoinWithin,
 	"collective.Local":             collective.Local,
 	"collective.Part":              collective.Part,
+	"collective.RunLocal":          collective.RunLocal,
 	"collective.Timeout":           collective.Timeout,
 	"data.Chars":                   data.Chars,
 	"data.Concat":                  data.Concat,

@@ -2,7 +2,6 @@ package optest
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -199,14 +198,7 @@ func TestCompiledUpdates(t *testing.T) {
 
 // FuzzCompiledUpdates looks for programs that train otherwise when they are compiled.
 func FuzzCompiledUpdates(f *testing.F) {
-	for seed := range 8 {
-		r := rand.New(rand.NewPCG(uint64(seed), 17))
-		data := make([]byte, 40)
-		for i := range data {
-			data[i] = byte(r.Uint32())
-		}
-		f.Add(data)
-	}
+	addGraphs(f, 17)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if len(data) > 200 {
 			t.Skip("longer graphs only repeat")

@@ -402,16 +402,21 @@ func TestGraphs(t *testing.T) {
 	t.Logf("%d graphs, %d of them fit for finite differences", n, fit)
 }
 
-// FuzzGraph looks for graphs that differ between devices.
-func FuzzGraph(f *testing.F) {
-	for seed := range 8 {
-		r := rand.New(rand.NewPCG(uint64(seed), 3))
+// addGraphs seeds a fuzz test with graphs.
+func addGraphs(f *testing.F, stream uint64) {
+	for seed := range uint64(8) {
+		r := rand.New(rand.NewPCG(seed, stream))
 		data := make([]byte, 40)
 		for i := range data {
 			data[i] = byte(r.Uint32())
 		}
 		f.Add(data)
 	}
+}
+
+// FuzzGraph looks for graphs that differ between devices.
+func FuzzGraph(f *testing.F) {
+	addGraphs(f, 3)
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if len(data) > 200 {
 			t.Skip("longer graphs only repeat")

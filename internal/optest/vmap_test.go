@@ -3,6 +3,7 @@ package optest
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"testing"
@@ -235,21 +236,32 @@ func TestVmapGradients(t *testing.T) {
 	})
 }
 
+// vmapRecords yields every so-many-th record that can be mapped, with its operands on the
+// CPU.
+func vmapRecords(t *testing.T, every int) iter.Seq2[*Case, []*locus.Tensor] {
+	return func(yield func(*Case, []*locus.Tensor) bool) {
+		for i, c := range records(t) {
+			if i%every != 0 {
+				continue
+			}
+			in := c.Inputs(locus.CPU(), c.DType)
+			if len(vmapChoices(in)) == 0 || lookup(t, c).waiting(c, locus.CPU(), in) {
+				continue
+			}
+			if !yield(c, in) {
+				return
+			}
+		}
+	}
+}
+
 // TestVmapNested maps every op over two axes: both operands over both, or the first over
 // the outer and the others over the inner.
 func TestVmapNested(t *testing.T) {
 	n := 0
-	for i, c := range records(t) {
-		if i%(every(3)*2) != 0 {
-			continue
-		}
-		d := locus.CPU()
-		o := lookup(t, c)
-		in := c.Inputs(d, c.DType)
-		choices := vmapChoices(in)
-		if len(choices) == 0 || o.waiting(c, d, in) {
-			continue
-		}
+	d := locus.CPU()
+	for c, in := range vmapRecords(t, every(3)*2) {
+		o, choices := lookup(t, c), vmapChoices(in)
 		pairs := [][2][]bool{{choices[0], choices[0]}}
 		if len(choices) > 2 {
 			pairs = append(pairs, [2][]bool{choices[1], choices[2]}, [2][]bool{choices[2], choices[1]})
@@ -310,17 +322,9 @@ func TestVmapRefused(t *testing.T) {
 
 // TestVmapCompiled compares a Vmap of every op with the same compiled, bit by bit.
 func TestVmapCompiled(t *testing.T) {
-	for i, c := range records(t) {
-		if i%(every(5)*4) != 0 {
-			continue
-		}
-		d := locus.CPU()
-		o := lookup(t, c)
-		in := c.Inputs(d, c.DType)
-		choices := vmapChoices(in)
-		if len(choices) == 0 || o.waiting(c, d, in) {
-			continue
-		}
+	d := locus.CPU()
+	for c, in := range vmapRecords(t, every(5)*4) {
+		o, choices := lookup(t, c), vmapChoices(in)
 		args := vmapped(o, in, choices[0])
 		f := func(args ...*locus.Tensor) []*locus.Tensor {
 			return one(locus.Vmap(func(args ...*locus.Tensor) *locus.Tensor { return c.Call(o, d, operands(in, choices[0], args))[0] })(args...))

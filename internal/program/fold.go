@@ -14,32 +14,41 @@ import (
 // precision, where it is converted to that anyway. Values keep their numbers; p is not
 // changed.
 func (p *Program) Fold(supports func(id op.ID, d dtype.DType) bool) *Program {
-	f := &folder{p: &Program{Values: p.Values, Steps: slices.Clone(p.Steps), Results: p.Results}, supports: supports}
-	f.look()
-	folded := false
-	for i := range f.p.Steps {
-		switch f.p.Steps[i].Op {
-		case op.CrossEntropy:
-			folded = f.loss(i) || folded
-		case op.CrossEntropyGrad:
-			folded = f.grad(i) || folded
-		}
-	}
-	if !folded {
+	f := newFolder(p, supports)
+	if !f.apply(map[op.ID]func(i int) bool{op.CrossEntropy: f.loss, op.CrossEntropyGrad: f.grad}) {
 		return p
 	}
-	f.p.Steps = slices.DeleteFunc(f.p.Steps, func(s Step) bool { return s.Op == op.Invalid })
 	f.p.Prune()
 	return f.p
 }
 
-// folder is the state of Fold.
+// folder is the state of a pass that puts steps together: of Fold and FuseNorms.
 type folder struct {
 	p        *Program
 	supports func(id op.ID, d dtype.DType) bool
 	maker    map[int]int   // by value: the step that makes it
 	users    map[int][]int // by value: the steps that read it, once per operand
 	kept     map[int]bool  // values that are results
+}
+
+// newFolder begins a pass with a copy of p.
+func newFolder(p *Program, supports func(id op.ID, d dtype.DType) bool) folder {
+	f := folder{p: &Program{Values: p.Values, Steps: slices.Clone(p.Steps), Results: p.Results}, supports: supports}
+	f.look()
+	return f
+}
+
+// apply calls the rules of ops with the steps' numbers, takes out the steps that they
+// have made invalid, and reports whether a rule has changed something.
+func (f *folder) apply(rules map[op.ID]func(i int) bool) bool {
+	changed := false
+	for i := range f.p.Steps {
+		if rule := rules[f.p.Steps[i].Op]; rule != nil {
+			changed = rule(i) || changed
+		}
+	}
+	f.p.Steps = slices.DeleteFunc(f.p.Steps, func(s Step) bool { return s.Op == op.Invalid })
+	return changed
 }
 
 func (f *folder) look() {

@@ -13,21 +13,10 @@ import (
 // numbers; p is not changed. Each step that stands for two lists them. Sums that are part
 // of a fused step stay there.
 func (p *Program) FuseNorms(supports func(id op.ID, d dtype.DType) bool) *Program {
-	f := &normFuser{folder: folder{p: &Program{Values: p.Values, Steps: slices.Clone(p.Steps), Results: p.Results}, supports: supports}}
-	f.look()
-	fused := false
-	for i := range f.p.Steps {
-		switch f.p.Steps[i].Op {
-		case op.Normalized:
-			fused = f.before(i) || fused
-		case op.NormalizeGrad:
-			fused = f.behind(i) || fused
-		}
-	}
-	if !fused {
+	f := &normFuser{newFolder(p, supports)}
+	if !f.apply(map[op.ID]func(i int) bool{op.Normalized: f.before, op.NormalizeGrad: f.behind}) {
 		return p
 	}
-	f.p.Steps = slices.DeleteFunc(f.p.Steps, func(s Step) bool { return s.Op == op.Invalid })
 	return f.p
 }
 

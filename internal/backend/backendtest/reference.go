@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/locusml/locus/dtype"
+	"github.com/locusml/locus/internal/elem"
 	"github.com/locusml/locus/internal/op"
 	"github.com/locusml/locus/internal/op/sample"
 )
@@ -52,18 +53,8 @@ func (a *array) set(i int, b *array, j int) {
 // wrap reduces the integers to what their type holds.
 func (a *array) wrap() {
 	for i, x := range a.ints {
-		a.ints[i] = wrap(a.dtype, x)
+		a.ints[i] = elem.Wrap(a.dtype, x)
 	}
-}
-
-func wrap(d dtype.DType, x int64) int64 {
-	switch d {
-	case dtype.Uint8:
-		return int64(uint8(x))
-	case dtype.Int32:
-		return int64(int32(x))
-	}
-	return x
 }
 
 // expected is a result and how near to it a kernel must come.

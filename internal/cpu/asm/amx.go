@@ -103,22 +103,27 @@ func (x tiles) store(ctx *build.Context) {
 	x.each(func(tile int, base reg.GPPhysical, disp int) { raw(ctx, tileStore(tile, base, x.ldc, disp)) })
 }
 
-// amxBlocks writes a kernel for matrices that lie anywhere: each tile's rows have a
-// distance of their own, and B's tiles begin where a list says.
-func amxBlocks(ctx *build.Context, config Mem, rows, cols int) {
-	name := fmt.Sprintf("blocksR%dV%dAMX", 16*rows, cols)
+// amxHead begins a function of a task in memory, and returns what finds its fields.
+func amxHead(ctx *build.Context, config Mem, name, doc string) (field func(off int) Mem) {
 	ctx.Function(name)
 	ctx.Attributes(build.NOSPLIT)
 	ctx.Pragma("noescape")
 	ctx.SignatureExpr("func(t *byte)")
-	ctx.Doc(fmt.Sprintf("%s computes t.count blocks of %d rows and %d columns.", name, 16*rows, 16*cols))
+	ctx.Doc(doc)
 	t := reg.RDI
-	a, b, c, c1, n := reg.R8, reg.R9, reg.R10, reg.R11, reg.RCX
-	ldc, rowA, rowB, p, q, start, at := reg.RDX, reg.R12, reg.R13, reg.RSI, reg.RBX, reg.RAX, reg.R15
-	field := func(off int) Mem { return Mem{Base: t, Disp: off} }
 	ctx.Load(ctx.Param("t"), t)
 	ctx.LEAQ(config, reg.RAX)
 	raw(ctx, tileConfig)
+	return func(off int) Mem { return Mem{Base: t, Disp: off} }
+}
+
+// amxBlocks writes a kernel for matrices that lie anywhere: each tile's rows have a
+// distance of their own, and B's tiles begin where a list says.
+func amxBlocks(ctx *build.Context, config Mem, rows, cols int) {
+	name := fmt.Sprintf("blocksR%dV%dAMX", 16*rows, cols)
+	field := amxHead(ctx, config, name, fmt.Sprintf("%s computes t.count blocks of %d rows and %d columns.", name, 16*rows, 16*cols))
+	a, b, c, c1, n := reg.R8, reg.R9, reg.R10, reg.R11, reg.RCX
+	ldc, rowA, rowB, p, q, start, at := reg.RDX, reg.R12, reg.R13, reg.RSI, reg.RBX, reg.RAX, reg.R15
 	for _, f := range []struct {
 		off int
 		r   reg.GPPhysical
@@ -157,18 +162,9 @@ func amxBlocks(ctx *build.Context, config Mem, rows, cols int) {
 
 func amxKernel(ctx *build.Context, config Mem, rows, cols int) {
 	name := fmt.Sprintf("kernBF16R%dV%dAMX", 16*rows, cols)
-	ctx.Function(name)
-	ctx.Attributes(build.NOSPLIT)
-	ctx.Pragma("noescape")
-	ctx.SignatureExpr("func(t *byte)")
-	ctx.Doc(fmt.Sprintf("%s computes t.tiles tiles of %d rows and %d columns of packed panels of bfloat16 pairs.", name, 16*rows, 16*cols))
-	t := reg.RDI
+	field := amxHead(ctx, config, name, fmt.Sprintf("%s computes t.tiles tiles of %d rows and %d columns of packed panels of bfloat16 pairs.", name, 16*rows, 16*cols))
 	a, b, c, c1, n := reg.R8, reg.R9, reg.R10, reg.R11, reg.RCX
 	ldc, strideA, strideB, p, q := reg.RDX, reg.R12, reg.R13, reg.RSI, reg.RBX
-	field := func(off int) Mem { return Mem{Base: t, Disp: off} }
-	ctx.Load(ctx.Param("t"), t)
-	ctx.LEAQ(config, reg.RAX)
-	raw(ctx, tileConfig)
 	ctx.MOVQ(field(tA), a)
 	ctx.MOVQ(field(tC), c)
 	ctx.MOVQ(field(tLdc), ldc)

@@ -35,22 +35,31 @@ func (k *kernel) packedLoop(a, b, n, c, ldc reg.GPVirtual) {
 		ctx.ADDQ(U32(uint32(n*k.h*es)), a)
 		ctx.ADDQ(U32(uint32(n*k.nv*vb)), b)
 	}
+	k.unrolled(n, func() {
+		if k.bits == 512 {
+			k.fetchRows(c, ldc, n, steps)
+		}
+	}, func() { steps(unroll) }, func() { steps(1) })
+}
+
+// unrolled writes a loop of n steps, unroll of them in a round and the rest one by one,
+// with what comes before the first round.
+func (k *kernel) unrolled(n reg.GPVirtual, before, round, single func()) {
+	ctx := k.ctx
 	rest := ctx.GP64()
 	ctx.MOVQ(n, rest)
 	ctx.SHRQ(Imm(2), n)
 	ctx.JZ(LabelRef("rest"))
-	if k.bits == 512 {
-		k.fetchRows(c, ldc, n, steps)
-	}
+	before()
 	ctx.Label("loop")
-	steps(unroll)
+	round()
 	ctx.DECQ(n)
 	ctx.JNZ(LabelRef("loop"))
 	ctx.Label("rest")
 	ctx.ANDQ(Imm(unroll-1), rest)
 	ctx.JZ(LabelRef("sum"))
 	ctx.Label("single")
-	steps(1)
+	single()
 	ctx.DECQ(rest)
 	ctx.JNZ(LabelRef("single"))
 	ctx.Label("sum")
@@ -187,26 +196,13 @@ func (k *kernel) stridedLoop(a, b, n, rowA, colA, rowB reg.GPVirtual) {
 			}
 		}
 	}
-	rest := ctx.GP64()
-	ctx.MOVQ(n, rest)
-	ctx.SHRQ(Imm(2), n)
-	ctx.JZ(LabelRef("rest"))
-	ctx.Label("loop")
-	if prefetch {
-		ctx.MOVQ(a, ahead)
-		ctx.ADDQ(k.field(tStepA), ahead)
-	}
-	for u := range unroll {
-		step(u)
-	}
-	ctx.DECQ(n)
-	ctx.JNZ(LabelRef("loop"))
-	ctx.Label("rest")
-	ctx.ANDQ(Imm(unroll-1), rest)
-	ctx.JZ(LabelRef("sum"))
-	ctx.Label("single")
-	step(unroll)
-	ctx.DECQ(rest)
-	ctx.JNZ(LabelRef("single"))
-	ctx.Label("sum")
+	k.unrolled(n, func() {}, func() {
+		if prefetch {
+			ctx.MOVQ(a, ahead)
+			ctx.ADDQ(k.field(tStepA), ahead)
+		}
+		for u := range unroll {
+			step(u)
+		}
+	}, func() { step(unroll) })
 }

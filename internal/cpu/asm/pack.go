@@ -302,75 +302,54 @@ func storeColumns(ctx *build.Context, c []reg.VecVirtual, d, st reg.GPVirtual) {
 }
 
 func packTranspose8(ctx *build.Context) {
-	d, st, k, off, row := transposeHead(ctx, "packTranspose8", "packTranspose8 writes the columns of 8 rows of k 32-bit words, k a multiple of 4, stride bytes apart.", 8)
-	ctx.Label("loop")
-	var y []reg.VecVirtual
-	for i := range 4 {
-		v := ctx.YMM()
-		ctx.VMOVUPS(Mem{Base: row[i], Index: off, Scale: 1}, v.AsX())
-		ctx.VINSERTF128(Imm(1), Mem{Base: row[i+4], Index: off, Scale: 1}, v, v)
-		y = append(y, v)
-	}
-	storeColumns(ctx, transpose4(ctx, y, ctx.YMM), d, st)
-	ctx.ADDQ(Imm(16), off)
-	ctx.SUBQ(Imm(4), k)
-	ctx.JNZ(LabelRef("loop"))
-	ctx.VZEROUPPER()
-	ctx.RET()
+	packTranspose(ctx, "packTranspose8", "packTranspose8 writes the columns of 8 rows of k 32-bit words, k a multiple of 4, stride bytes apart.", 8, 4)
 }
 
 func packTranspose4(ctx *build.Context) {
-	d, st, k, off, row := transposeHead(ctx, "packTranspose4", "packTranspose4 is packTranspose8 for 4 rows.", 4)
-	ctx.Label("loop")
-	var y []reg.VecVirtual
-	for i := range 4 {
-		v := ctx.XMM()
-		ctx.VMOVUPS(Mem{Base: row[i], Index: off, Scale: 1}, v)
-		y = append(y, v)
-	}
-	storeColumns(ctx, transpose4(ctx, y, ctx.XMM), d, st)
-	ctx.ADDQ(Imm(16), off)
-	ctx.SUBQ(Imm(4), k)
-	ctx.JNZ(LabelRef("loop"))
-	ctx.RET()
+	packTranspose(ctx, "packTranspose4", "packTranspose4 is packTranspose8 for 4 rows.", 4, 4)
 }
 
 func packTranspose4x64(ctx *build.Context) {
-	d, st, k, off, row := transposeHead(ctx, "packTranspose4x64", "packTranspose4x64 writes the columns of 4 rows of k 64-bit words, k a multiple of 2, stride bytes apart.", 4)
-	ctx.Label("loop")
-	var y, c []reg.VecVirtual
-	for i := range 2 {
-		v := ctx.YMM()
-		ctx.VMOVUPS(Mem{Base: row[i], Index: off, Scale: 1}, v.AsX())
-		ctx.VINSERTF128(Imm(1), Mem{Base: row[i+2], Index: off, Scale: 1}, v, v)
-		y = append(y, v)
-		c = append(c, ctx.YMM())
-	}
-	ctx.VUNPCKLPD(y[1], y[0], c[0])
-	ctx.VUNPCKHPD(y[1], y[0], c[1])
-	storeColumns(ctx, c, d, st)
-	ctx.ADDQ(Imm(16), off)
-	ctx.SUBQ(Imm(2), k)
-	ctx.JNZ(LabelRef("loop"))
-	ctx.VZEROUPPER()
-	ctx.RET()
+	packTranspose(ctx, "packTranspose4x64", "packTranspose4x64 writes the columns of 4 rows of k 64-bit words, k a multiple of 2, stride bytes apart.", 4, 2)
 }
 
 func packTranspose2x64(ctx *build.Context) {
-	d, st, k, off, row := transposeHead(ctx, "packTranspose2x64", "packTranspose2x64 is packTranspose4x64 for 2 rows.", 2)
+	packTranspose(ctx, "packTranspose2x64", "packTranspose2x64 is packTranspose4x64 for 2 rows.", 2, 2)
+}
+
+// packTranspose writes a function that turns rows whose 16 bytes are so many words each.
+// Where there are twice as many rows as words, two share a register.
+func packTranspose(ctx *build.Context, name, doc string, rows, words int) {
+	d, st, k, off, row := transposeHead(ctx, name, doc, rows)
 	ctx.Label("loop")
-	var y, c []reg.VecVirtual
-	for i := range 2 {
-		v := ctx.XMM()
-		ctx.VMOVUPS(Mem{Base: row[i], Index: off, Scale: 1}, v)
-		y = append(y, v)
-		c = append(c, ctx.XMM())
+	vec, wide := ctx.XMM, rows > words
+	if wide {
+		vec = ctx.YMM
 	}
-	ctx.VUNPCKLPD(y[1], y[0], c[0])
-	ctx.VUNPCKHPD(y[1], y[0], c[1])
+	var y, c []reg.VecVirtual
+	for i := range words {
+		v := vec()
+		ctx.VMOVUPS(Mem{Base: row[i], Index: off, Scale: 1}, v.AsX())
+		if wide {
+			ctx.VINSERTF128(Imm(1), Mem{Base: row[i+words], Index: off, Scale: 1}, v, v)
+		}
+		y = append(y, v)
+		if words == 2 {
+			c = append(c, vec())
+		}
+	}
+	if words == 4 {
+		c = transpose4(ctx, y, vec)
+	} else {
+		ctx.VUNPCKLPD(y[1], y[0], c[0])
+		ctx.VUNPCKHPD(y[1], y[0], c[1])
+	}
 	storeColumns(ctx, c, d, st)
 	ctx.ADDQ(Imm(16), off)
-	ctx.SUBQ(Imm(2), k)
+	ctx.SUBQ(Imm(uint64(words)), k)
 	ctx.JNZ(LabelRef("loop"))
+	if wide {
+		ctx.VZEROUPPER()
+	}
 	ctx.RET()
 }

@@ -23,6 +23,23 @@ template <class T, int W, int MT, int BS, bool KEYS, bool MASK> struct Grad {
     return r < g.a.rows ? *(const Vec<f32, 2>*)(stats + (i64)r * 2) : none;
   }
 
+  // product adds the k-th part of the warp's rows of x times those of y.
+  static METHOD void product(f32 (&sum)[MT][BS / 8][4], u32 x, u32 y, int row, int k) {
+    u32 a[MT][4];
+#pragma unroll
+    for (int i = 0; i < MT; i++) left_operand<W>(a[i], x, row + i * 16, k);
+#pragma unroll
+    for (int j = 0; j < BS / 16; j++) {
+      u32 b[4];
+      right_operand<W>(b, y, j * 16, k);
+#pragma unroll
+      for (int i = 0; i < MT; i++) {
+        mma(sum[i][2 * j], a[i], b, (T*)0);
+        mma(sum[i][2 * j + 1], a[i], b + 2, (T*)0);
+      }
+    }
+  }
+
   template <bool CHECK> METHOD void step(const AttentionGrad& g, const f32* stats, const Vec<f32, 2> (&own)[MT][2], u32 x1, u32 x2, u32 y1, u32 y2, i32 o0, i32 s0, f32 scale, i64 mask) {
     const Attention& p = g.a;
     int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
@@ -36,31 +53,8 @@ template <class T, int W, int MT, int BS, bool KEYS, bool MASK> struct Grad {
     f32 s[MT][BS / 8][4] = {}, d[MT][BS / 8][4] = {};
 #pragma unroll
     for (int k = 0; k < W / 16; k++) {
-      u32 a[MT][4];
-#pragma unroll
-      for (int i = 0; i < MT; i++) left_operand<W>(a[i], x1, warp * MT * 16 + i * 16, k);
-#pragma unroll
-      for (int j = 0; j < BS / 16; j++) {
-        u32 b[4];
-        right_operand<W>(b, y1, j * 16, k);
-#pragma unroll
-        for (int i = 0; i < MT; i++) {
-          mma(s[i][2 * j], a[i], b, (T*)0);
-          mma(s[i][2 * j + 1], a[i], b + 2, (T*)0);
-        }
-      }
-#pragma unroll
-      for (int i = 0; i < MT; i++) left_operand<W>(a[i], x2, warp * MT * 16 + i * 16, k);
-#pragma unroll
-      for (int j = 0; j < BS / 16; j++) {
-        u32 b[4];
-        right_operand<W>(b, y2, j * 16, k);
-#pragma unroll
-        for (int i = 0; i < MT; i++) {
-          mma(d[i][2 * j], a[i], b, (T*)0);
-          mma(d[i][2 * j + 1], a[i], b + 2, (T*)0);
-        }
-      }
+      product(s, x1, y1, warp * MT * 16, k);
+      product(d, x2, y2, warp * MT * 16, k);
     }
 #pragma unroll
     for (int i = 0; i < MT; i++)

@@ -22,17 +22,21 @@ KERNEL factor_info(const __grid_constant__ Factor p) {
 
 DEV bool finite(double x) { return x - x == 0; }
 
-// Copies a; numbers that are not finite are reported and become 0, because iterations might
-// not end with them.
+// put_finite stores x. Numbers that are not finite are reported and become 0, because
+// iterations might not end with them.
+template <class T> DEV void put_finite(const Factor& p, i64 i, T x) {
+  if (!finite(x)) {
+    out_of_range(p.flag, p.op, p.at, -1);
+    x = 0;
+  }
+  ((T*)p.out)[i] = x;
+}
+
+// Copies a.
 template <class T> DEV void checked(const Factor& p) {
   i64 n = p.rows * p.columns;
   for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += (i64)gridDim.x * blockDim.x) {
-    T x = ((const T*)p.a)[i];
-    if (!finite(x)) {
-      out_of_range(p.flag, p.op, p.at, -1);
-      x = 0;
-    }
-    ((T*)p.out)[i] = x;
+    put_finite(p, i, ((const T*)p.a)[i]);
   }
 }
 KERNEL factor_checked_f32(const __grid_constant__ Factor p) { checked<float>(p); }
@@ -43,12 +47,7 @@ template <class T> DEV void symmetric(const Factor& p) {
   i64 n = p.rows;
   for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < n * n; i += (i64)gridDim.x * blockDim.x) {
     i64 r = i / n, c = i - r * n;
-    T x = ((const T*)p.a)[i] / 2 + ((const T*)p.a)[c * n + r] / 2;
-    if (!finite(x)) {
-      out_of_range(p.flag, p.op, p.at, -1);
-      x = 0;
-    }
-    ((T*)p.out)[i] = x;
+    put_finite(p, i, ((const T*)p.a)[i] / 2 + ((const T*)p.a)[c * n + r] / 2);
   }
 }
 KERNEL factor_symmetric_f32(const __grid_constant__ Factor p) { symmetric<float>(p); }

@@ -6,6 +6,7 @@
 // kernels: the sums of chunks, which the last block of a row merges, and the result. The
 // gradients of weight and bias are kernels of their own (params), except for channels of a
 // batch, which are rows. The order of every sum depends on shapes alone.
+#include "held.cuh"
 #include "normalize.cuh"
 
 struct Norm {
@@ -27,7 +28,6 @@ struct Norm {
   Idx wkept, wred;   // strides: weight, bias
 };
 
-template <class A> DEV A plus(A x, A y) { return x + y; }
 
 // Weight and bias of a row.
 template <class T> struct Affine {
@@ -91,9 +91,6 @@ template <class T> DEV void means(const Norm& p, u64 row, typename Compute<T>::t
   shx = shx / n;
 }
 
-// A row is held by a warp, which needs no shared memory for its sums, or by a block.
-#define HELD 8
-template <bool WARP, class A> DEV A total(A v, A* room) { return WARP ? warp_reduce(v, plus<A>) : block_reduce(v, A(0), room, plus<A>); }
 template <class T, bool GRAD, bool WARP> DEV void held(const Norm& p) {
   typedef typename Compute<T>::type A;
   const int V = LANES(T), H = GRAD && !WARP ? HELD / 2 : HELD;
@@ -134,24 +131,8 @@ template <class T, bool GRAD, bool WARP> DEV void held(const Norm& p) {
     shx = total<WARP>(shx, room);
     means<T>(p, row, affine.w0, sh, shx, thread == 0);
   } else {
-    A sum = A(0), m2 = A(0);
-    if (!p.rms) {
-#pragma unroll
-      for (int h = 0; h < H; h++)
-        if (first + h * step < len)
-#pragma unroll
-          for (int j = 0; j < V; j++) sum += get(x[h].v[j]);
-      mean = total<WARP>(sum, room) / n;
-    }
-#pragma unroll
-    for (int h = 0; h < H; h++)
-      if (first + h * step < len)
-#pragma unroll
-        for (int j = 0; j < V; j++) {
-          A c = get(x[h].v[j]) - mean;
-          m2 += c * c;
-        }
-    m2 = total<WARP>(m2, room);
+    A m2;
+    moments<WARP>(x, first, step, len, n, p.rms, room, mean, m2);
     rstd = A(1) / m_sqrt(m2 / n + (A)p.eps);
     if (thread == 0) keep<T>(p, row, p.len, mean, rstd, m2);
   }

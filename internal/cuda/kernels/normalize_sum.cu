@@ -4,6 +4,7 @@
 // are those of single ops. Only for rows that are contiguous and short enough to be kept in
 // registers, with contiguous weights and biases.
 #include "arrive.cuh"
+#include "held.cuh"
 #include "rounding.cuh"
 
 struct NormSum {
@@ -17,11 +18,6 @@ struct NormSum {
   i32 len, rms;                  // rms: there is no mean
 };
 
-template <class A> DEV A plus(A x, A y) { return x + y; }
-
-#define HELD 8
-template <bool WARP, class A> DEV A total(A v, A* room) { return WARP ? warp_reduce(v, plus<A>) : block_reduce(v, A(0), room, plus<A>); }
-
 // params loads N parameters from i on; if there are none, they are all other.
 template <class T, int N, class A> DEV void params(const void* of, int i, A other, A* to) {
   Vec<T, N> v;
@@ -30,7 +26,6 @@ template <class T, int N, class A> DEV void params(const void* of, int i, A othe
   for (int j = 0; j < N; j++) to[j] = of ? get(v.v[j]) : other;
 }
 
-// A row is held by a warp, which needs no shared memory for its sums, or by a block.
 template <class T, bool WARP> DEV void add_norm(const NormSum& p) {
   typedef typename Compute<T>::type A;
   const int V = LANES(T), H = HELD;
@@ -50,24 +45,8 @@ template <class T, bool WARP> DEV void add_norm(const NormSum& p) {
       for (int j = 0; j < V; j++) put(x[h].v[j], get(a.v[j]) + get(b.v[j]));
       *(Vec<T, V>*)((T*)p.sum + at) = x[h];
     }
-  A n = (A)p.len, mean = A(0), rstd, sum = A(0), m2 = A(0), wv[V], bv[V];
-  if (!p.rms) {
-#pragma unroll
-    for (int h = 0; h < H; h++)
-      if (first + h * step < len)
-#pragma unroll
-        for (int j = 0; j < V; j++) sum += get(x[h].v[j]);
-    mean = total<WARP>(sum, room) / n;
-  }
-#pragma unroll
-  for (int h = 0; h < H; h++)
-    if (first + h * step < len)
-#pragma unroll
-      for (int j = 0; j < V; j++) {
-        A c = get(x[h].v[j]) - mean;
-        m2 += c * c;
-      }
-  m2 = total<WARP>(m2, room);
+  A n = (A)p.len, mean = A(0), rstd, m2, wv[V], bv[V];
+  moments<WARP>(x, first, step, len, n, p.rms, room, mean, m2);
   rstd = A(1) / m_sqrt(m2 / n + (A)p.eps);
   if (thread == 0) {
     if (p.mean) ((A*)p.mean)[row] = mean;

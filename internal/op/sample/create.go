@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/locusml/locus/dtype"
+	"github.com/locusml/locus/internal/elem"
 	"github.com/locusml/locus/internal/op"
 )
 
@@ -21,7 +22,7 @@ func (b *builder) creations() {
 				case b.d == dtype.Bool:
 					c.IValue = int64(x) & 1
 				default:
-					c.IValue = wrap(b.d, int64(x))
+					c.IValue = elem.Wrap(b.d, int64(x))
 				}
 				b.add(c, shape)
 			}

@@ -193,9 +193,9 @@ func (v Domain) integer(d dtype.DType, g *numbers, i, limit int) int64 {
 		_, l := specials(d)
 		return l[i/len(l)%len(l)]
 	case Wide:
-		return wrap(d, int64(w))
+		return elem.Wrap(d, int64(w))
 	case Distinct:
-		return wrap(d, int64(g.shuffled(i)))
+		return elem.Wrap(d, int64(g.shuffled(i)))
 	case Few, Halves:
 		if signed {
 			return pick(5) - 2
@@ -214,17 +214,6 @@ func (v Domain) integer(d dtype.DType, g *numbers, i, limit int) int64 {
 		return pick(19) - 9
 	}
 	return pick(10)
-}
-
-// wrap keeps the low bits that d holds.
-func wrap(d dtype.DType, x int64) int64 {
-	switch d {
-	case dtype.Uint8:
-		return int64(uint8(x))
-	case dtype.Int32:
-		return int64(int32(x))
-	}
-	return x
 }
 
 func gcd(a, b int) int {

@@ -3,7 +3,6 @@
 package launch
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -14,12 +13,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/locusml/locus"
 	"github.com/locusml/locus/collective"
+	"github.com/locusml/locus/internal/testio"
 )
 
 // TestMain makes the test's own binary the program of a rank.
@@ -65,25 +64,8 @@ func play() error {
 
 // result is what a launch has printed.
 type result struct {
-	out, errs safe
-	said      safe
-}
-
-type safe struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *safe) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *safe) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
+	out, errs testio.Buffer
+	said      testio.Buffer
 }
 
 func (r *result) spec(n int, command ...string) Spec {
