@@ -87,8 +87,8 @@ func (t *Tensor) SoftplusWith(beta, threshold float64) *Tensor {
 // Mish returns x·tanh(softplus(x)).
 func (t *Tensor) Mish() *Tensor { return apply(op.Mish, nil, t) }
 
-// HardTanh returns x moved into [lo, hi]. Unlike [Tensor.Clamp] no gradient flows
-// at the borders themselves.
+// HardTanh returns x clamped to [lo, hi]. Unlike [Tensor.Clamp] no gradient flows
+// at the bounds themselves.
 func (t *Tensor) HardTanh(lo, hi float64) *Tensor {
 	t.wantFloat("HardTanh")
 	if !(lo < hi) {
@@ -106,10 +106,10 @@ func (t *Tensor) hardTanh(lo, hi float64) *Tensor {
 	return d.Gt(lo).And(d.Lt(hi)).Where(t, clamped)
 }
 
-// Relu6 returns x moved into [0, 6].
+// Relu6 returns x clamped to [0, 6].
 func (t *Tensor) Relu6() *Tensor { return apply(op.Relu6, nil, t) }
 
-// HardSigmoid returns x/6 + ½ moved into [0, 1].
+// HardSigmoid returns x/6 + ½ clamped to [0, 1].
 func (t *Tensor) HardSigmoid() *Tensor { return apply(op.HardSigmoid, nil, t) }
 
 // HardSwish returns x·[Tensor.HardSigmoid].
@@ -195,7 +195,7 @@ func (t *Tensor) Glu(axis int) *Tensor {
 	return t.Narrow(a, 0, n/2).Mul(t.Narrow(a, n/2, n).Sigmoid())
 }
 
-// Logit returns log(x/(1-x)) of x moved into [eps, 1-eps]: the inverse of
+// Logit returns log(x/(1-x)) of x clamped to [eps, 1-eps]: the inverse of
 // the sigmoid.
 func (t *Tensor) Logit(eps float64) *Tensor {
 	t.wantFloat("Logit")

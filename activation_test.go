@@ -79,7 +79,7 @@ func TestActivations(t *testing.T) {
 				near(t, Grad([]*Tensor{c.f(leaf)}, []*Tensor{leaf})[0], []float64{slope}, 1e-12)
 			}
 			if err := Try(func() { c.f(Arange(3)) }); c.name != "Threshold" && !errors.Is(err, ErrDType) {
-				t.Errorf("of whole numbers: %v; want ErrDType", err)
+				t.Errorf("of integers: %v; want ErrDType", err)
 			}
 		})
 	}

@@ -46,7 +46,7 @@ func Meshgrid(axes ...*Tensor) []*Tensor {
 }
 
 // SegmentSum adds up the slices of data along axis 0 that have the same id: ids,
-// whole numbers below n, one per slice; result (n, …). An id out of range is an
+// integers below n, one per slice; result (n, …). An id out of range is an
 // [ErrIndex], on a GPU at the next wait.
 func SegmentSum(data, ids *Tensor, n int) *Tensor {
 	segments("SegmentSum", data, ids, n)

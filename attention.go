@@ -7,13 +7,13 @@ import (
 	"github.com/locusml/locus/internal/op"
 )
 
-// AttentionOptions are the options of [Attention]. The zero value shows every
-// position to every other.
+// AttentionOptions are the options of [Attention]. With the zero value every position
+// attends to every other.
 type AttentionOptions struct {
-	// Mask broadcasts to (…, L, S): bools, false hides a position; or floating point,
-	// which is added to the scores. A position that sees nothing gets 0.
+	// Mask broadcasts to (…, L, S): bools, where false masks a position; or floating point,
+	// which is added to the scores. The result is 0 where all positions are masked.
 	Mask    *Tensor
-	Causal  bool    // position i sees only positions up to i
+	Causal  bool    // position i attends only to positions up to i
 	Scale   float64 // of the scores; 0 means 1/√D
 	Dropout float64 // probability of setting a weight to 0
 	Key     Key     // of the dropout
@@ -46,10 +46,10 @@ func Attention(q, k, v *Tensor, o AttentionOptions) *Tensor {
 	}, operands...)
 }
 
-// AttentionWeights returns softmax(scale·q·kᵀ + mask), what each position looks
-// at: q (…, L, D), k (…, S, D), result (…, L, S). [Attention] with these options
+// AttentionWeights returns softmax(scale·q·kᵀ + mask), how much each position attends
+// to each other: q (…, L, D), k (…, S, D), result (…, L, S). [Attention] with these options
 // multiplies them with v, and does not keep them: they take L·S numbers per head. Rows
-// add up to 1, but to 0 where a position sees nothing. With dropout the weights are
+// add up to 1, but to 0 where all positions are masked. With dropout the weights are
 // those after dropout.
 func AttentionWeights(q, k *Tensor, o AttentionOptions) *Tensor {
 	const name = "AttentionWeights"

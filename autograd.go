@@ -17,7 +17,7 @@ type node struct {
 	inputs []*Tensor
 	out    *Tensor
 	saved  []*Tensor // its further results: see More of package op
-	filter *Tensor   // a copy of input 1 that lies channels last, for the gradient; may be nil
+	filter *Tensor   // a copy of input 1 as its op has read it, for the gradient; may be nil
 	leaf   *leaf     // where the gradient is collected; leaves have no inputs
 	lane   *lane     // of a leaf's tensor
 	skip   uint64    // bit i: no gradient is wanted for input i

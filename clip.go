@@ -4,7 +4,7 @@ import "github.com/locusml/locus/internal/op"
 
 // Clipping of gradients. All of it stays on the device: nothing waits.
 
-// ClipByValue returns t with every element moved into [-limit, limit].
+// ClipByValue returns t with every element clamped to [-limit, limit].
 func ClipByValue(t *Tensor, limit float64) *Tensor {
 	t.check("ClipByValue")
 	if !(limit >= 0) {

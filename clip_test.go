@@ -41,7 +41,7 @@ func TestClip(t *testing.T) {
 		"a norm of nothing":     {ErrArgument, func() { GlobalNorm([]*Tensor{nil}) }},
 		"a limit of 0":          {ErrArgument, func() { ClipByNorm(x, 0) }},
 		"a limit below 0":       {ErrArgument, func() { ClipByValue(x, -1) }},
-		"whole numbers":         {ErrDType, func() { ClipByNorm(Arange(3), 1) }},
+		"integers":              {ErrDType, func() { ClipByNorm(Arange(3), 1) }},
 		"tensors on two places": {ErrDevice, func() { ClipGlobalNorm([]*Tensor{x, AddVirtualGPUs(1, 1<<20)[0].Ones(2)}, 1) }},
 	} {
 		if err := Try(c.f); !errors.Is(err, c.kind) {

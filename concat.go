@@ -79,7 +79,7 @@ func (t *Tensor) Repeat(counts ...int) *Tensor {
 }
 
 // RepeatInterleave returns t with every slice along an axis repeated: as often as
-// repeats says, a Go int for all, or a vector of whole numbers with one count for
+// repeats says, a Go int for all, or a vector of integers with one count for
 // each. With a vector the result's size depends on its elements: it waits for
 // them, which a compiled function cannot do.
 func (t *Tensor) RepeatInterleave(repeats any, axis int) *Tensor {
@@ -100,7 +100,7 @@ func (t *Tensor) RepeatInterleave(repeats any, axis int) *Tensor {
 		in := []*Tensor{t, n}
 		checkOperands(name, in)
 		if !n.dtype.IsInt() {
-			failf(name, ErrDType, in, "counts are whole numbers, not %s", n.dtype)
+			failf(name, ErrDType, in, "counts are integers, not %s", n.dtype)
 		}
 		if len(n.shape) != 1 || n.shape[0] != t.shape[a] {
 			failf(name, ErrShape, in, "want a vector with one count for each of the %d slices of axis %d", t.shape[a], a)

@@ -20,7 +20,7 @@ type CTCOptions struct {
 // log-likelihood of labels whose places in a longer sequence are not known. logp (T, N, C) or
 // (T, C) are logarithms of probabilities, as from [Tensor.LogSoftmax]. Targets are classes, (N, S)
 // padded with anything, or one after the other in a vector; (S) without a batch. The lengths,
-// whole numbers (N), say how many steps and how many labels count; nil means all. With
+// integers (N), say how many steps and how many labels count; nil means all. With
 // targets in a vector targetLengths are needed, and CTCLoss waits for their maximum: a
 // compiled function needs padded targets.
 //
@@ -39,7 +39,7 @@ func CTCLoss(logp, targets, lengths, targetLengths *Tensor, o CTCOptions) *Tenso
 	}
 	for _, t := range []*Tensor{targets, lengths, targetLengths} {
 		if t != nil && !t.dtype.IsInt() {
-			failf(name, ErrDType, in, "targets and lengths are whole numbers, not %s", t.dtype)
+			failf(name, ErrDType, in, "targets and lengths are integers, not %s", t.dtype)
 		}
 	}
 	x := logp

@@ -12,6 +12,16 @@
 // error that names both and the call that fixes it; [Tensor.To] and
 // [Tensor.CopyTo] are the only ways to move, and the [Ledger] counts them.
 //
+// # Ops
+//
+// Methods of a tensor compute from it: x.Add(y), x.Sum(0), x.MatMul(y). A binary op takes a
+// tensor or a Go number, which takes the tensor's element type as an untyped constant does
+// in Go: a fraction does not fit an integer tensor. Two element types do not mix:
+// [Tensor.Cast] converts. Shapes broadcast as in NumPy and PyTorch. Reductions take the axes
+// to reduce, all if none is named, and remove them; the forms that end in Keep leave them
+// with size 1, so that the result broadcasts against the operand. Negative axes count from
+// the end.
+//
 // # Errors
 //
 // Inside tensor expressions a misuse (shape, dtype, device, freed tensor, out of

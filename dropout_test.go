@@ -59,10 +59,10 @@ func TestDropout(t *testing.T) {
 		kind error
 		f    func()
 	}{
-		"p above 1":     {ErrArgument, func() { Dropout(x, 1.5, key) }},
-		"p is NaN":      {ErrArgument, func() { AlphaDropout(x, math.NaN(), key) }},
-		"whole numbers": {ErrDType, func() { Dropout(Arange(3), 0.5, key) }},
-		"no channels":   {ErrShape, func() { DropoutChannels(x, 0.5, key) }},
+		"p above 1":   {ErrArgument, func() { Dropout(x, 1.5, key) }},
+		"p is NaN":    {ErrArgument, func() { AlphaDropout(x, math.NaN(), key) }},
+		"integers":    {ErrDType, func() { Dropout(Arange(3), 0.5, key) }},
+		"no channels": {ErrShape, func() { DropoutChannels(x, 0.5, key) }},
 	} {
 		if err := Try(c.f); !errors.Is(err, c.kind) {
 			t.Errorf("%s: %v; want %v", name, err, c.kind)

@@ -75,7 +75,7 @@ func parseEinsum(formula string, operands []*Tensor) *einsum {
 		before, after, has := strings.Cut(part, "...")
 		for _, c := range before + after {
 			if c < 'A' || c > 'z' || c > 'Z' && c < 'a' {
-				bad(ErrArgument, "%q is not a letter; dots come in threes, once an operand", c)
+				bad(ErrArgument, "%q is not a letter; an ellipsis is three dots, once per operand", c)
 			}
 		}
 		n := 0

@@ -97,7 +97,7 @@ func TestEinsum(t *testing.T) {
 	near(t, Einsum(",ij->ij", From(2.0), c), ToSlice[float64](c.Mul(2)), 0)
 	near(t, Einsum("ij,jk->ik", As(Float64).Zeros(2, 0), As(Float64).Zeros(0, 3)), make([]float64, 6), 0)
 	hasShape(t, Einsum("ij,jk->ik", Zeros(0, 2), Zeros(2, 3)), 0, 3)
-	near(t, Einsum("i,i->", Arange(4), Arange(4)), []float64{14}, 0) // whole numbers too
+	near(t, Einsum("i,i->", Arange(4), Arange(4)), []float64{14}, 0) // integers too
 	if got := Einsum("abcdefgh->hgfedcba", Zeros(1, 2, 1, 2, 1, 2, 1, 2)); !slices.Equal(got.Shape(), []int{2, 1, 2, 1, 2, 1, 2, 1}) {
 		t.Error(got.Shape())
 	}

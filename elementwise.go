@@ -72,7 +72,7 @@ func constant(name string, t *Tensor, y any) *Tensor {
 		}
 	}
 	if !t.dtype.IsFloat() && !whole {
-		fail(name, &op.Problem{Kind: ErrDType, Msg: fmt.Sprintf("%v is not whole, but the tensor's elements are %s", y, t.dtype),
+		fail(name, &op.Problem{Kind: ErrDType, Msg: fmt.Sprintf("%v is not an integer, but the tensor's elements are %s", y, t.dtype),
 			Fix: "convert the tensor first: .Cast(locus.Float32)"}, t)
 	}
 	bits, ok := encode(t.dtype, f, i)
@@ -107,7 +107,7 @@ func (t *Tensor) Sub(y any) *Tensor { return t.binary(op.Sub, y) }
 // Mul returns t · y, element by element.
 func (t *Tensor) Mul(y any) *Tensor { return t.binary(op.Mul, y) }
 
-// Div returns t / y for floating-point tensors; for whole numbers there is [Tensor.FloorDiv].
+// Div returns t / y for floating-point tensors; for integers there is [Tensor.FloorDiv].
 func (t *Tensor) Div(y any) *Tensor { return t.binary(op.Div, y) }
 
 // Pow returns t to the power y.
@@ -119,7 +119,7 @@ func (t *Tensor) Maximum(y any) *Tensor { return t.binary(op.Maximum, y) }
 // Minimum returns the smaller of t and y; NaN if either is NaN.
 func (t *Tensor) Minimum(y any) *Tensor { return t.binary(op.Minimum, y) }
 
-// FloorDiv returns t / y rounded down; whole numbers divided by zero are 0. It is
+// FloorDiv returns t / y rounded down; integers divided by zero are 0. It is
 // exact, so it goes with [Tensor.Mod]: 1 // 0.1 is 9, since the number nearest to
 // 0.1 is a little larger. It is NaN for an infinite t.
 func (t *Tensor) FloorDiv(y any) *Tensor { return t.binary(op.FloorDiv, y) }
@@ -138,16 +138,16 @@ func (t *Tensor) LogAddExp(y any) *Tensor { return t.binary(op.LogAddExp, y) }
 // Atan2 returns the angle of the point with ordinate t and abscissa y.
 func (t *Tensor) Atan2(y any) *Tensor { return t.binary(op.Atan2, y) }
 
-// And returns the logical and of bools, bitwise of whole numbers.
+// And returns the logical and of bools, bitwise of integers.
 func (t *Tensor) And(y any) *Tensor { return t.binary(op.And, y) }
 
-// Or returns the logical or of bools, bitwise of whole numbers.
+// Or returns the logical or of bools, bitwise of integers.
 func (t *Tensor) Or(y any) *Tensor { return t.binary(op.Or, y) }
 
-// Xor returns the exclusive or of bools, bitwise of whole numbers.
+// Xor returns the exclusive or of bools, bitwise of integers.
 func (t *Tensor) Xor(y any) *Tensor { return t.binary(op.Xor, y) }
 
-// Eq returns t = y as bools; NaN equals nothing.
+// Eq returns t == y as bools; NaN equals nothing.
 func (t *Tensor) Eq(y any) *Tensor { return t.binary(op.Equal, y) }
 
 // Ne returns t ≠ y as bools.
@@ -167,7 +167,7 @@ func (t *Tensor) Ge(y any) *Tensor { return t.binary(op.GreaterEqual, y) }
 
 // Where returns x where t, a tensor of bools, is true, else y. Each is a tensor
 // or a Go number, which takes the other's element type. Two Go numbers make
-// int64 if both are whole numbers of Go, float32 if one is floating point, and
+// int64 if both are integers of Go, float32 if one is floating point, and
 // bools of two bools.
 func (t *Tensor) Where(x, y any) *Tensor {
 	t.check("Where")
@@ -229,10 +229,10 @@ func (t *Tensor) MaskedFill(mask *Tensor, value any) *Tensor {
 	return apply(op.Where, nil, mask, y, t)
 }
 
-// Clamp returns t with every element moved into [lo, hi], or to hi where lo is
-// above it; NaN stays NaN. Each border is a Go number or a tensor, or nil where
-// there is none. The gradient flows to t where it was not moved, the borders
-// included, and to a border that is a tensor where t was moved there.
+// Clamp returns t with every element clamped to [lo, hi], or to hi where lo is
+// above it; NaN stays NaN. Each bound is a Go number or a tensor, or nil where
+// there is none. The gradient flows to t where it was not clamped, the bounds
+// included, and to a bound that is a tensor where t was clamped to it.
 func (t *Tensor) Clamp(lo, hi any) *Tensor {
 	t.check("Clamp")
 	border := func(y any) *Tensor {
@@ -243,7 +243,7 @@ func (t *Tensor) Clamp(lo, hi any) *Tensor {
 	}
 	low, high := border(lo), border(hi)
 	if low == nil && high == nil {
-		fail("Clamp", &op.Problem{Kind: ErrArgument, Msg: "both borders are nil", Fix: "name a lower border, an upper one, or both"}, t)
+		fail("Clamp", &op.Problem{Kind: ErrArgument, Msg: "both bounds are nil", Fix: "pass a lower bound, an upper one, or both"}, t)
 	}
 	in, y := []*Tensor{t}, t.detach()
 	var id op.ID
@@ -265,10 +265,10 @@ func (t *Tensor) Clamp(lo, hi any) *Tensor {
 	return y
 }
 
-// ClampMin returns t with every element below lo moved there: Clamp(lo, nil).
+// ClampMin returns t with every element below lo set to lo: Clamp(lo, nil).
 func (t *Tensor) ClampMin(lo any) *Tensor { return t.Clamp(lo, nil) }
 
-// ClampMax returns t with every element above hi moved there: Clamp(nil, hi).
+// ClampMax returns t with every element above hi set to hi: Clamp(nil, hi).
 func (t *Tensor) ClampMax(hi any) *Tensor { return t.Clamp(nil, hi) }
 
 // IsClose returns which elements of t and y, a tensor or a Go number, differ by at
@@ -309,7 +309,7 @@ func (t *Tensor) AllClose(y any, rtol, atol float64) bool {
 }
 
 // Cast returns the elements as another type: t itself if they have it already.
-// Floating-point to whole numbers truncates; anything to bool is ≠ 0.
+// Floating-point to integers truncates; anything to bool is ≠ 0.
 func (t *Tensor) Cast(to DType) *Tensor {
 	t.check("Cast")
 	if to == t.dtype {

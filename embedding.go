@@ -1,6 +1,6 @@
 package locus
 
-// Embedding looks up rows of weight (V, D): indices, whole numbers of any shape,
+// Embedding looks up rows of weight (V, D): indices, integers of any shape,
 // result (…, D). No gradient flows to the row named as padding. An index out of
 // range is an [ErrIndex], on a GPU at the next wait.
 func Embedding(weight, indices *Tensor, padding ...int) *Tensor {

@@ -178,7 +178,7 @@ func (e *engine) visit(n *node) {
 		}
 	}
 	if n.spent.Load() {
-		fail(n.String(), &op.Problem{Kind: ErrGrad, Msg: "a gradient through this op was asked for before, and what it needs was let go of",
+		fail(n.String(), &op.Problem{Kind: ErrGrad, Msg: "a gradient through this op was asked for before, and what it needs was released",
 			Fix: "pass locus.RetainGraph to the first call"})
 	}
 	if n.leaf != nil {
@@ -330,7 +330,7 @@ func (e *engine) turns(n *node, g *Tensor) bool {
 
 // turnBytes is how many bytes of gradients wait to be put in order before they are: while
 // they are, there are two of each.
-const turnBytes = 64 << 20
+const turnBytes = 16 << 20
 
 // putInOrder passes on what turns has kept.
 func (e *engine) putInOrder() {

@@ -10,23 +10,24 @@ import (
 	"github.com/locusml/locus/internal/gate"
 	"github.com/locusml/locus/internal/memory"
 	"github.com/locusml/locus/internal/op"
+	"github.com/locusml/locus/internal/units"
 )
 
 // The kinds of error, for errors.Is.
 var (
-	ErrShape       = op.ErrShape       // shapes do not fit together, or a size is impossible
-	ErrDType       = op.ErrDType       // element types do not fit the op or each other
-	ErrDevice      = op.ErrDevice      // operands on two devices, or a device that does not exist
-	ErrIndex       = op.ErrIndex       // an index outside its axis
-	ErrAxis        = op.ErrAxis        // an axis the tensor does not have
-	ErrArgument    = op.ErrArgument    // any other invalid argument
-	ErrFreed       = op.ErrFreed       // the tensor's memory was freed
-	ErrOutOfMemory = op.ErrOutOfMemory // the device has no room
-	ErrUnsupported = op.ErrUnsupported // the device has no kernel for the op
-	ErrTransfer    = op.ErrTransfer    // a copy or wait that the guard disallows
-	ErrDeviceLost  = op.ErrDeviceLost  // the device failed and cannot go on
-	ErrMatrix      = op.ErrMatrix      // a matrix that is singular, not positive definite or not finite
-	ErrGrad        = errors.New("no gradient")
+	ErrShape       = op.ErrShape               // shapes do not fit together, or a size is impossible
+	ErrDType       = op.ErrDType               // element types do not fit the op or each other
+	ErrDevice      = op.ErrDevice              // operands on two devices, or a device that does not exist
+	ErrIndex       = op.ErrIndex               // an index outside its axis
+	ErrAxis        = op.ErrAxis                // an axis the tensor does not have
+	ErrArgument    = op.ErrArgument            // any other invalid argument
+	ErrFreed       = op.ErrFreed               // the tensor's memory was freed
+	ErrOutOfMemory = op.ErrOutOfMemory         // the device has no room
+	ErrUnsupported = op.ErrUnsupported         // the device has no kernel for the op
+	ErrTransfer    = op.ErrTransfer            // a copy or wait that the guard disallows
+	ErrDeviceLost  = op.ErrDeviceLost          // the device failed and cannot go on
+	ErrMatrix      = op.ErrMatrix              // a matrix that is singular, not positive definite or not finite
+	ErrGrad        = errors.New("no gradient") // a gradient that does not exist, or that would be lost
 )
 
 // Error is a misuse or a failure in a tensor expression. It says which op
@@ -168,7 +169,7 @@ func newError(name string, err error, operands []*Tensor) *Error {
 		return e
 	case errors.As(err, &exhausted):
 		e.Kind, e.Memory = ErrOutOfMemory, reportOf(exhausted)
-		e.Msg = fmt.Sprintf("out of memory: %s %s needs %s", exhausted.Label.DType, exhausted.Label.Shape, formatBytes(exhausted.Asked))
+		e.Msg = fmt.Sprintf("out of memory: %s %s needs %s", exhausted.Label.DType, exhausted.Label.Shape, units.Bytes(exhausted.Asked))
 		if exhausted.Cause != nil {
 			e.Msg = fmt.Sprintf("out of memory: %v", exhausted.Cause)
 		}
@@ -250,16 +251,4 @@ func kindOf(err error) error {
 		}
 	}
 	return ErrArgument
-}
-
-func formatBytes(n int64) string {
-	switch {
-	case n >= 1<<30:
-		return fmt.Sprintf("%.2f GiB", float64(n)/(1<<30))
-	case n >= 1<<20:
-		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
-	case n >= 1<<10:
-		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
-	}
-	return fmt.Sprintf("%d B", n)
 }

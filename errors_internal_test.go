@@ -15,7 +15,7 @@ func TestOutOfMemoryOfAnOp(t *testing.T) {
 	p := &place{device: GPU(3)}
 	holder := memory.Holder{Label: memory.Label{DType: "workspace", Shape: "of sort"}, Bytes: 2 << 20}
 	for want, exhausted := range map[string]*memory.Exhausted{
-		"workspace of argsort needs 3.0 MiB":     {Label: memory.Label{DType: "workspace", Shape: "of argsort"}, Asked: 3 << 20},
+		"workspace of argsort needs 3 MiB":       {Label: memory.Label{DType: "workspace", Shape: "of argsort"}, Asked: 3 << 20},
 		"out of memory: the driver has no room:": {Cause: errors.New("the driver has no room: 2")},
 	} {
 		exhausted.Largest = []memory.Holder{holder}

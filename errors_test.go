@@ -20,7 +20,7 @@ func TestErrorsNameWhatWasCalled(t *testing.T) {
 		f        func()
 	}{
 		{"Zeros", "negative size -1", func() { locus.Zeros(-1) }},
-		{"Ones", "gpu:77 does not exist", func() { locus.GPU(77).Ones(2) }},
+		{"Ones", "gpu:7777 does not exist", func() { locus.GPU(7777).Ones(2) }},
 		{"Sort", "axis 5", func() { x.Sort(5, false) }},
 		{"TopK", "k is 9", func() { x.TopK(9, 0) }},
 		{"Std", "axis 4", func() { x.Std(4) }},

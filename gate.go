@@ -3,6 +3,7 @@ package locus
 import (
 	"github.com/locusml/locus/internal/gate"
 	"github.com/locusml/locus/internal/op"
+	"github.com/locusml/locus/internal/units"
 )
 
 func init() {
@@ -65,7 +66,7 @@ func fits(p *place, name string, dt DType, shape []int, in ...*Tensor) {
 		return
 	}
 	if total, _ := p.backend.Memory(); total > 0 && bytes > total {
-		failf(name, ErrOutOfMemory, in, "the result, %s %s, needs %s; %s has %s in all", dt, op.ShapeString(shape), formatBytes(bytes), p.device, formatBytes(total))
+		failf(name, ErrOutOfMemory, in, "the result, %s %s, needs %s; %s has %s in all", dt, op.ShapeString(shape), units.Bytes(bytes), p.device, units.Bytes(total))
 	}
 }
 

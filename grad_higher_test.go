@@ -225,7 +225,7 @@ func TestFloorDivAndMod(t *testing.T) {
 	}
 	expect(t, "1 // 0.1", locus.From([]float64{1}).FloorDiv(0.1), []int{1}, 9)
 	expect(t, "float32", locus.From([]float32{1}).FloorDiv(0.1), []int{1}, 9)
-	big := locus.From([]float64{1e300}) // beyond all whole numbers of a float64
+	big := locus.From([]float64{1e300}) // beyond all integers of a float64
 	expect(t, "large", big.FloorDiv(3), []int{1}, 3.3333333333333334e299)
 }
 

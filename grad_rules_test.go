@@ -27,11 +27,14 @@ func TestEveryDifferentiableOpHasARule(t *testing.T) {
 		case excused && d.Family != op.IndexFamily && reason == "":
 			t.Errorf("%s is excused without a reason", d)
 		}
-		if has := gradients[d.ID] != nil; has == excused {
-			t.Errorf("%s: rule %v, excused %v", d, has, excused)
+		switch has := gradients[d.ID] != nil; {
+		case !has && !excused:
+			t.Errorf("%s has no gradient rule: set gradients[op.…] in the grad_….go of its kind, to throughComposition if that will do, or say here why there is none", d)
+		case has && excused:
+			t.Errorf("%s has a gradient rule and is excused from having one", d)
 		}
 		if d.Family == op.FusedFamily && compositions[d.ID] == nil && compositionsAll[d.ID] == nil {
-			t.Errorf("%s is fused and has no composition", d)
+			t.Errorf("%s is fused and has no composition: set compositions[op.…], or compositionsAll for several results, where its gradient rule is", d)
 		}
 		if !excused && d.Accepts(0)&dtype.Floats == 0 && d.ID != op.Where {
 			t.Errorf("%s has a rule but takes no floating-point numbers", d)

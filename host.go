@@ -18,7 +18,7 @@ type Element = dtype.Element
 
 // From makes a tensor from a Go number, or a slice or array of any depth of bools
 // or numbers, dtype.F16 and dtype.BF16 included. The element type follows the Go type
-// unless chosen with As: whole numbers of widths that tensors do not have take the
+// unless chosen with As: integers of widths that tensors do not have take the
 // next wider one, int8, int16 and uint16 int32, and int, uint and the others
 // int64. A number makes a scalar. With a shape, the elements are arranged in it.
 //
@@ -55,7 +55,7 @@ func upload(p *place, spec op.Spec, data []byte) *Tensor {
 			data, release = bytes.Clone(data), func() {}
 			close(released)
 		}
-		if err := p.backend.CopyIn(t.block, data, release); err != nil {
+		if err := copyIn(p.backend, t.block, data, release); err != nil {
 			fail("From", err)
 		}
 		<-released
@@ -286,11 +286,11 @@ func (t *Tensor) Item() float64 {
 	return elem.Get(t.dtype, b)
 }
 
-// Int returns the value of a tensor of whole numbers with one element, exactly.
+// Int returns the value of a tensor of integers with one element, exactly.
 func (t *Tensor) Int() int64 {
 	t.check("Int")
 	if t.dtype.IsFloat() {
-		failf("Int", ErrDType, []*Tensor{t}, "elements are %s, not whole numbers", t.dtype)
+		failf("Int", ErrDType, []*Tensor{t}, "elements are %s, not integers", t.dtype)
 	}
 	if t.Len() != 1 {
 		failf("Int", ErrShape, []*Tensor{t}, "the tensor has %d elements; Int wants one", t.Len())

@@ -7,7 +7,7 @@ import (
 	"github.com/locusml/locus/internal/op"
 )
 
-// PixelShuffle makes of C·r² channels C channels of r times the height and
+// PixelShuffle rearranges C·r² channels into C channels of r times the height and
 // width: (…, C·r², H, W) becomes (…, C, H·r, W·r).
 func PixelShuffle(x *Tensor, r int) *Tensor {
 	x.check("PixelShuffle")
@@ -127,7 +127,7 @@ func Fold(x *Tensor, size, window Pair, o WindowOptions) *Tensor {
 	return sum.Slice(All(), All(), R(w.pad[0], w.pad[0]+image[0]), R(w.pad[1], w.pad[1]+image[1])).owned()
 }
 
-// InterpolateMode says how [Interpolate] finds elements between those there are.
+// InterpolateMode says how [Interpolate] finds values between the elements.
 type InterpolateMode uint8
 
 // The modes.

@@ -80,11 +80,11 @@ func TestInterpolate(t *testing.T) {
 		kind error
 		f    func()
 	}{
-		"rank":          {ErrShape, func() { Interpolate(x.Squeeze(0), 2, InterpolateNearest) }},
-		"to nothing":    {ErrShape, func() { Interpolate(x, 0, InterpolateNearest) }},
-		"from nothing":  {ErrShape, func() { Interpolate(Zeros(1, 1, 0, 2), 2, InterpolateNearest) }},
-		"no such mode":  {ErrArgument, func() { Interpolate(x, 2, 9) }},
-		"whole numbers": {ErrDType, func() { Interpolate(x.Cast(Int64), 3, InterpolateBilinear) }},
+		"rank":         {ErrShape, func() { Interpolate(x.Squeeze(0), 2, InterpolateNearest) }},
+		"to nothing":   {ErrShape, func() { Interpolate(x, 0, InterpolateNearest) }},
+		"from nothing": {ErrShape, func() { Interpolate(Zeros(1, 1, 0, 2), 2, InterpolateNearest) }},
+		"no such mode": {ErrArgument, func() { Interpolate(x, 2, 9) }},
+		"integers":     {ErrDType, func() { Interpolate(x.Cast(Int64), 3, InterpolateBilinear) }},
 	} {
 		if err := Try(c.f); !errors.Is(err, c.kind) {
 			t.Errorf("%s: %v; want %v", name, err, c.kind)

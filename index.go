@@ -70,14 +70,14 @@ func (t *Tensor) addAt(id op.ID, axis int, index, src *Tensor) *Tensor {
 	return y
 }
 
-// OneHot turns every whole number i < n into a row of n elements with a 1 at
+// OneHot turns every integer i < n into a row of n elements with a 1 at
 // position i, in float32, where PyTorch's is int64. A number out of range becomes a
 // row of zeros. If n is -1 it is one more than the largest number, for which OneHot
 // waits: a compiled function needs n.
 func (t *Tensor) OneHot(n int) *Tensor {
 	t.check("OneHot")
 	if t.dtype.IsFloat() || t.dtype == Bool {
-		failf("OneHot", ErrDType, []*Tensor{t}, "elements are %s; want whole numbers", t.dtype)
+		failf("OneHot", ErrDType, []*Tensor{t}, "elements are %s; want integers", t.dtype)
 	}
 	if n == -1 {
 		t.single("OneHot")

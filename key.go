@@ -29,7 +29,7 @@ func NewKey(seed uint64) Key { return Key{bits: random.Split(seed, 0)} }
 //	whole := locus.CPU().Key(k).Rand(8, 3)
 //	rows := locus.CPU().Key(k.Part(6, 2)).Rand(2, 3) // whole's last two
 //
-// If the first axis has k·size rows, every example has k of them, one after the other, such
+// If the first axis has n·size rows, every example has n of them, one after the other, such
 // as the steps of sequences that were flattened. Where the batch is not the first axis, the
 // numbers of parts differ from each other, and from those of the whole. A tensor whose first
 // axis is not a multiple of size, such as one number for all, is the same in all parts.
@@ -74,7 +74,7 @@ func (k Key) Split(n int) []Key {
 	return keys
 }
 
-// Fold returns the key number n below k: the same as the n-th of Split.
+// Fold returns the n-th key derived from k: the same as the n-th of Split.
 func (k Key) Fold(n uint64) Key {
 	f := Key{random.Split(k.bits, n), k.first, k.size}
 	if trace.Current() != nil {
@@ -113,7 +113,8 @@ func Seed(seed uint64) {
 	global.used.Store(0)
 }
 
-// NextKey returns the next key of that sequence.
+// NextKey returns the next key of the sequence that random tensors made without a key draw
+// from: see [Seed].
 func NextKey() Key {
 	k := nextKey()
 	if trace.Current() != nil {
@@ -155,11 +156,11 @@ func (m Maker) Randn(shape ...int) *Tensor {
 	return m.random("Randn", op.RandNormal, Float32, shape, 0, 0)
 }
 
-// Randint makes whole numbers drawn uniformly from low to below high, of type
+// Randint makes integers drawn uniformly from low to below high, of type
 // int64 unless chosen with As.
 func (m Maker) Randint(low, high int64, shape ...int) *Tensor {
 	if high <= low || high-low <= 0 {
-		failf("Randint", ErrArgument, nil, "there is no whole number from %d to below %d", low, high)
+		failf("Randint", ErrArgument, nil, "there is no integer from %d to below %d", low, high)
 	}
 	dt := m.or(Int64)
 	if dt == Uint8 && (low < 0 || high > 256) || dt == Int32 && (low < -1<<31 || high > 1<<31) {
@@ -180,7 +181,7 @@ func (d Device) Rand(shape ...int) *Tensor { return d.maker().Rand(shape...) }
 // Randn makes numbers on d drawn from the standard normal distribution.
 func (d Device) Randn(shape ...int) *Tensor { return d.maker().Randn(shape...) }
 
-// Randint makes whole numbers on d drawn uniformly from low to below high.
+// Randint makes integers on d drawn uniformly from low to below high.
 func (d Device) Randint(low, high int64, shape ...int) *Tensor {
 	return d.maker().Randint(low, high, shape...)
 }
@@ -195,7 +196,7 @@ func Rand(shape ...int) *Tensor { return DefaultDevice().Rand(shape...) }
 // distribution.
 func Randn(shape ...int) *Tensor { return DefaultDevice().Randn(shape...) }
 
-// Randint makes whole numbers on the default device drawn uniformly from low to
+// Randint makes integers on the default device drawn uniformly from low to
 // below high.
 func Randint(low, high int64, shape ...int) *Tensor {
 	return DefaultDevice().Randint(low, high, shape...)

@@ -19,7 +19,7 @@ func TestKeyPart(t *testing.T) {
 			"uniform float64": func(m locus.Maker, s ...int) *locus.Tensor { return m.As(locus.Float64).Rand(s...) },
 			"normal":          func(m locus.Maker, s ...int) *locus.Tensor { return m.Randn(s...) },
 			"normal bfloat16": func(m locus.Maker, s ...int) *locus.Tensor { return m.As(locus.BFloat16).Randn(s...) },
-			"whole numbers":   func(m locus.Maker, s ...int) *locus.Tensor { return m.Randint(0, 1000, s...) },
+			"integers":        func(m locus.Maker, s ...int) *locus.Tensor { return m.Randint(0, 1000, s...) },
 		} {
 			for _, row := range [][]int{{}, {3}, {5, 1, 7}, {1100}} {
 				whole := draw(d.Key(k), append([]int{13}, row...)...)

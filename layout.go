@@ -26,7 +26,8 @@ func (p *place) arranges() bool {
 
 // arrange reports whether the images of an op whose operands are the views of l lie channels
 // last. Operands that lie otherwise are then copied: if there are any it returns the operands,
-// without their histories, with copies in their places.
+// without their histories, with copies in their places. It does so too for an op on images that
+// has them in order, as programs do: its kernels then meet one layout and not a mixture.
 func (p *place) arrange(l *launch, def *op.Def, attrs op.Attrs, in []*Tensor, spec op.Spec, scope *Scope) (last bool, operands []*Tensor) {
 	views := l.in[:len(in)]
 	follows := layout.Follows(def.ID)
@@ -38,7 +39,7 @@ func (p *place) arrange(l *launch, def *op.Def, attrs op.Attrs, in []*Tensor, sp
 	}
 	// gain is the bytes of images that need not be put in order less those that must be
 	// turned. Of a filter either is done, by the device if not here.
-	gain, tall, begins := 0, false, false
+	gain, tall, some := 0, false, false
 	for i := range views {
 		v := &views[i]
 		if len(v.Shape) != 4 || v.Shape[2] == 1 {
@@ -50,31 +51,28 @@ func (p *place) arrange(l *launch, def *op.Def, attrs op.Attrs, in []*Tensor, sp
 		}
 		bytes := v.Elements() * v.DType.Size()
 		if layout.IsLast(v.Shape, v.Strides) {
-			gain, begins = gain+bytes, true
+			gain, some = gain+bytes, true
 		} else if !isFilter(def, i) {
 			gain -= bytes
 		}
 	}
-	if !follows {
+	// Images of one row are often sequences, (N, C, L), to other ops, which would read them
+	// with gaps.
+	if !tall {
+		return false, nil
+	}
+	if last = some && gain >= 0; !follows {
 		l.call.Op, l.call.Attrs, l.call.In = def.ID, attrs, views
 		l.call.Out = backend.View{Shape: spec.Shape, DType: spec.DType}
 		can, saves := p.arranger.Arranges(&l.call)
-		if !can {
-			return false, nil
-		}
-		if gain += saves; layout.Now() == layout.Always {
-			gain, saves = 0, 1
-		}
-		begins = begins || saves > 0
+		last = can && (layout.Now() == layout.Always || (some || saves > 0) && gain+saves >= 0)
 	}
-	// Images of one row are often sequences, (N, C, L), to other ops, which would read them
-	// with gaps.
-	if !tall || !begins || gain < 0 {
+	if !last && (follows || !some) {
 		return false, nil
 	}
 	for i := range views {
 		v := &views[i]
-		if !wanted(def, v) || layout.IsLast(v.Shape, v.Strides) {
+		if !wanted(def, v) || layout.IsLast(v.Shape, v.Strides) == last {
 			continue
 		}
 		if operands == nil {
@@ -83,9 +81,13 @@ func (p *place) arrange(l *launch, def *op.Def, attrs op.Attrs, in []*Tensor, sp
 				operands[k] = t.detach()
 			}
 		}
-		operands[i] = p.channelsLast(def, in[i], v, scope)
+		if last {
+			operands[i] = p.channelsLast(def, in[i], v, scope)
+		} else {
+			operands[i] = apply(op.Copy, nil, operands[i])
+		}
 	}
-	return true, operands
+	return last, operands
 }
 
 // turn makes out, the new result of l's call, and what the call reads and writes lie

@@ -3,7 +3,9 @@ package locus
 import (
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"testing"
@@ -18,14 +20,17 @@ import (
 // tensor cores, and notes the calls that it gets.
 type saver struct {
 	*virtual.Device
-	saves func(c *backend.Call) int
-	calls []op.ID
+	saves   func(c *backend.Call) int // for a convolution; less than 0: it has no such kernel
+	refuses bool
+	calls   []op.ID
 }
 
 func (d *saver) Arranges(c *backend.Call) (bool, int) {
 	can, _ := d.Device.Arranges(c)
-	if _, conv := c.Attrs.(op.Conv); conv && can && d.saves != nil {
-		return true, d.saves(c)
+	can = can && !d.refuses
+	if _, conv := c.Attrs.(op.Conv); conv && can {
+		n := d.saves(c)
+		return n >= 0, n
 	}
 	return can, 0
 }
@@ -60,7 +65,7 @@ func all(*backend.Call) int { return 1 << 30 }
 // Images begin to lie channels last at a convolution that saves more than conversions cost,
 // and stay so through what can follow.
 func TestChannelsLastSpreads(t *testing.T) {
-	_, d := newSaver(t, all)
+	s, d := newSaver(t, all)
 	x, w := d.Randn(2, 3, 6, 5), d.Randn(4, 3, 3, 3)
 	geo := ConvOptions{Padding: 1}
 	y := Conv2D(x, w, nil, geo)
@@ -85,6 +90,17 @@ func TestChannelsLastSpreads(t *testing.T) {
 	} {
 		if !r.IsContiguous() {
 			t.Errorf("%s: lies as %v, shape %v", name, r.strides, r.shape)
+		}
+	}
+	for name, f := range map[string]func() *Tensor{
+		"groups":  func() *Tensor { return Conv2D(y, d.Randn(4, 2, 3, 3), nil, ConvOptions{Groups: 2}) },
+		"pooling": func() *Tensor { return MaxPool2D(y, 2, PoolOptions{}) },
+	} {
+		s.refuses, s.calls = true, nil
+		r := f()
+		s.refuses = false
+		if len(s.calls) < 2 || s.calls[len(s.calls)-2] != op.Copy || !r.IsContiguous() {
+			t.Errorf("%s that the device has in order only: calls %v, lies as %v", name, s.calls, r.strides)
 		}
 	}
 	sequence := Conv1D(d.Randn(2, 3, 9), d.Randn(4, 3, 3), nil, ConvOptions{})
@@ -312,5 +328,119 @@ func TestChannelsLastErrors(t *testing.T) {
 	defer a.Free()
 	if err := Try(func() { Conv2D(a, b, nil, ConvOptions{}) }); !errors.Is(err, ErrOutOfMemory) {
 		t.Errorf("no memory for the copy: %v", err)
+	}
+}
+
+// Random networks have the same values and gradients whichever of their ops save something:
+// then images in order and channels last meet everywhere.
+func TestChannelsLastRandom(t *testing.T) {
+	var salt uint64
+	_, d := newSaver(t, func(c *backend.Call) int {
+		h := fnv.New64a()
+		fmt.Fprint(h, salt, c.Op, c.Out.Shape, c.In[0].Shape)
+		return (int(h.Sum64()%4) - 1) * 4000 // it cannot, or saves nothing, a part, all
+	})
+	m := d.As(Float64)
+	rounds := 60
+	if testing.Short() {
+		rounds = 15
+	}
+	mixed := 0
+	for round := range rounds {
+		salt = uint64(round)
+		build := func() (values []*Tensor, last int) {
+			r := rand.New(rand.NewPCG(salt, 7))
+			drawn := uint64(0)
+			randn := func(shape ...int) *Tensor {
+				drawn++
+				return m.Key(NewKey(salt).Fold(drawn)).Randn(shape...)
+			}
+			var leaves []*Tensor
+			leaf := func(shape ...int) *Tensor {
+				x := randn(shape...).RequireGrad()
+				leaves = append(leaves, x)
+				return x
+			}
+			pool := []*Tensor{leaf(2, 3, 6, 8), leaf(2, 4, 6, 8)}
+			for range 12 {
+				x := pool[r.IntN(len(pool))]
+				c := x.Dim(1)
+				var y *Tensor
+				switch r.IntN(16) {
+				case 0, 1, 2:
+					y = Conv2D(x, leaf(2+r.IntN(3), c, 3, 3), nil, ConvOptions{Padding: 1}).Mul(0.2)
+				case 3:
+					y = Conv2D(x, leaf(3, c, 1, 1), leaf(3), ConvOptions{}, TanhActivation)
+				case 4:
+					y = Conv2D(x, leaf(c, 1, 3, 3), nil, ConvOptions{Padding: 1, Groups: c}).Mul(0.3)
+				case 5:
+					y = ConvTranspose2D(MaxPool2D(x, 2, PoolOptions{}), leaf(c, 3, 2, 2), leaf(3), ConvTransposeOptions{Stride: 2}).Mul(0.3)
+				case 6:
+					y, _, _ = BatchNorm(x, leaf(c), leaf(c), 1e-3)
+				case 7:
+					y = AvgPool2D(x, 3, PoolOptions{Stride: 1, Padding: 1})
+				case 8:
+					y = Concat(1, x, pool[r.IntN(len(pool))])
+				case 9:
+					y = x.Add(randn(c, 1, 1)).Sigmoid()
+				case 10:
+					y = x.Mul(x.MeanKeep(2, 3).Sigmoid())
+				case 11:
+					y = Concat(2, x.Narrow(2, 3, 6), x.Narrow(2, 0, 3)).Tanh()
+				case 12:
+					y = x.Permute(0, 2, 3, 1).Reshape(-1, c).Exp().Add(1).Log().Reshape(2, 6, 8, c).Permute(0, 3, 1, 2)
+				case 13:
+					y = x.Narrow(1, c-1, c).Add(x).Relu()
+				case 14:
+					y = x.Gt(0).Where(x, x.Mul(0.1))
+				case 15:
+					y = x.Flip(3).Pad(0, 0, 0, 0, 0, 1, 0, 0, 0).Narrow(2, 0, 6)
+				}
+				if y.Dim(1) > 6 {
+					y = y.Narrow(1, 1, 5)
+				}
+				pool = append(pool, y)
+				if isLast(y) {
+					last++
+				}
+			}
+			var loss *Tensor
+			for _, x := range pool {
+				if s := x.Square().Mean(); loss == nil {
+					loss = s
+				} else {
+					loss = loss.Add(s)
+				}
+			}
+			first := Grad([]*Tensor{loss}, leaves, CreateGraph)
+			second := first[0].Square().Sum()
+			for _, g := range first[1:] {
+				second = second.Add(g.Square().Sum())
+			}
+			values = append(append(pool, loss), first...)
+			return append(values, Grad([]*Tensor{second}, leaves)...), last
+		}
+		layout.Set(layout.Never)
+		want, _ := build()
+		layout.Set(layout.WherePays)
+		got, last := build()
+		if last > 0 && last < 12 {
+			mixed++
+		}
+		for i := range want {
+			a, b := ToSlice[float64](want[i]), ToSlice[float64](got[i])
+			size := 1.0
+			for _, v := range a {
+				size = max(size, math.Abs(v))
+			}
+			for k := range a {
+				if !(math.Abs(a[k]-b[k]) <= 1e-10*size) {
+					t.Fatalf("round %d, value %d of %d: element %d is %v, in order %v", round, i, len(want), k, b[k], a[k])
+				}
+			}
+		}
+	}
+	if mixed < rounds/2 {
+		t.Errorf("only %d of %d networks had images in both layouts", mixed, rounds)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/locusml/locus/internal/backend"
 	"github.com/locusml/locus/internal/callsite"
 	"github.com/locusml/locus/internal/op"
+	"github.com/locusml/locus/internal/units"
 )
 
 // TransferKind tells copies and waits apart.
@@ -170,7 +171,7 @@ func (t Transfers) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%-16s %-6s %-6s %8s %11s %12s  %s\n", "kind", "from", "to", "count", "bytes", "time", "where")
 	for _, e := range t {
-		fmt.Fprintf(&b, "%-16s %-6s %-6s %8d %11s %12s  %s\n", e.Kind, e.From, e.To, e.Count, formatBytes(e.Bytes), e.Time.Round(time.Microsecond), e.Site)
+		fmt.Fprintf(&b, "%-16s %-6s %-6s %8d %11s %12s  %s\n", e.Kind, e.From, e.To, e.Count, units.Bytes(e.Bytes), e.Time.Round(time.Microsecond), e.Site)
 	}
 	return b.String()
 }
@@ -189,10 +190,10 @@ func transfer(kind TransferKind, from, to *place, bytes int, do func()) {
 func transferAt(site callsite.Site, kind TransferKind, from, to *place, bytes int, do func()) {
 	switch GuardLevel(guards[kind].Load()) {
 	case Log:
-		fmt.Fprintf(os.Stderr, "locus: %s, %s to %s, %s at %s\n", kind, from.device, to.device, formatBytes(int64(bytes)), site)
+		fmt.Fprintf(os.Stderr, "locus: %s, %s to %s, %s at %s\n", kind, from.device, to.device, units.Bytes(bytes), site)
 	case Disallow:
 		fail("", &op.Problem{Kind: ErrTransfer,
-			Msg: fmt.Sprintf("%s of %s from %s to %s at %s is disallowed", kind, formatBytes(int64(bytes)), from.device, to.device, site),
+			Msg: fmt.Sprintf("%s of %s from %s to %s at %s is disallowed", kind, units.Bytes(bytes), from.device, to.device, site),
 			Fix: "keep the data where it is, or allow it: locus.Guard(locus.Allow)"})
 	}
 	start := time.Now()

@@ -37,6 +37,15 @@ func init() {
 			p.note(Span{Device: device.(Device), Name: name, Detail: detail, Bytes: int64(bytes), Host: true, Start: start.Sub(p.began), End: time.Since(p.began)})
 		}
 	}
+	lend.Beside = func(on backend.Device, name, detail string, bytes int, run func() error) (seen bool, err error) {
+		p := profiling.Load()
+		s, ok := on.(backend.Sider)
+		if p == nil || !ok || placeOf(on) == nil {
+			return false, run()
+		}
+		return true, p.beside(s, on, &ran{name: name, detail: detail, bytes: int64(bytes)}, run)
+	}
+	lend.Error = func(name string, err error) error { return newError(name, err, nil) }
 	lend.Own = func(tensor any) any { return tensor.(*Tensor).owned() }
 	lend.Readable = readable
 	lend.Export = func(compiled any, args []any) (*program.Portable, []lend.ExportedWeight) {

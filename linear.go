@@ -78,7 +78,7 @@ func oneActivation(name string, in []*Tensor, given []Activation) Activation {
 	return given[0]
 }
 
-// linear runs the primitive; for whole numbers, which it is not for, what it is
+// linear runs the primitive; for integers, which it is not for, what it is
 // composed of.
 func linear(in []*Tensor, act op.ID) *Tensor {
 	a := op.Epilogue{Act: act}

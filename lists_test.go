@@ -201,14 +201,14 @@ func TestListsRefuse(t *testing.T) {
 		kind error
 		f    func()
 	}{
-		"no factor":          {ErrArgument, func() { ScaleAll([]*Tensor{Ones(2)}, nil) }},
-		"a factor of two":    {ErrShape, func() { ScaleAll([]*Tensor{Ones(2)}, Ones(2)) }},
-		"whole numbers":      {ErrDType, func() { ScaleAll([]*Tensor{CPU().As(Int32).Ones(2)}, Ones()) }},
-		"to whole numbers":   {ErrDType, func() { CastAll([]*Tensor{Ones(2)}, Int32) }},
-		"from whole numbers": {ErrDType, func() { CastAll([]*Tensor{CPU().As(Int32).Ones(2)}, Float32) }},
-		"a zero tensor":      {ErrArgument, func() { CastAll([]*Tensor{{}}, Float32) }},
-		"norm of none":       {ErrArgument, func() { GlobalNorm([]*Tensor{nil}) }},
-		"two devices":        {ErrDevice, func() { ScaleAll([]*Tensor{Ones(2), AddVirtualGPUs(1, 1<<20)[0].Ones(2)}, Ones()) }},
+		"no factor":       {ErrArgument, func() { ScaleAll([]*Tensor{Ones(2)}, nil) }},
+		"a factor of two": {ErrShape, func() { ScaleAll([]*Tensor{Ones(2)}, Ones(2)) }},
+		"integers":        {ErrDType, func() { ScaleAll([]*Tensor{CPU().As(Int32).Ones(2)}, Ones()) }},
+		"to integers":     {ErrDType, func() { CastAll([]*Tensor{Ones(2)}, Int32) }},
+		"from integers":   {ErrDType, func() { CastAll([]*Tensor{CPU().As(Int32).Ones(2)}, Float32) }},
+		"a zero tensor":   {ErrArgument, func() { CastAll([]*Tensor{{}}, Float32) }},
+		"norm of none":    {ErrArgument, func() { GlobalNorm([]*Tensor{nil}) }},
+		"two devices":     {ErrDevice, func() { ScaleAll([]*Tensor{Ones(2), AddVirtualGPUs(1, 1<<20)[0].Ones(2)}, Ones()) }},
 	} {
 		if err := Try(c.f); !errors.Is(err, c.kind) {
 			t.Errorf("%s: %v; want %v", name, err, c.kind)

@@ -15,7 +15,7 @@ type CrossEntropyOptions struct {
 }
 
 // CrossEntropy returns the negative log-likelihood of the target under
-// softmax(logits): logits (N, C, …) or (C). The target is either whole numbers
+// softmax(logits): logits (N, C, …) or (C). The target is either integers
 // (N, …), the classes, or floating point of the shape of logits, their
 // probabilities. The mean is over the targets that count: with class targets,
 // weighted with the weights of the classes and without ignored targets. A class
@@ -85,7 +85,7 @@ type NLLOptions struct {
 }
 
 // NLLLoss returns -logp at the target's class: logp (N, C, …) or (C), as from
-// [Tensor.LogSoftmax], target whole numbers (N, …). See [CrossEntropy].
+// [Tensor.LogSoftmax], target integers (N, …). See [CrossEntropy].
 func NLLLoss(logp, target *Tensor, o NLLOptions) *Tensor {
 	const name = "NLLLoss"
 	in := given(2, logp, target, o.Weight)
@@ -145,13 +145,13 @@ type classLoss struct {
 // all of them.
 func pickClasses(name string, in []*Tensor, logp, target *Tensor, class int, weight *Tensor, ignore *int, each func(classes *Tensor) *Tensor) classLoss {
 	if !target.dtype.IsInt() {
-		failf(name, ErrDType, in, "classes are whole numbers, not %s", target.dtype)
+		failf(name, ErrDType, in, "classes are integers, not %s", target.dtype)
 	}
 	want := append(append([]int{}, logp.shape[:class]...), logp.shape[class+1:]...)
 	if !sameShape(target.shape, want) {
 		failf(name, ErrShape, in, "target has shape %s; scores %s need classes of shape %s", op.ShapeString(target.shape), op.ShapeString(logp.shape), op.ShapeString(want))
 	}
-	if target.dtype == Uint8 { // the one type of whole numbers that does not index
+	if target.dtype == Uint8 { // the one type of integers that does not index
 		target = target.Cast(Int32)
 	}
 	var p classLoss

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/locusml/locus/internal/memory"
+	"github.com/locusml/locus/internal/units"
 )
 
 // MemoryStats are a device's memory counters.
@@ -80,9 +81,9 @@ func (d Device) Collect() {
 // String returns one line.
 func (s MemoryStats) String() string {
 	line := fmt.Sprintf("%s: %s in use, peak %s, %s cached, %d allocations, %d frees, %d out of memory",
-		s.Device, formatBytes(s.InUse), formatBytes(s.Peak), formatBytes(s.Cached), s.Allocations, s.Frees, s.OutOfMemory)
+		s.Device, units.Bytes(s.InUse), units.Bytes(s.Peak), units.Bytes(s.Cached), s.Allocations, s.Frees, s.OutOfMemory)
 	if p := s.Pinned; p.Peak > 0 {
-		line += fmt.Sprintf("; page-locked: %s in use, peak %s, %s cached", formatBytes(p.InUse), formatBytes(p.Peak), formatBytes(p.Cached))
+		line += fmt.Sprintf("; page-locked: %s in use, peak %s, %s cached", units.Bytes(p.InUse), units.Bytes(p.Peak), units.Bytes(p.Cached))
 	}
 	return line
 }
@@ -118,12 +119,12 @@ func (r *MemoryReport) String() string {
 		return "<nil report>"
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "  %s: %s in all, %s free, %s in use by tensors, %s cached", r.Device, formatBytes(r.Total), formatBytes(r.Free), formatBytes(r.InUse), formatBytes(r.Cached))
+	fmt.Fprintf(&b, "  %s: %s in all, %s free, %s in use by tensors, %s cached", r.Device, units.Bytes(r.Total), units.Bytes(r.Free), units.Bytes(r.InUse), units.Bytes(r.Cached))
 	for i, h := range r.Largest {
 		if i == 0 {
 			b.WriteString("\n  largest live tensors:")
 		}
-		fmt.Fprintf(&b, "\n    %-10s %s %s", formatBytes(h.Bytes), h.DType, h.Shape)
+		fmt.Fprintf(&b, "\n    %-10s %s %s", units.Bytes(h.Bytes), h.DType, h.Shape)
 		if h.MadeAt != "" {
 			b.WriteString(", made at " + h.MadeAt)
 		}

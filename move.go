@@ -104,7 +104,7 @@ func move(dst, src *Tensor, site callsite.Site) {
 		switch kind {
 		case HostToDevice:
 			src.block.Hold() // until the device has read it
-			err = to.backend.CopyIn(dst.block, src.hostBytes(), src.block.LetGo)
+			err = copyIn(to.backend, dst.block, src.hostBytes(), src.block.LetGo)
 		case DeviceToHost:
 			err = from.backend.CopyOut(dst.hostBytes(), src.block, src.offset*src.dtype.Size())
 		case DeviceToDevice:

@@ -257,7 +257,7 @@ func LocalResponseNorm(x *Tensor, size int, alpha, beta, k float64) *Tensor {
 }
 
 // CosineSimilarity returns the cosine of the angle between x1 and x2 along an
-// axis, which is taken out; norms below eps count as eps. Shapes broadcast.
+// axis, which is removed; norms below eps count as eps. Shapes broadcast.
 func CosineSimilarity(x1, x2 *Tensor, axis int, eps float64) *Tensor {
 	a, b, at := pairAlong("CosineSimilarity", x1, x2, axis)
 	dot := a.Mul(b).SumKeep(at)
@@ -266,7 +266,7 @@ func CosineSimilarity(x1, x2 *Tensor, axis int, eps float64) *Tensor {
 }
 
 // PairwiseDistance returns the p-norm of x1 - x2 + eps along the last axis, which
-// is taken out. Shapes broadcast.
+// is removed. Shapes broadcast.
 func PairwiseDistance(x1, x2 *Tensor, p, eps float64) *Tensor {
 	a, b, at := pairAlong("PairwiseDistance", x1, x2, -1)
 	return a.Sub(b).Add(eps).normKeep("PairwiseDistance", p, at).Squeeze(at).owned()

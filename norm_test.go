@@ -128,7 +128,7 @@ func TestNormErrors(t *testing.T) {
 		"another shape":          {ErrShape, func() { LayerNorm(x, []int{4}, nil, nil, 0) }},
 		"no shape":               {ErrShape, func() { RMSNorm(x, nil, nil, 0) }},
 		"weight of LayerNorm":    {ErrShape, func() { LayerNorm(x, []int{3}, Zeros(4), nil, 0) }},
-		"whole numbers":          {ErrDType, func() { LayerNorm(Arange(3), []int{3}, nil, nil, 0) }},
+		"integers":               {ErrDType, func() { LayerNorm(Arange(3), []int{3}, nil, nil, 0) }},
 		"groups":                 {ErrArgument, func() { GroupNorm(x, 3, nil, nil, 0) }},
 		"weight of GroupNorm":    {ErrShape, func() { GroupNorm(x, 2, Zeros(3), nil, 0) }},
 		"instances of a matrix":  {ErrShape, func() { InstanceNorm(Zeros(2, 4), nil, nil, 0) }},

@@ -20,7 +20,7 @@ func usable(t *locus.Tensor) error {
 	return locus.Try(func() { t.Detach().Cast(locus.Float64).Sum().Item() })
 }
 
-// settled waits for queued work, which holds on to memory, and gives the bytes in use.
+// settled waits for queued work, which holds on to memory, and returns the bytes in use.
 func settled(t testing.TB, d locus.Device) int64 {
 	t.Helper()
 	if err := d.Synchronize(); err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/locusml/locus/internal/gate"
 	"github.com/locusml/locus/internal/memory"
 	"github.com/locusml/locus/internal/op"
+	"github.com/locusml/locus/internal/units"
 	"github.com/locusml/locus/internal/virtual"
 )
 
@@ -244,7 +245,7 @@ func WhyNoGPU() error {
 func (i DeviceInfo) String() string {
 	s := fmt.Sprintf("%-6s %s (%s)", i.Device, i.Name, i.Backing)
 	if i.Total > 0 {
-		s += fmt.Sprintf(", %s of %s free", formatBytes(i.Free), formatBytes(i.Total))
+		s += fmt.Sprintf(", %s of %s free", units.Bytes(i.Free), units.Bytes(i.Total))
 	}
 	return s
 }

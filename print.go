@@ -146,7 +146,7 @@ func (t *Tensor) cells() []string {
 	return out
 }
 
-// formatFloats chooses one way for all: whole numbers without a point, else
+// formatFloats chooses one way for all: integers without a point, else
 // four digits after it, or powers of ten where sizes differ too much for that.
 func formatFloats(v []float64) []string {
 	whole, lo, hi := true, math.Inf(1), 0.0

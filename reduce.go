@@ -8,7 +8,7 @@ import (
 	"github.com/locusml/locus/internal/op"
 )
 
-// Reductions take the axes to reduce, all if none is named, and take them out.
+// Reductions take the axes to reduce, all if none is named, and remove them.
 // The forms that end in Keep leave them with size 1, so that the result
 // broadcasts against the operand.
 
@@ -70,37 +70,40 @@ func (t *Tensor) sum(keep bool, axes []int) *Tensor {
 	return t.reduce(op.Sum, keep, axes)
 }
 
-// Sum returns the sum. It has the element type of t, unlike PyTorch's, which is
-// int64 for whole numbers; of bools it is the number of true ones, as int64.
+// Sum returns the sum over the given axes, all if none is named, and removes them. It has
+// the element type of t, unlike PyTorch's, which is
+// int64 for integers; of bools it is the number of true ones, as int64.
 func (t *Tensor) Sum(axes ...int) *Tensor { return t.sum(false, axes) }
 
 // SumKeep is [Tensor.Sum] that keeps the axes.
 func (t *Tensor) SumKeep(axes ...int) *Tensor { return t.sum(true, axes) }
 
-// Prod returns the product.
+// Prod returns the product over the given axes, all if none is named.
 func (t *Tensor) Prod(axes ...int) *Tensor { return t.reduce(op.Prod, false, axes) }
 
 // ProdKeep is [Tensor.Prod] that keeps the axes.
 func (t *Tensor) ProdKeep(axes ...int) *Tensor { return t.reduce(op.Prod, true, axes) }
 
-// Max returns the largest; NaN if one is NaN. Where several are largest, they
+// Max returns the largest element over the given axes, all if none is named; NaN if one is
+// NaN. Where several are largest, they
 // share the gradient, as with PyTorch's amax; [Tensor.MaxWithPositions] passes
 // it to the first.
 func (t *Tensor) Max(axes ...int) *Tensor { return t.reduce(op.Max, false, axes) }
 
-// MaxKeep returns the largest and keeps the axes.
+// MaxKeep is [Tensor.Max] that keeps the axes.
 func (t *Tensor) MaxKeep(axes ...int) *Tensor { return t.reduce(op.Max, true, axes) }
 
-// Min returns the smallest; NaN if one is NaN. See [Tensor.Max] about gradients.
+// Min returns the smallest element over the given axes, all if none is named; NaN if one is
+// NaN. See [Tensor.Max] about gradients.
 func (t *Tensor) Min(axes ...int) *Tensor { return t.reduce(op.Min, false, axes) }
 
-// MinKeep returns the smallest and keeps the axes.
+// MinKeep is [Tensor.Min] that keeps the axes.
 func (t *Tensor) MinKeep(axes ...int) *Tensor { return t.reduce(op.Min, true, axes) }
 
-// LogSumExp returns log Σ eˣ without overflow.
+// LogSumExp returns log Σ eˣ over the given axes, all if none is named, without overflow.
 func (t *Tensor) LogSumExp(axes ...int) *Tensor { return t.reduce(op.LogSumExp, false, axes) }
 
-// LogSumExpKeep returns log Σ eˣ and keeps the axes.
+// LogSumExpKeep is [Tensor.LogSumExp] that keeps the axes.
 func (t *Tensor) LogSumExpKeep(axes ...int) *Tensor { return t.reduce(op.LogSumExp, true, axes) }
 
 func (t *Tensor) any(keep bool, axes []int) *Tensor {
@@ -110,7 +113,7 @@ func (t *Tensor) any(keep bool, axes []int) *Tensor {
 	return t.reduce(op.Max, keep, axes)
 }
 
-// Any returns whether any of the bools is true.
+// Any returns whether any of the bools is true, over the given axes, all if none is named.
 func (t *Tensor) Any(axes ...int) *Tensor {
 	t.wantBool("Any")
 	return t.any(false, axes)
@@ -122,7 +125,7 @@ func (t *Tensor) AnyKeep(axes ...int) *Tensor {
 	return t.any(true, axes)
 }
 
-// All returns whether all of the bools are true.
+// All returns whether all of the bools are true, over the given axes, all if none is named.
 func (t *Tensor) All(axes ...int) *Tensor {
 	t.wantBool("All")
 	return t.Not().any(false, axes).Not()
@@ -160,15 +163,16 @@ func (t *Tensor) count(name string, axes []int) int {
 func (t *Tensor) mean(keep bool, axes []int) *Tensor {
 	n := t.count("Mean", axes)
 	if !t.dtype.IsFloat() {
-		fail("Mean", &op.Problem{Kind: ErrDType, Msg: "elements are " + t.dtype.String() + ", whose mean need not be whole", Fix: "convert first: .Cast(locus.Float32)"}, t)
+		fail("Mean", &op.Problem{Kind: ErrDType, Msg: "elements are " + t.dtype.String() + ", whose mean need not be an integer", Fix: "convert first: .Cast(locus.Float32)"}, t)
 	}
 	return t.reduce(op.Sum, keep, axes).Mul(1 / float64(n))
 }
 
-// Mean returns the average; NaN if there are no elements.
+// Mean returns the average over the given axes, all if none is named; NaN if there are no
+// elements.
 func (t *Tensor) Mean(axes ...int) *Tensor { return t.mean(false, axes) }
 
-// MeanKeep returns the average and keeps the axes.
+// MeanKeep is [Tensor.Mean] that keeps the axes.
 func (t *Tensor) MeanKeep(axes ...int) *Tensor { return t.mean(true, axes) }
 
 func (t *Tensor) variance(keep bool, correction int, axes []int) *Tensor {
@@ -178,13 +182,14 @@ func (t *Tensor) variance(keep bool, correction int, axes []int) *Tensor {
 }
 
 // VarOptions are the options of [Tensor.VarWith] and [Tensor.StdWith]. The zero
-// value divides by n and takes the axes out.
+// value divides by n and removes the axes.
 type VarOptions struct {
 	Correction int  // the divisor is n - Correction; 1 is Bessel's
 	Keep       bool // keep the axes, with size 1
 }
 
-// Var returns the variance, with Bessel's correction (division by n-1).
+// Var returns the variance over the given axes, all if none is named, with Bessel's
+// correction (division by n-1).
 func (t *Tensor) Var(axes ...int) *Tensor { return t.variance(false, 1, axes) }
 
 // VarKeep is [Tensor.Var] that keeps the axes.
@@ -200,7 +205,8 @@ func (t *Tensor) VarWith(o VarOptions, axes ...int) *Tensor {
 // keeps the axes, as normalization needs it.
 func (t *Tensor) VarBiased(axes ...int) *Tensor { return t.variance(true, 0, axes) }
 
-// Std returns the standard deviation, with Bessel's correction.
+// Std returns the standard deviation over the given axes, all if none is named, with Bessel's
+// correction (division by n-1).
 func (t *Tensor) Std(axes ...int) *Tensor { return t.variance(false, 1, axes).root(2) }
 
 // StdKeep is [Tensor.Std] that keeps the axes.
@@ -212,7 +218,7 @@ func (t *Tensor) StdWith(o VarOptions, axes ...int) *Tensor {
 	return t.variance(o.Keep, o.Correction, axes).root(2)
 }
 
-// Norm returns the Euclidean (Frobenius) norm. Its gradient at zero, where it has
+// Norm returns the Euclidean (Frobenius) norm over the given axes, all if none is named. Its gradient at zero, where it has
 // none, is 0.
 func (t *Tensor) Norm(axes ...int) *Tensor { return t.reduce(op.Norm, false, axes) }
 

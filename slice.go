@@ -17,7 +17,7 @@ type Range struct {
 // All chooses a whole axis.
 func All() Range { return Range{step: 1} }
 
-// At chooses one position and takes the axis out.
+// At chooses one position and removes the axis.
 func At(i int) Range { return Range{start: i, at: true} }
 
 // R chooses from start to below stop, in steps if one is given. Negative
@@ -134,7 +134,7 @@ func (t *Tensor) slice(start, length, step []int) *Tensor {
 }
 
 // Index returns the part at the given positions of the leading axes, which are
-// taken out: Index(i, j) of a matrix is one element, Index(i) a row.
+// removed: Index(i, j) of a matrix is one element, Index(i) a row.
 func (t *Tensor) Index(at ...int) *Tensor {
 	r := make([]Range, len(at))
 	for i, p := range at {

@@ -14,13 +14,14 @@ import (
 	"github.com/locusml/locus/internal/backend"
 	"github.com/locusml/locus/internal/callsite"
 	"github.com/locusml/locus/internal/gate"
+	"github.com/locusml/locus/internal/memory"
 	"github.com/locusml/locus/internal/op"
 	"github.com/locusml/locus/internal/program"
 	"github.com/locusml/locus/internal/sketch"
 )
 
-// Span is a stretch of time in which a device ran an op, or the program copied or
-// waited, or a collective was under way.
+// Span is a stretch of time in which a device ran an op, a copy or a collective, or the
+// program copied or waited.
 type Span struct {
 	Device Device // that ran the op; for copies and waits the GPU
 	Name   string // the op, those of a fused step ("add+exp"), or the kind of transfer
@@ -28,6 +29,7 @@ type Span struct {
 	Site   string // file:line of the program
 	Bytes  int64  // of transfers
 	Host   bool   // the program's time in a copy, a wait or a collective; not a device's
+	Beside bool   // the device's time in a copy or a collective that runs beside its ops, on a stream of its own
 
 	Start, End time.Duration // since the profile began
 
@@ -145,6 +147,8 @@ type ran struct {
 	site     string
 	step     any
 	sort     sketch.Kind
+	bytes    int64
+	beside   bool
 	from, to backend.Event
 }
 
@@ -202,6 +206,32 @@ func (p *profile) around(r *ran, run func() error) error {
 	p.ran = append(p.ran, *r)
 	p.mu.Unlock()
 	return err
+}
+
+// beside calls run, which queues something on a device's second stream, between two marks of
+// that.
+func (p *profile) beside(s backend.Sider, d backend.Device, r *ran, run func() error) error {
+	p.clock(d)
+	r.device, r.beside, r.from = d, true, s.Side(true)
+	if err := run(); err != nil {
+		return err
+	}
+	r.to = s.Side(false)
+	p.mu.Lock()
+	p.ran = append(p.ran, *r)
+	p.mu.Unlock()
+	return nil
+}
+
+// copyIn is CopyIn of a device, which a profile shows where the copy runs beside its ops.
+func copyIn(d backend.Device, dst *memory.Block, src []byte, release func()) error {
+	p := profiling.Load()
+	s, ok := d.(backend.Sider)
+	if p == nil || !ok || !s.Aside(len(src)) {
+		return d.CopyIn(dst, src, release)
+	}
+	r := &ran{name: HostToDevice.String(), site: callsite.Here(1).String(), bytes: int64(len(src))}
+	return p.beside(s, d, r, func() error { return d.CopyIn(dst, src, release) })
 }
 
 // moved notes a copy or a wait.
@@ -269,7 +299,7 @@ func (p *profile) timeline() *Timeline {
 	for _, r := range p.ran {
 		r.to.Wait()
 		c := p.clocks[r.device]
-		t.Spans = append(t.Spans, Span{Device: placeOf(r.device).device, Name: r.name, Detail: r.detail, Site: r.site, step: r.step, sort: r.sort,
+		t.Spans = append(t.Spans, Span{Device: placeOf(r.device).device, Name: r.name, Detail: r.detail, Site: r.site, step: r.step, sort: r.sort, Bytes: r.bytes, Beside: r.beside,
 			Start: c.at + r.from.Since(c.first), End: c.at + r.to.Since(c.first)})
 	}
 	t.Total = time.Since(p.began)
@@ -282,7 +312,7 @@ func (t *Timeline) Busy(d Device) time.Duration {
 	t.given("Timeline.Busy")
 	var sum, end time.Duration
 	for _, s := range t.Spans {
-		if s.Host || s.Device != d || s.End <= end {
+		if s.Host || s.Beside || s.Device != d || s.End <= end {
 			continue
 		}
 		sum += s.End - max(s.Start, end)
@@ -303,6 +333,7 @@ func (t *Timeline) String() string {
 		device Device
 		name   string
 		host   bool
+		beside bool
 		count  int
 		bytes  int64
 		time   time.Duration
@@ -311,15 +342,16 @@ func (t *Timeline) String() string {
 		device Device
 		name   string
 		host   bool
+		beside bool
 	}
 	found := map[key]*row{}
 	var rows []*row
 	var devices []Device
 	for _, s := range t.Spans {
-		k := key{s.Device, s.Name, s.Host}
+		k := key{s.Device, s.Name, s.Host, s.Beside}
 		r := found[k]
 		if r == nil {
-			r = &row{device: s.Device, name: s.Name, host: s.Host}
+			r = &row{device: s.Device, name: s.Name, host: s.Host, beside: s.Beside}
 			found[k] = r
 			rows = append(rows, r)
 		}
@@ -352,6 +384,8 @@ func (t *Timeline) String() string {
 		name, share := r.name, ""
 		if r.host {
 			name = "program: " + r.name
+		} else if r.beside {
+			name = "beside: " + r.name
 		} else if busy := t.Busy(r.device); busy > 0 {
 			share = fmt.Sprintf("%.1f %%", 100*r.time.Seconds()/busy.Seconds())
 		}
@@ -388,7 +422,7 @@ func (t *Timeline) WriteTrace(w io.Writer) error {
 		if s.Detail != "" {
 			args["operands"] = s.Detail
 		}
-		if s.Host {
+		if s.Host || s.Beside {
 			args["bytes"] = s.Bytes
 		}
 		us := func(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }
@@ -420,21 +454,24 @@ func (t *Timeline) WriteSVG(w io.Writer) error {
 	return p.WriteSVG(w)
 }
 
-// Row names the row of a picture that the span belongs to: its device, or the program's
-// copies and waits with it.
+// Row names the row of a picture that the span belongs to: its device, what runs beside the
+// ops there, or the program's copies and waits with it.
 func (s Span) Row() string {
-	if s.Host {
+	switch {
+	case s.Host:
 		return "program, " + s.Device.String()
+	case s.Beside:
+		return s.Device.String() + ", beside"
 	}
 	return s.Device.String()
 }
 
 // Kind says what the span is, by which pictures color it: "product", "elementwise",
-// "reduction, norm", "update", "other", or "program" for copies and waits.
+// "reduction, norm", "update", "other", or "program" for copies, waits and collectives.
 func (s Span) Kind() string { return s.kind().String() }
 
 func (s *Span) kind() sketch.Kind {
-	if s.Host {
+	if s.Host || s.Beside {
 		return sketch.Host
 	}
 	return s.sort

@@ -279,7 +279,7 @@ func TestUpdateAllRefuses(t *testing.T) {
 			UpdateAll(Update{}, []Updating{one(3), {Value: CPU().As(Float64).Ones(3), Grad: CPU().As(Float64).Ones(3)}}, nil, nil)
 		}},
 		"two shapes": {ErrShape, func() { UpdateAll(Update{}, []Updating{{Value: Ones(3), Grad: Ones(4)}}, nil, nil) }},
-		"whole numbers": {ErrDType, func() {
+		"integers": {ErrDType, func() {
 			UpdateAll(Update{}, []Updating{{Value: CPU().As(Int32).Ones(3), Grad: CPU().As(Int32).Ones(3)}}, nil, nil)
 		}},
 		"a factor of two":    {ErrShape, func() { UpdateAll(Update{}, []Updating{one(3)}, Ones(2), nil) }},

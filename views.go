@@ -112,10 +112,10 @@ func (t *Tensor) Contiguous() *Tensor {
 	return t.contiguous()
 }
 
-// Flatten makes one axis of all.
+// Flatten merges all axes into one.
 func (t *Tensor) Flatten() *Tensor { return t.Reshape(-1) }
 
-// FlattenFrom makes one axis of the given axis and those behind it: FlattenFrom(1)
+// FlattenFrom merges the given axis and those after it into one: FlattenFrom(1)
 // keeps the batch.
 func (t *Tensor) FlattenFrom(axis int) *Tensor {
 	t.check("FlattenFrom")
@@ -202,7 +202,7 @@ func (t *Tensor) expand(to []int) *Tensor {
 	return t.viewed(op.Expand, attrs, to, expandStrides(t.shape, t.strides, to), t.offset)
 }
 
-// Squeeze takes out the given axes, which must have size 1; without arguments
+// Squeeze removes the given axes, which must have size 1; without arguments
 // all that do.
 func (t *Tensor) Squeeze(axes ...int) *Tensor {
 	t.check("Squeeze")

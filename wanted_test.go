@@ -84,7 +84,7 @@ func TestAllClose(t *testing.T) {
 		t.Error("wrong")
 	}
 	if !locus.From([]int64{1 << 40}).AllClose(1<<40, 0, 0) || !locus.Zeros(0).AllClose(1, 0, 0) {
-		t.Error("whole numbers, or nothing")
+		t.Error("integers, or nothing")
 	}
 }
 

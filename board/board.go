@@ -55,6 +55,7 @@ const (
 	Log
 )
 
+// String returns the scale's name.
 func (s Scale) String() string {
 	return op.EnumName("Scale", int(s), "linear", "log")
 }

@@ -344,11 +344,12 @@ func TestHandlerFiles(t *testing.T) {
 	server := httptest.NewServer(http.StripPrefix("/run/1", b.Handler()))
 	defer server.Close()
 	for path, want := range map[string]struct{ kind, has string }{
-		"":          {"text/html", "<!doctype html>"},
-		"board.js":  {"text/javascript", "EventSource"},
-		"board.css": {"text/css", "prefers-color-scheme: dark"},
-		"board.svg": {"image/svg+xml", "<svg "},
-		"board.png": {"image/png", "\x89PNG"},
+		"":           {"text/html", "<!doctype html>"},
+		"board.js":   {"text/javascript", "EventSource"},
+		"surface.js": {"text/javascript", "class Surface"},
+		"board.css":  {"text/css", "prefers-color-scheme: dark"},
+		"board.svg":  {"image/svg+xml", "<svg "},
+		"board.png":  {"image/png", "\x89PNG"},
 	} {
 		response, err := http.Get(server.URL + "/run/1/" + path)
 		if err != nil {

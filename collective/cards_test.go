@@ -10,6 +10,8 @@ import (
 	"github.com/locusml/locus"
 	"github.com/locusml/locus/collective"
 	"github.com/locusml/locus/internal/collectivetest"
+	"github.com/locusml/locus/internal/lend"
+	"github.com/locusml/locus/internal/virtual"
 )
 
 // joinCards makes a group over TCP whose ranks may use NCCL.
@@ -140,6 +142,38 @@ func TestFakeNCCLTimeout(t *testing.T) {
 		}
 		return want(err, collective.ErrTimeout, "rank 1")
 	})
+}
+
+// A rank whose card is lost: by NCCL and by way of main memory, the others are told which rank
+// it was, while they wait for it on their cards.
+func TestLostCard(t *testing.T) {
+	for _, engine := range []string{"nccl", "ring"} {
+		t.Run(engine, func(t *testing.T) {
+			if engine == "nccl" {
+				collective.FakeCards(t, 22803, false)
+			}
+			groups := joinCards(t, 3, collective.Engine(engine), collective.Timeout(20*time.Second))
+			devices := locus.AddVirtualGPUs(3, 1<<20)
+			each(t, 3, func(r int) error {
+				x := devices[r].Ones(3)
+				if _, err := groups[r].AllReduce(ctx, x, collective.Sum).Wait(); err != nil {
+					return err
+				}
+				if r == 1 {
+					lend.Backend(x).(*virtual.Device).LoseAfter(1)
+				}
+				started := time.Now()
+				var err error
+				for err == nil && time.Since(started) < 10*time.Second { // on a card it is done for the host when it is queued
+					_, err = groups[r].AllReduce(ctx, x.Add(1), collective.Sum).Wait()
+				}
+				if r == 1 {
+					return want(err, locus.ErrDeviceLost, devices[1].String()+": ")
+				}
+				return want(err, collective.ErrRank, "rank 1")
+			})
+		})
+	}
 }
 
 // realGPUs returns the machine's own GPUs, shares of one included.

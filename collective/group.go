@@ -8,10 +8,12 @@ import (
 	"time"
 
 	"github.com/locusml/locus"
+	"github.com/locusml/locus/internal/control"
 	"github.com/locusml/locus/internal/engine"
 	"github.com/locusml/locus/internal/gate"
 	"github.com/locusml/locus/internal/guard"
 	"github.com/locusml/locus/internal/lend"
+	"github.com/locusml/locus/internal/op"
 	"github.com/locusml/locus/internal/trace"
 )
 
@@ -156,7 +158,7 @@ func (g *Group) AllGatherParts(ctx context.Context, x *locus.Tensor, n int) *Pen
 		if want := cut[g.rank+1] - cut[g.rank]; rows(x) != want {
 			return problem(locus.ErrShape, "collective.Part says which rows a rank has", "rank %d of %d has %d of %d rows, but passed %d", g.rank, g.size, want, n, rows(x))
 		}
-		j.text = fmt.Sprintf("all-gather of the parts of %s %s", x.DType(), shape(append([]int{n}, row...)))
+		j.text = fmt.Sprintf("all-gather of the parts of %s %s", x.DType(), op.ShapeString(append([]int{n}, row...)))
 		return nil
 	})
 }
@@ -209,7 +211,9 @@ func Part(n, rank, size int) (from, to int) {
 	return p[rank], p[rank+1]
 }
 
-func describe(x *locus.Tensor) string { return fmt.Sprintf("%s %s", x.DType(), shape(x.Shape())) }
+func describe(x *locus.Tensor) string {
+	return fmt.Sprintf("%s %s", x.DType(), op.ShapeString(x.Shape()))
+}
 
 func rows(x *locus.Tensor) int {
 	if x.Rank() == 0 {
@@ -421,7 +425,7 @@ func (g *Group) breakOff(j *job, err error) error {
 	} else {
 		g.eng.fail(fmt.Sprintf("%s: %v", j.text, err))
 		if j.ctx.Err() == nil {
-			err = g.eng.blame(err)
+			err = g.cause(err)
 		}
 	}
 	err = newError(j.name, err)
@@ -434,6 +438,18 @@ func (g *Group) breakOff(j *job, err error) error {
 		g.broken = closedError()
 	}
 	return g.broken
+}
+
+// cause returns why the group ends after err, which this rank has told the others of: the
+// engine may know better, unless all that it knows is that.
+func (g *Group) cause(err error) error {
+	var own *locus.Error
+	var fault *control.Fault
+	why := g.eng.blame(err)
+	if errors.As(err, &own) && errors.As(why, &fault) && fault.Cause == control.Failed && fault.Rank == g.rank {
+		return err
+	}
+	return why
 }
 
 // Abort ends the group because this rank gives up: collectives that are under way fail, and the

@@ -14,7 +14,6 @@ import (
 	"github.com/locusml/locus/internal/engine"
 	"github.com/locusml/locus/internal/gate"
 	"github.com/locusml/locus/internal/lend"
-	"github.com/locusml/locus/internal/op"
 )
 
 // Local makes a group whose ranks are parts of this program, and returns a handle for each:
@@ -466,5 +465,3 @@ func (e *localEngine) recv(ctx context.Context, j *job) (*locus.Tensor, error) {
 		return nil, ctx.Err()
 	}
 }
-
-func shape(s []int) string { return op.ShapeString(s) }

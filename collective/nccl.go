@@ -254,11 +254,19 @@ func (c *cards) run(j *job, d card) (*locus.Tensor, error) {
 		in.Release()
 		return out, nil
 	}
-	event, err := d.Foreign([]*memory.Block{in.Block}, block, func(stream uintptr) error { return c.queue(j.kind, k, stream) }, in.Release)
+	var event backend.Event
+	seen, err := lend.Beside(d, j.name, j.text, x.Bytes(), func() (err error) {
+		event, err = d.Foreign([]*memory.Block{in.Block}, block, func(stream uintptr) error { return c.queue(j.kind, k, stream) }, in.Release)
+		var async *backend.AsyncError
+		if errors.As(err, &async) || errors.Is(err, locus.ErrDeviceLost) { // the device's, not NCCL's
+			err = lend.Error(j.name, err)
+		}
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
-	j.watched = true
+	j.watched, j.seen = true, seen
 	c.watch(flight{event, j, started})
 	return out, nil
 }
@@ -296,7 +304,7 @@ func (c *cards) look() {
 	for n := 1; ; n++ {
 		c.mu.Lock()
 		for len(c.inFlight) > 0 && c.inFlight[0].event.Done() {
-			if lend.Profiling() {
+			if lend.Profiling() && !c.inFlight[0].job.seen {
 				c.inFlight[0].job.note(c.inFlight[0].since)
 			}
 			c.inFlight = c.inFlight[1:]

@@ -10,7 +10,7 @@ import (
 // Op says how the elements of all ranks become one.
 type Op uint8
 
-// The ops. Sums and products of whole numbers wrap. Max and Min of bools are "any" and
+// The ops. Sums and products of integers wrap. Max and Min of bools are "any" and
 // "all". A NaN wins over every number, in the package's own engines; in MPI and NCCL Max and
 // Min treat it as the library does.
 const (
@@ -33,7 +33,7 @@ func (o Op) check(d locus.DType) error {
 	case o >= numOps:
 		return problem(locus.ErrArgument, "", "there is no op %d", uint8(o))
 	case o == Mean && !d.IsFloat():
-		return problem(locus.ErrDType, "cast to a floating-point type first, or divide the sum", "the mean of %s need not be a whole number", d)
+		return problem(locus.ErrDType, "cast to a floating-point type first, or divide the sum", "the mean of %s need not be an integer", d)
 	case d == locus.Bool && o != Max && o != Min:
 		return problem(locus.ErrDType, "use collective.Max for any and collective.Min for all, or cast to a type of numbers", "bools have no %s", o)
 	}

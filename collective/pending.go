@@ -88,6 +88,7 @@ type job struct {
 	seq   uint64
 
 	watched bool // it goes on on a card, whose engine notes its time
+	seen    bool // the timeline has it by the card's own clock
 }
 
 // note puts the job's time on the timeline that is being taken.

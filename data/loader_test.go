@@ -28,7 +28,7 @@ func counting(t testing.TB, d locus.Device, n int) *TensorDataset {
 	return ds
 }
 
-// labels runs through an epoch and gives the labels of its batches, having made
+// labels runs through an epoch and returns the labels of its batches, having made
 // sure that each input belongs to its label.
 func labels(t testing.TB, l *Loader, epoch, start int) [][]int64 {
 	t.Helper()

@@ -94,7 +94,7 @@ func TestScalerRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, f := range map[string]func(){"columns": func() { s.Scale(locus.Ones(3, 3)) }, "a vector": func() { s.Scale(locus.Ones(2)) }, "whole numbers": func() { s.Scale(locus.From([][]int{{1, 2}})) },
+	for name, f := range map[string]func(){"columns": func() { s.Scale(locus.Ones(3, 3)) }, "a vector": func() { s.Scale(locus.Ones(2)) }, "integers": func() { s.Scale(locus.From([][]int{{1, 2}})) },
 		"nil": func() { s.Scale(nil) }, "a zero scaler": func() { new(data.Scaler).Scale(locus.Ones(1)) }} {
 		var e *locus.Error
 		if err := locus.Try(f); !errors.As(err, &e) {

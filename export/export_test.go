@@ -20,7 +20,7 @@ import (
 	"github.com/locusml/locus/weights"
 )
 
-// words embeds whole numbers and runs a transformer over them.
+// words embeds integers and runs a transformer over them.
 type words struct {
 	Embed *nn.EmbeddingLayer
 	Body  nn.Module

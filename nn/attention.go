@@ -8,18 +8,18 @@ import (
 	"github.com/locusml/locus/internal/gate"
 )
 
-// MultiHeadOptions are the options of [MultiHeadAttention]. The zero value shows
-// every position to every other.
+// MultiHeadOptions are the options of [MultiHeadAttention]. With the zero value every
+// position attends to every other.
 type MultiHeadOptions struct {
-	Causal        bool    // position i sees only positions up to i
+	Causal        bool    // position i attends only to positions up to i
 	Dropout       float64 // of the attention weights, in training
 	KeyFeatures   int     // where keys have other features than queries; 0 means the same
 	ValueFeatures int     // the same for values
 	Rotary        bool    // positions by rotation of queries and keys: see [Rotary]
 }
 
-// MultiHeadAttentionLayer lets positions of sequences (N, L, features), the batch
-// first or none, look at others with several heads at once.
+// MultiHeadAttentionLayer lets the positions of sequences (N, L, features), the batch
+// first or none, attend to others with several heads at once.
 //
 // Weights have PyTorch's layouts and names: one in_proj_weight (3·features,
 // features) for queries, keys and values, or, where keys or values have other
@@ -96,15 +96,15 @@ func (l *MultiHeadAttentionLayer) reset(key locus.Key) {
 	l.make()
 }
 
-// Forward lets the positions of x (N, L, features) look at each other.
+// Forward lets the positions of x (N, L, features) attend to each other.
 func (l *MultiHeadAttentionLayer) Forward(x *locus.Tensor) *locus.Tensor {
 	return l.Attend(x, x, x, nil)
 }
 
-// Attend lets the positions of q (N, L, features) look at those of k (N, S, key
+// Attend lets the positions of q (N, L, features) attend to those of k (N, S, key
 // features), and returns a weighted mean of v (N, S, value features) for each, (N, L,
 // features). The mask may be nil; it is (L, S), (N, L, S) or (N, heads, L, S), with
-// sizes of 1 where it is the same for all: bools, false hides, or floating-point
+// sizes of 1 where it is the same for all: bools, where false masks, or floating-point
 // numbers, which are added to the scores. [PaddingMask] makes one from lengths.
 func (l *MultiHeadAttentionLayer) Attend(q, k, v, mask *locus.Tensor) *locus.Tensor {
 	made("nn.MultiHeadAttention", l != nil && l.OutProj != nil && l.Dropout != nil && l.heads > 0)
@@ -172,7 +172,7 @@ func (l *MultiHeadAttentionLayer) project(q, k, v *locus.Tensor) (_, _, _ *locus
 func PaddingMask(lengths *locus.Tensor, size int) *locus.Tensor {
 	gate.Check("nn.PaddingMask", gate.Count("the size", size, 0, math.MaxInt))
 	if !lengths.DType().IsInt() {
-		fail(locus.ErrDType, "nn.PaddingMask", "lengths are whole numbers, not "+lengths.DType().String(), "")
+		fail(locus.ErrDType, "nn.PaddingMask", "lengths are integers, not "+lengths.DType().String(), "")
 	}
 	at := beside(lengths, lengths.Device().As(lengths.DType()).Arange(float64(size)))
 	return at.Lt(lengths.Reshape(-1, 1, 1))

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/locusml/locus"
+	"github.com/locusml/locus/internal/op"
+	"github.com/locusml/locus/internal/units"
 )
 
 // Describe returns a table of a network's layers that have tensors, without
@@ -26,7 +28,7 @@ func Describe(m any) string {
 		}
 		shape, count, size, where := "not made yet", 0, 0, ""
 		if v := e.Value(); v != nil {
-			shape, count, size, where = shapeText(v.Shape()), v.Len(), v.Bytes(), v.Device().String()
+			shape, count, size, where = op.ShapeString(v.Shape()), v.Len(), v.Bytes(), v.Device().String()
 			if v.DType() != locus.Float32 {
 				shape += " " + v.DType().String()
 			}
@@ -51,14 +53,14 @@ func Describe(m any) string {
 	}
 	for _, r := range rows {
 		n, _ := strconv.Atoi(r[4])
-		r[4] = byteText(n)
+		r[4] = units.Bytes(n)
 	}
 	if len(rows) == 0 {
 		return "a network without parameters\n"
 	}
 	var b strings.Builder
 	writeTable(&b, append([][]string{{"path", "layer", "tensors", "numbers", "memory", "device"}}, rows...), 3, 4)
-	fmt.Fprintf(&b, "%d parameters, %s\n", total, byteText(bytes))
+	fmt.Fprintf(&b, "%d parameters, %s\n", total, units.Bytes(bytes))
 	return b.String()
 }
 
@@ -94,7 +96,7 @@ func (t Tree) String() string {
 			rows = append(rows, []string{n, "nil", "", "", ""})
 			continue
 		}
-		rows = append(rows, []string{n, x.DType().String(), shapeText(x.Shape()), byteText(x.Bytes()), x.Device().String()})
+		rows = append(rows, []string{n, x.DType().String(), op.ShapeString(x.Shape()), units.Bytes(x.Bytes()), x.Device().String()})
 	}
 	var b strings.Builder
 	writeTable(&b, rows, 3)
@@ -135,26 +137,6 @@ func digits(s string) string {
 		n++
 	}
 	return s[:n]
-}
-
-func shapeText(shape []int) string {
-	parts := make([]string, len(shape))
-	for i, d := range shape {
-		parts[i] = strconv.Itoa(d)
-	}
-	return "(" + strings.Join(parts, ", ") + ")"
-}
-
-func byteText(n int) string {
-	switch {
-	case n >= 1<<30:
-		return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
-	case n >= 1<<20:
-		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
-	case n >= 1<<10:
-		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
-	}
-	return fmt.Sprintf("%d B", n)
 }
 
 // writeTable writes rows with columns as wide as their widest cell; those at right

@@ -14,8 +14,8 @@ func TestDescriptions(t *testing.T) {
 	net := nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.BatchNorm(4), nn.LazyLinear(2))
 	nn.Freeze(net.Layers[0])
 	want := `path  layer      tensors                                                                 numbers  memory  device
-0     Linear     weight (frozen) (4, 3), bias (frozen) (4)                                    16    64 B  cpu
-2     BatchNorm  weight (4), bias (4), running_mean (4), running_var (4)                      16    64 B  cpu
+0     Linear     weight (frozen) (4, 3), bias (frozen) (4,)                                    16    64 B  cpu
+2     BatchNorm  weight (4,), bias (4,), running_mean (4,), running_var (4,)                      16    64 B  cpu
 3     Linear     weight not made yet, bias not made yet                                        0     0 B
 24 parameters, 128 B
 `
@@ -27,7 +27,7 @@ func TestDescriptions(t *testing.T) {
 		t.Error(s)
 	}
 	tree := nn.Tree{"layers.11.weight": locus.Ones(2, 3), "layers.3.weight": locus.As(locus.Int64).Zeros(2000), "x": nil}
-	if s, want := tree.String(), "name              type     shape     memory  device\nlayers.3.weight   int64    (2000)  15.6 KiB  cpu\nlayers.11.weight  float32  (2, 3)      24 B  cpu\nx                 nil\n"; normal(s) != normal(want) {
+	if s, want := tree.String(), "name              type     shape     memory  device\nlayers.3.weight   int64    (2000,)  15.6 KiB  cpu\nlayers.11.weight  float32  (2, 3)      24 B  cpu\nx                 nil\n"; normal(s) != normal(want) {
 		t.Errorf("\n%s", s)
 	}
 	if s := (nn.Tree{}).String(); s != "an empty tree\n" {

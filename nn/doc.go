@@ -1,6 +1,10 @@
 // Package nn builds networks: layers, and what is done with all of a network's
 // parameters at once (moving, copying, counting, saving).
 //
+//	net := nn.Sequential(nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 10))
+//	nn.To(net, locus.TryGPU())
+//	scores := net.Forward(x) // (N, 784) → (N, 10)
+//
 // A network is a plain Go struct. What it learns are its fields of type
 // *[Parameter], those of the layers it is made of, and *locus.Tensor fields
 // marked with the tag `nn:"param"`; what it keeps and does not learn are its

@@ -49,7 +49,7 @@ func (l *EmbeddingLayer) make() {
 	l.opts.make(locus.DefaultDevice(), l.Weight, nil, nil, nil, l.n, l.features)
 }
 
-// Forward looks up the rows that x, whole numbers of any shape, names.
+// Forward looks up the rows that x, integers of any shape, names.
 func (l *EmbeddingLayer) Forward(x *locus.Tensor) *locus.Tensor {
 	made("nn.Embedding", l != nil && l.Weight != nil)
 	defer blame(l)

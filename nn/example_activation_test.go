@@ -215,7 +215,7 @@ func ExampleHardTanh() {
 	// Output: [-1.0000  1.5000  2.0000] float32 (3,) on cpu
 }
 
-// A rectifier that ends at 6, which whole numbers of few bits can hold: MobileNet's.
+// A rectifier that ends at 6, which integers of few bits can hold: MobileNet's.
 func ExampleReLU6() {
 	fmt.Println(nn.ReLU6().Forward(locus.From([]float32{-1, 3, 100})))
 	// Output: [0 3 6] float32 (3,) on cpu

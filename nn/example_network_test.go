@@ -117,7 +117,7 @@ func ExampleDescribe() {
 	fmt.Print(nn.Describe(net))
 	// Output:
 	// path  layer   tensors                                 numbers  memory  device
-	// 0     Linear  weight (8, 4), bias (8)                      40   160 B  cpu
+	// 0     Linear  weight (8, 4), bias (8,)                     40   160 B  cpu
 	// 2     Linear  weight not made yet, bias not made yet        0     0 B
 	// 40 parameters, 160 B
 }

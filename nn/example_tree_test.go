@@ -36,12 +36,12 @@ func ExampleTreeOf() {
 	fmt.Print(nn.TreeOf(net))
 	// Output:
 	// name            type     shape   memory  device
-	// 0.bias          float32  (2)        8 B  cpu
+	// 0.bias          float32  (2,)       8 B  cpu
 	// 0.weight        float32  (2, 3)    24 B  cpu
-	// 1.bias          float32  (2)        8 B  cpu
-	// 1.running_mean  float32  (2)        8 B  cpu
-	// 1.running_var   float32  (2)        8 B  cpu
-	// 1.weight        float32  (2)        8 B  cpu
+	// 1.bias          float32  (2,)       8 B  cpu
+	// 1.running_mean  float32  (2,)       8 B  cpu
+	// 1.running_var   float32  (2,)       8 B  cpu
+	// 1.weight        float32  (2,)       8 B  cpu
 }
 
 // Weights with noise, for robust training: gradients flow through the noise to the

@@ -6,6 +6,7 @@ import (
 
 	"github.com/locusml/locus"
 	"github.com/locusml/locus/internal/elem"
+	"github.com/locusml/locus/internal/gate"
 	"github.com/locusml/locus/internal/lend"
 	"github.com/locusml/locus/internal/trace"
 )
@@ -52,7 +53,7 @@ func (l *lazy) check(op, name string, old, t *locus.Tensor) {
 	}
 	checkTensor(op, t)
 	lend.Single(op, t)
-	if old != nil && sameShape(old, t) && old.DType() == t.DType() && old.Device() == t.Device() {
+	if old != nil && gate.SameShape(old, t) && old.DType() == t.DType() && old.Device() == t.Device() {
 		return // as in every step of an optimizer
 	}
 	want, placed, device := l.known, l.placed, l.device
@@ -69,19 +70,6 @@ func (l *lazy) check(op, name string, old, t *locus.Tensor) {
 		fail(locus.ErrDevice, op, fmt.Sprintf("the new value is on %s; %s is on %s", t.Device(), name, device),
 			"move it with .To(device), or the whole network with nn.To")
 	}
-}
-
-// sameShape compares shapes without making slices of them.
-func sameShape(a, b *locus.Tensor) bool {
-	if a.Rank() != b.Rank() {
-		return false
-	}
-	for i := range a.Rank() {
-		if a.Dim(i) != b.Dim(i) {
-			return false
-		}
-	}
-	return true
 }
 
 // checkTensor panics unless t is a tensor that can be used.

@@ -12,7 +12,7 @@ func AvgPool2D(window locus.Pair, o locus.PoolOptions) Module {
 	return named("AvgPool2D", func(x *locus.Tensor) *locus.Tensor { return locus.AvgPool2D(x, window, o) })
 }
 
-// AdaptiveAvgPool2D takes means of windows that leave the given size.
+// AdaptiveAvgPool2D averages windows so that the result has the given size.
 func AdaptiveAvgPool2D(size locus.Pair) Module {
 	return named("AdaptiveAvgPool2D", func(x *locus.Tensor) *locus.Tensor { return locus.AdaptiveAvgPool2D(x, size) })
 }
@@ -30,18 +30,18 @@ func AvgPool1D(window int, o locus.PoolOptions) Module {
 	return named("AvgPool1D", func(x *locus.Tensor) *locus.Tensor { return locus.AvgPool1D(x, window, o) })
 }
 
-// AdaptiveAvgPool1D takes means of windows that leave the given size.
+// AdaptiveAvgPool1D averages windows so that the result has the given size.
 func AdaptiveAvgPool1D(size int) Module {
 	return named("AdaptiveAvgPool1D", func(x *locus.Tensor) *locus.Tensor { return locus.AdaptiveAvgPool1D(x, size) })
 }
 
-// AdaptiveMaxPool1D takes the largest elements of windows that leave the given
+// AdaptiveMaxPool1D takes the largest elements of windows so that the result has the given
 // size.
 func AdaptiveMaxPool1D(size int) Module {
 	return named("AdaptiveMaxPool1D", func(x *locus.Tensor) *locus.Tensor { return locus.AdaptiveMaxPool1D(x, size) })
 }
 
-// AdaptiveMaxPool2D takes the largest elements of windows that leave the given
+// AdaptiveMaxPool2D takes the largest elements of windows so that the result has the given
 // size.
 func AdaptiveMaxPool2D(size locus.Pair) Module {
 	return named("AdaptiveMaxPool2D", func(x *locus.Tensor) *locus.Tensor { return locus.AdaptiveMaxPool2D(x, size) })

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/locusml/locus"
+	"github.com/locusml/locus/internal/trace"
 )
 
 // angles returns position·base^(-2i/features) for the given number of positions and
@@ -48,7 +49,9 @@ func (t *table) get(x *locus.Tensor, n int, make func(d locus.Device, n int) []*
 		for _, v := range make(x.Device(), n) {
 			e.values = append(e.values, v.Cast(x.DType()))
 		}
-		t.last.Store(e)
+		if trace.Current() == nil { // what a trace computes has no elements outside it
+			t.last.Store(e)
+		}
 	}
 	out := append([]*locus.Tensor{}, e.values...)
 	if e.positions > n {
@@ -141,7 +144,7 @@ type RotaryLayer struct {
 // Rotary makes a layer for an even number of features; base 0 means 10000.
 func Rotary(features int, base float64) *RotaryLayer {
 	if features < 2 || features%2 != 0 {
-		fail(locus.ErrArgument, "nn.Rotary", fmt.Sprintf("%d features do not make pairs", features), "")
+		fail(locus.ErrArgument, "nn.Rotary", fmt.Sprintf("the number of features is %d; want an even number", features), "")
 	}
 	sizes("nn.Rotary", features)
 	if !(base >= 0) || math.IsInf(base, 1) {

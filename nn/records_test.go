@@ -214,9 +214,18 @@ func layerCases() map[string]layerCase {
 	return cases
 }
 
+// recorded fails unless PyTorch's word on a case is there.
+func recorded(t *testing.T, name string) {
+	t.Helper()
+	if records()[name+"/out/0"] == nil {
+		t.Fatalf("there is no record of %q: add it to testdata/record.py, and run that", name)
+	}
+}
+
 // fill gives a layer the recorded state, which must have its very names.
 func fill(t *testing.T, layer any, name string, d locus.Device) {
 	t.Helper()
+	recorded(t, name)
 	state := named(name + "/state")
 	for _, e := range nn.State(layer) {
 		v, ok := state[e.Name]

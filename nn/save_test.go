@@ -154,7 +154,7 @@ func TestLoadConvertsNumbers(t *testing.T) {
 	}
 	var m *weights.MatchError
 	if err := nn.Load(file("int", locus.As(locus.Int64).Ones(2, 3)), nn.Linear(3, 2, nn.NoBias())); !errors.As(err, &m) || len(m.Different) != 1 {
-		t.Error("whole numbers became a parameter:", err)
+		t.Error("integers became a parameter:", err)
 	}
 }
 

@@ -98,7 +98,7 @@ func (s *SequentialLayer) At(i int) Module {
 	return s.Layers[i]
 }
 
-// Func makes a layer of a function without parameters.
+// Func makes a layer from a function without parameters.
 func Func(f func(x *locus.Tensor) *locus.Tensor) Module {
 	gate.Check("nn.Func", gate.Given("the function", f))
 	return funcLayer{name: "Func", f: f, foreign: true}

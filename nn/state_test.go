@@ -18,7 +18,7 @@ import (
 type tracker struct {
 	Scale *nn.Parameter
 	Mean  *nn.Buffer
-	Seen  *nn.Buffer // whole numbers
+	Seen  *nn.Buffer // integers
 }
 
 func newTracker() *tracker {
@@ -303,6 +303,32 @@ func TestSavingState(t *testing.T) {
 		same(t, "loaded", stateOf(again), stateOf(net))
 		near(t, "goes on", again.Forward(x), net.Forward(x), 0)
 		same(t, "after another step", stateOf(again), stateOf(net))
+	})
+}
+
+// A compiled network has the state and the modes of the network: a layer whose Forward
+// depends on more than tensors tells traces so with trace.Watch.
+func TestCompiledState(t *testing.T) {
+	eachStateful(t, func(t *testing.T, build func() nn.Module, x *locus.Tensor) {
+		plain, net := build(), build()
+		f := locus.Compile(func(args ...*locus.Tensor) []*locus.Tensor {
+			return []*locus.Tensor{net.Forward(args[0])}
+		})
+		for i, training := range []bool{true, true, true, false, false, false, true, false} {
+			mode := nn.Eval[nn.Module]
+			if training {
+				mode = nn.Train[nn.Module]
+			}
+			mode(plain)
+			mode(net)
+			near(t, fmt.Sprintf("call %d, training %v", i, training), f.Call(x)[0], plain.Forward(x), 1e-6)
+		}
+		if f.Fallback() != "" {
+			t.Error(f.Fallback())
+		}
+		for i, e := range nn.State(net) {
+			near(t, e.Name, e.Value(), nn.State(plain)[i].Value(), 1e-6)
+		}
 	})
 }
 

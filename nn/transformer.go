@@ -12,7 +12,7 @@ type TransformerOptions struct {
 	Dropout    float64          // everywhere, in training
 	PreNorm    bool             // normalize what goes into each part, not what comes out
 	Activation locus.Activation // between the two linear layers; the zero value means max(x, 0)
-	Causal     bool             // encoders: position i sees only positions up to i; decoders always do that
+	Causal     bool             // encoders: position i attends only to positions up to i, as in decoders
 	Rotary     bool             // self-attention knows positions by rotation: see [Rotary]
 	FinalNorm  bool             // stacks: normalize the last layer's result
 

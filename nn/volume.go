@@ -132,12 +132,12 @@ func AvgPool3D(window locus.Triple, o locus.Pool3DOptions) Module {
 	return named("AvgPool3D", func(x *locus.Tensor) *locus.Tensor { return locus.AvgPool3D(x, window, o) })
 }
 
-// AdaptiveAvgPool3D takes means of windows that leave the given size.
+// AdaptiveAvgPool3D averages windows so that the result has the given size.
 func AdaptiveAvgPool3D(size locus.Triple) Module {
 	return named("AdaptiveAvgPool3D", func(x *locus.Tensor) *locus.Tensor { return locus.AdaptiveAvgPool3D(x, size) })
 }
 
-// AdaptiveMaxPool3D takes the largest elements of windows that leave the given size.
+// AdaptiveMaxPool3D takes the largest elements of windows so that the result has the given size.
 func AdaptiveMaxPool3D(size locus.Triple) Module {
 	return named("AdaptiveMaxPool3D", func(x *locus.Tensor) *locus.Tensor { return locus.AdaptiveMaxPool3D(x, size) })
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/locusml/locus"
+	"github.com/locusml/locus/internal/gate"
 	"github.com/locusml/locus/internal/trace"
 	"github.com/locusml/locus/nn"
 )
@@ -148,7 +149,7 @@ func (a *Average) SetState(tree nn.Tree, updates int64) error {
 			delete(unknown, e.Name)
 			checkTensor(op, "", e.Name, t)
 			v := e.Value()
-			if v == nil || !sameShape(v, t) || v.DType() != t.DType() {
+			if v == nil || !gate.SameShape(v, t) || v.DType() != t.DType() {
 				fail(locus.ErrShape, op, fmt.Sprintf("%s is %s %v in the tree", e.Name, t.DType(), t.Shape()), "")
 			}
 			c := t.Detach().CopyTo(v.Device())

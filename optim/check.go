@@ -28,19 +28,6 @@ func checkTensor(op, what, name string, t *locus.Tensor) {
 	}
 }
 
-// sameShape compares shapes without making slices of them, in every step.
-func sameShape(a, b *locus.Tensor) bool {
-	if a.Rank() != b.Rank() {
-		return false
-	}
-	for i := range a.Rank() {
-		if a.Dim(i) != b.Dim(i) {
-			return false
-		}
-	}
-	return true
-}
-
 func checkLR(lr float64) error {
 	return atLeastZero("the learning rate", lr)
 }

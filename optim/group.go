@@ -17,8 +17,8 @@ type Group struct {
 	WeightDecay *float64              // in place of the optimizer's; nil keeps that
 }
 
-// Named chooses the parameters whose name has one of the given parts: one or
-// several in a row of what stands between its points, such as "bias" or "net.0".
+// Named chooses the parameters whose name contains one of the given parts: one or several
+// consecutive components of the name, such as "bias" or "net.0".
 func Named(parts ...string) func(e nn.Entry) bool {
 	parts = slices.Clone(parts)
 	return func(e nn.Entry) bool {

@@ -2,6 +2,10 @@
 // gradient descent and its relatives, and schedules of the learning rate. To clip
 // gradients first, see locus.ClipGlobalNorm and locus.ClipByValue.
 //
+//	opt := optim.Adam(nn.Parameters(net), 1e-3, optim.AdamOptions{})
+//	loss.Backward() // for each batch
+//	opt.Step()
+//
 // An optimizer keeps what it remembers (momentum, averages) on the device of the
 // parameter it belongs to, and moves it along when the network moves.
 package optim
@@ -12,6 +16,7 @@ import (
 
 	"github.com/locusml/locus"
 	"github.com/locusml/locus/internal/callsite"
+	"github.com/locusml/locus/internal/gate"
 	"github.com/locusml/locus/internal/trace"
 	"github.com/locusml/locus/nn"
 )
@@ -263,7 +268,7 @@ func (o *Optimizer) checkStep(op string, factor, ok *locus.Tensor, grads []*locu
 			fail(locus.ErrArgument, op, e.Name+" has a gradient, but no value yet", "run Forward once first")
 		case v.Freed():
 			fail(locus.ErrFreed, op, "the memory of "+e.Name+" was freed", "do not free the values of parameters")
-		case !sameShape(v, g):
+		case !gate.SameShape(v, g):
 			fail(locus.ErrShape, op, fmt.Sprintf("the gradient of %s has shape %v; want %v", e.Name, g.Shape(), v.Shape()), "")
 		case v.DType() != g.DType():
 			fail(locus.ErrDType, op, fmt.Sprintf("the gradient of %s is %s; want %s", e.Name, g.DType(), v.DType()), "convert it with .Cast, or compute it from the parameter itself")

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/locusml/locus"
+	"github.com/locusml/locus/internal/gate"
 )
 
 // State returns what the optimizer remembers by name ("momentum.0.weight"),
@@ -84,7 +85,7 @@ func (o *Optimizer) checkState(state map[string]*locus.Tensor, steps int64) {
 			case v == nil && !t.DType().IsFloat():
 				fail(locus.ErrDType, op, key+" is "+t.DType().String()+"; want a floating-point type", "")
 			case v == nil:
-			case !sameShape(v, t):
+			case !gate.SameShape(v, t):
 				fail(locus.ErrShape, op, fmt.Sprintf("%s has shape %v, but the parameter %s has %v", key, t.Shape(), name, v.Shape()), "")
 			case v.DType() != t.DType():
 				fail(locus.ErrDType, op, fmt.Sprintf("%s is %s, but the parameter %s is %s", key, t.DType(), name, v.DType()), "convert it with .Cast")

@@ -165,7 +165,7 @@ func (s *saboteur) model() train.Model {
 	return m
 }
 
-// commit does the misdeed and gives what is wrong with what came of it.
+// commit does the misdeed and returns what is wrong with what came of it.
 func (m misdeed) commit(t testing.TB) (wrong []string) {
 	bad := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
 	s := &saboteur{misdeed: m, last: fuzzGPUs[m.devices-1]}

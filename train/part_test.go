@@ -43,6 +43,9 @@ func drawing(seed uint64) *train.Supervised {
 	return m
 }
 
+// eight are more virtual GPUs than some batches have examples.
+var eight = locus.AddVirtualGPUs(8, 64<<20)
+
 // What is drawn belongs to the example, not to the device: masks, crops of the dataset and
 // noise that is added on the device are those of one device, also where some devices have
 // nothing of the last batch.
@@ -65,7 +68,7 @@ func TestDrawsFollowTheExample(t *testing.T) {
 		if one.report.Uncompiled != "" {
 			t.Fatal(one.report.Uncompiled)
 		}
-		for _, devices := range [][]locus.Device{cpus(2), gpus} {
+		for _, devices := range [][]locus.Device{cpus(2), gpus, eight[:4], eight} {
 			what := fmt.Sprintf("%s on %v", name, devices)
 			mirrored := alone(t, drawing(3), set, append(slices.Clip(opts), train.Devices(devices...))...)
 			near(t, "mirrored, "+what, one, mirrored, 5e-5)

@@ -131,8 +131,8 @@ func TestRanksTrainAsOneDevice(t *testing.T) {
 			tol = 2e-2 // sums of rounded products
 		}
 		one := alone(t, mlp(3), set, opts...)
-		for _, devices := range [][]locus.Device{cpus(2), cpus(3), cpus(4), gpus[:2], gpus} {
-			if name != "plain" && len(devices) == 3 {
+		for _, devices := range [][]locus.Device{cpus(2), cpus(3), cpus(4), gpus[:2], gpus, eight} {
+			if name != "plain" && (len(devices) == 3 || len(devices) == 8) {
 				continue
 			}
 			what := fmt.Sprintf("%s on %v", name, devices)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/locusml/locus"
+	"github.com/locusml/locus/internal/units"
 )
 
 // Step is what a callback is passed before or after a step. Reading a tensor here
@@ -90,7 +91,7 @@ func (r *Report) String() string {
 	}
 	fmt.Fprintf(&b, "%d parameters, %d steps on %v in %s, %.0f examples/s", r.Parameters, r.Steps, r.Devices, r.Time.Round(time.Millisecond), r.Throughput())
 	for _, d := range slices.Sorted(maps.Keys(r.PeakMemory)) {
-		fmt.Fprintf(&b, ", peak %.1f MiB on %s", float64(r.PeakMemory[d])/(1<<20), d)
+		fmt.Fprintf(&b, ", peak %s on %s", units.Bytes(r.PeakMemory[d]), d)
 	}
 	if r.Stopped != "" {
 		b.WriteString("; stopped: " + r.Stopped)

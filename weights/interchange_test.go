@@ -191,5 +191,5 @@ func rawBytes(t *testing.T, x *locus.Tensor) []byte {
 	return b.Bytes()
 }
 
-// virtualGPU gives a GPU that every machine has.
+// virtualGPU returns a GPU that every machine has.
 var virtualGPU = sync.OnceValue(func() locus.Device { return locus.AddVirtualGPUs(1, 256<<20)[0] })

@@ -27,7 +27,7 @@ import (
 	"github.com/locusml/locus/optim"
 )
 
-// A case prepares its data and gives what is timed.
+// A case prepares its data and returns what is timed.
 var cases = map[string]func() func(){
 	"add_2x3": func() func() {
 		x, y := locus.Rand(2, 3), locus.Rand(2, 3)

@@ -22,7 +22,7 @@ import (
 
 var gpu locus.Device
 
-// kase prepares its data and gives what is timed: repeated so often, then waited for.
+// kase prepares its data and returns what is timed: repeated so often, then waited for.
 type kase struct {
 	times int
 	make  func() func()

@@ -187,14 +187,14 @@ func reduce(ctx context.Context, g *collective.Group, m *train.Supervised) (time
 // and their number.
 func overlap(t *locus.Timeline, d locus.Device) (sum, hidden time.Duration, n int) {
 	for _, c := range t.Spans {
-		if !c.Host || c.Name != "AllReduce" || !strings.Contains(c.Detail, "sum of float") {
+		if !c.Host && !c.Beside || c.Name != "AllReduce" || !strings.Contains(c.Detail, "sum of float") {
 			continue
 		}
 		n++
 		sum += c.Time()
 		at := c.Start
 		for _, s := range t.Spans { // in order of their start
-			if s.Host || s.Device != d || s.End <= at || s.Start >= c.End {
+			if s.Host || s.Beside || s.Device != d || s.End <= at || s.Start >= c.End {
 				continue
 			}
 			from, to := max(s.Start, at), min(s.End, c.End)

@@ -79,7 +79,7 @@ func (d timed) ForEpoch(locus.Key) data.Dataset {
 	return d.Dataset
 }
 
-// byHand returns a function that runs epochs of a loop that is written out, and gives the
+// byHand returns a function that runs epochs of a loop that is written out, and returns the
 // time of a step.
 func byHand(t task, d locus.Device, set data.Dataset, compiled bool) func() float64 {
 	net := nn.To(t.net(), d)

@@ -1,5 +1,10 @@
 // Command turns times what people run most: a small add, products, a step of an MLP.
 // Built at two commits and run in turns on one machine, it tells what a change costs.
+//
+//	turns          on the first GPU
+//	turns cpu      on the CPU
+//	turns small    small ops on one thread of the CPU, by the time that the process has
+//	               computed: for machines that do other work meanwhile
 package main
 
 import (
@@ -31,6 +36,10 @@ func main() {
 	d := locus.TryGPU()
 	if len(os.Args) > 1 {
 		d = locus.CPU()
+		if os.Args[1] == "small" {
+			small()
+			return
+		}
 	}
 	sync := func() { d.Synchronize() }
 	a, c := d.Rand(2, 3), d.Rand(2, 3)

@@ -1,5 +1,6 @@
 // The live page. Messages are described in stream.go; axes and ticks follow axis.go.
 
+import { Surface, color, forgetColors, make, niceStep } from "./surface.js";
 import { Strip } from "./timeline.js";
 
 const PALETTE = 8;
@@ -7,13 +8,6 @@ const DASHES = [[], [7, 4], [2, 3], [8, 3, 2, 3]];
 const FEW_POINTS = 30;
 const MANY_PANELS = 6;
 const element = id => document.getElementById(id);
-
-function make(tag, className, text) {
-  const e = document.createElement(tag);
-  if (className) e.className = className;
-  if (text !== undefined) e.textContent = text;
-  return e;
-}
 
 // ---- Numbers ----
 
@@ -85,12 +79,6 @@ class Axis {
   }
 }
 
-function niceStep(raw) {
-  const power = Math.pow(10, Math.floor(Math.log10(raw)));
-  for (const m of [1, 2, 5]) if (m * power >= raw * (1 - 1e-9)) return m * power;
-  return 10 * power;
-}
-
 function tickLabel(v, step, biggest) {
   if (v === 0) return "0";
   if (biggest >= 1e15 || biggest < 1e-3) {
@@ -141,39 +129,19 @@ const drawable = (p, i) => Number.isFinite(p[i]) && Number.isFinite(p[i + 1]);
 
 // ---- Panels ----
 
-class Panel {
+class Panel extends Surface {
   constructor() {
+    super("panel", "plot");
     this.hidden = new Set(); // labels
     this.entries = new Map(); // legend, by id
-    this.zoom = null; // limits of x
     this.log = { x: null, y: null }; // the reader's choice, if there is one
-    this.mouse = null; // where the crosshair is, in pixels
-    this.drag = null; // where a drag began
-
-    this.root = make("section", "panel");
-    const top = make("div", "top");
-    this.title = make("h2");
-    this.reset = make("button", "", "Reset zoom");
-    this.reset.hidden = true;
-    this.reset.onclick = () => { this.zoom = null; this.redraw(); };
-    top.append(this.title, this.reset, this.logSwitch("x", "log x"), this.logSwitch("y", "log y"));
-    const plot = make("div", "plot");
-    this.canvas = make("canvas");
-    this.canvas.tabIndex = 0;
-    this.canvas.setAttribute("role", "img");
-    this.tip = make("div", "tip");
-    this.tip.hidden = true;
-    plot.append(this.canvas, this.tip);
-    this.legend = make("ul", "legend");
-    this.root.append(top, plot, this.legend);
-    this.listen();
-    new ResizeObserver(() => this.redraw()).observe(plot);
+    this.top.append(this.logSwitch("x", "log x"), this.logSwitch("y", "log y"));
     // A canvas that nobody sees takes neither time nor memory, however many there are.
     this.visible = false;
     new IntersectionObserver(seen => {
       this.visible = seen[seen.length - 1].isIntersecting;
       this.redraw();
-    }, { rootMargin: "300px" }).observe(plot);
+    }, { rootMargin: "300px" }).observe(this.plot);
   }
 
   logSwitch(axis, text) {
@@ -189,46 +157,24 @@ class Panel {
 
   isLog(axis) { return this.log[axis] ?? this.spec[axis + "log"]; }
 
-  listen() {
-    const at = e => {
-      const r = this.canvas.getBoundingClientRect();
-      return { x: e.clientX - r.left, y: e.clientY - r.top };
-    };
-    const c = this.canvas;
-    c.onpointermove = e => { this.mouse = at(e); this.redraw(); };
-    c.onpointerleave = () => { this.mouse = null; this.redraw(); };
-    c.onpointerdown = e => {
-      if (e.button !== 0 || e.pointerType === "touch") return;
-      this.drag = at(e);
-      c.setPointerCapture(e.pointerId);
-    };
-    c.onpointerup = e => {
-      const from = this.drag, to = at(e);
-      this.drag = null;
-      if (from && Math.abs(to.x - from.x) > 6 && this.area) {
-        const { x0, x1 } = this.area;
-        const value = px => this.xAxis.from(Math.min(1, Math.max(0, (px - x0) / (x1 - x0))));
-        const [lo, hi] = [value(Math.min(from.x, to.x)), value(Math.max(from.x, to.x))];
-        if (hi > lo) this.zoom = [lo, hi];
-      }
-      this.redraw();
-    };
-    c.ondblclick = () => { this.zoom = null; this.redraw(); };
-    c.onkeydown = e => {
-      if (!this.area) return;
-      const { x0, x1, y0 } = this.area;
-      const move = { ArrowLeft: -1, ArrowRight: 1 }[e.key];
-      if (move) {
-        const x = (this.mouse ? this.mouse.x : (x0 + x1) / 2) + move * (x1 - x0) / 60;
-        this.mouse = { x: Math.min(x1, Math.max(x0, x)), y: y0 + 20 };
-      } else if (e.key === "Escape") {
-        this.mouse = null;
-        this.zoom = null;
-      } else return;
-      e.preventDefault();
-      this.redraw();
-    };
-    c.onblur = () => { this.mouse = null; this.redraw(); };
+  value(x) {
+    if (!this.area) return undefined;
+    const { x0, x1 } = this.area;
+    return this.xAxis.from(Math.min(1, Math.max(0, (x - x0) / (x1 - x0))));
+  }
+
+  press(key) {
+    if (!this.area) return false;
+    const { x0, x1, y0 } = this.area;
+    const move = { ArrowLeft: -1, ArrowRight: 1 }[key];
+    if (move) {
+      const x = (this.mouse ? this.mouse.x : (x0 + x1) / 2) + move * (x1 - x0) / 60;
+      this.mouse = { x: Math.min(x1, Math.max(x0, x)), y: y0 + 20 };
+    } else if (key === "Escape") {
+      this.mouse = null;
+      this.zoom = null;
+    } else return false;
+    return true;
   }
 
   update(spec) {
@@ -266,27 +212,14 @@ class Panel {
     this.redraw();
   }
 
-  redraw() {
-    if (this.asked) return;
-    this.asked = true;
-    requestAnimationFrame(() => { this.asked = false; this.draw(); });
-  }
-
   draw(always) {
     if (!this.spec) return;
     if (!this.visible && !always) {
       this.drawWords();
       return;
     }
-    const box = this.canvas.getBoundingClientRect();
-    if (box.width < 60 || box.height < 60) return;
-    const ratio = window.devicePixelRatio || 1;
-    const [w, h] = [Math.round(box.width * ratio), Math.round(box.height * ratio)];
-    if (this.canvas.width !== w || this.canvas.height !== h) [this.canvas.width, this.canvas.height] = [w, h];
-    const g = this.canvas.getContext("2d");
-    g.setTransform(ratio, 0, 0, ratio, 0, 0);
-    g.clearRect(0, 0, box.width, box.height);
-    g.font = `12px ${getComputedStyle(document.body).fontFamily}`;
+    const { g, box } = this.begin(60) ?? {};
+    if (!g) return;
 
     const shown = this.spec.series.filter(s => !this.hidden.has(s.label));
     const lines = shown.map(s => ({ ...s, points: series.get(s.id)?.points() ?? [] }));
@@ -486,13 +419,8 @@ let fresh = true; // the next message is the first of a connection, which tells 
 let title = "Locus board";
 let share = "";
 
-const colors = new Map();
-function color(name) {
-  if (!colors.has(name)) colors.set(name, getComputedStyle(document.documentElement).getPropertyValue(name).trim());
-  return colors.get(name);
-}
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
-  colors.clear();
+  forgetColors();
   for (const p of panels.values()) p.redraw();
   strip?.redraw();
 });
@@ -544,7 +472,7 @@ function onTimeline(data) {
     strip = null;
     return;
   }
-  strip ??= new Strip({ make, color, niceStep });
+  strip ??= new Strip();
   if (!strip.root.isConnected) element("panels").after(strip.root);
   strip.update(data);
 }

@@ -1,6 +1,8 @@
 // The timeline of a step, as timeline.go describes it: a row per device, spans that
 // overlap above each other, zoom by dragging.
 
+import { Surface, color, make, niceStep } from "./surface.js";
+
 const TALL = 22, GAP = 10, MOST = 6;
 const HUES = ["--muted", "--c0", "--c2", "--c1", "--c4", "--c6", "--c5"]; // by kind
 
@@ -14,64 +16,24 @@ export function duration(us) {
   return `${short(us / 1e6)} s`;
 }
 
-export class Strip {
-  // tools are what the page shares: make, color, niceStep.
-  constructor(tools) {
-    Object.assign(this, tools);
-    const make = this.make;
-    this.zoom = null;
-    this.root = make("section", "panel timeline");
+export class Strip extends Surface {
+  constructor() {
+    super("panel timeline", "strip");
     this.root.dataset.panel = "timeline";
-    const top = make("div", "top");
-    this.title = make("h2");
-    this.reset = make("button", "", "Reset zoom");
-    this.reset.onclick = () => { this.zoom = null; this.redraw(); };
+    this.legend.classList.add("kinds");
     const link = make("a", "button", "SVG");
     link.href = "timeline.svg";
     link.download = "timeline.svg";
-    top.append(this.title, this.reset, link);
-    this.plot = make("div", "strip");
-    this.canvas = make("canvas");
-    this.canvas.tabIndex = 0;
-    this.canvas.setAttribute("role", "img");
-    this.tip = make("div", "tip");
-    this.tip.hidden = true;
-    this.plot.append(this.canvas, this.tip);
-    this.legend = make("ul", "legend kinds");
-    this.root.append(top, this.plot, this.legend);
-    this.listen();
-    new ResizeObserver(() => this.redraw()).observe(this.plot);
+    this.top.append(link);
   }
 
-  listen() {
-    const c = this.canvas;
-    const at = e => {
-      const r = c.getBoundingClientRect();
-      return { x: e.clientX - r.left, y: e.clientY - r.top };
-    };
-    c.onpointermove = e => { this.mouse = at(e); this.redraw(); };
-    c.onpointerleave = () => { this.mouse = null; this.redraw(); };
-    c.onpointerdown = e => {
-      if (e.button !== 0 || e.pointerType === "touch") return;
-      this.drag = at(e);
-      c.setPointerCapture(e.pointerId);
-    };
-    c.onpointerup = e => {
-      const from = this.drag, to = at(e);
-      this.drag = null;
-      if (from && Math.abs(to.x - from.x) > 6) this.zoom = [this.time(Math.min(from.x, to.x)), this.time(Math.max(from.x, to.x))];
-      this.redraw();
-    };
-    c.ondblclick = () => { this.zoom = null; this.redraw(); };
-    c.onkeydown = e => {
-      const [lo, hi] = this.range(), span = hi - lo;
-      const moves = { ArrowLeft: [-0.2, -0.2], ArrowRight: [0.2, 0.2], "+": [0.2, -0.2], "-": [-0.33, 0.33] };
-      if (e.key === "Escape") this.zoom = null;
-      else if (moves[e.key]) this.zoom = [Math.max(0, lo + span * moves[e.key][0]), Math.min(this.end, hi + span * moves[e.key][1])];
-      else return;
-      e.preventDefault();
-      this.redraw();
-    };
+  press(key) {
+    const [lo, hi] = this.range(), span = hi - lo;
+    const moves = { ArrowLeft: [-0.2, -0.2], ArrowRight: [0.2, 0.2], "+": [0.2, -0.2], "-": [-0.33, 0.33] };
+    if (key === "Escape") this.zoom = null;
+    else if (moves[key]) this.zoom = [Math.max(0, lo + span * moves[key][0]), Math.min(this.end, hi + span * moves[key][1])];
+    else return false;
+    return true;
   }
 
   update(data) {
@@ -98,12 +60,12 @@ export class Strip {
     this.plot.style.height = `${y + 26}px`;
     const seen = new Set(this.spans.map(s => s.kind));
     this.legend.replaceChildren(...data.kinds.map((name, k) => [name, k]).filter(([, k]) => seen.has(k)).map(([name, k]) => {
-      const item = this.make("li"), key = this.make("span", "key square");
+      const item = make("li"), key = make("span", "key square");
       key.style.background = `var(${HUES[k]})`;
-      item.append(key, this.make("span", "", name));
+      item.append(key, make("span", "", name));
       return item;
     }));
-    if (data.left) this.legend.append(this.make("li", "", `${data.left} more spans are not shown`));
+    if (data.left) this.legend.append(make("li", "", `${data.left} more spans are not shown`));
     const busy = data.rows.map((name, row) => `${name} ${this.spans.filter(s => s.row === row).length} spans`);
     this.canvas.setAttribute("aria-label", `Timeline of ${duration(this.end)}: ${busy.join(", ")}`);
     this.root.dataset.spans = this.spans.length;
@@ -111,35 +73,22 @@ export class Strip {
   }
 
   range() { return this.zoom ?? [0, this.end || 1]; }
-  time(x) {
+  value(x) {
     const [lo, hi] = this.range();
     return Math.min(hi, Math.max(lo, lo + (x - this.x0) / (this.x1 - this.x0) * (hi - lo)));
   }
 
-  redraw() {
-    if (this.asked) return;
-    this.asked = true;
-    requestAnimationFrame(() => { this.asked = false; this.draw(); });
-  }
-
   draw() {
     if (!this.data) return;
-    const box = this.canvas.getBoundingClientRect();
-    if (box.width < 60) return;
-    const ratio = window.devicePixelRatio || 1;
-    const [w, h] = [Math.round(box.width * ratio), Math.round(box.height * ratio)];
-    if (this.canvas.width !== w || this.canvas.height !== h) [this.canvas.width, this.canvas.height] = [w, h];
-    const g = this.canvas.getContext("2d"), color = this.color;
-    g.setTransform(ratio, 0, 0, ratio, 0, 0);
-    g.clearRect(0, 0, box.width, box.height);
-    g.font = `12px ${getComputedStyle(document.body).fontFamily}`;
+    const { g, box } = this.begin(0) ?? {};
+    if (!g) return;
     g.textBaseline = "middle";
     const names = Math.max(...this.data.rows.map(n => g.measureText(n).width));
     this.x0 = Math.min(Math.ceil(names) + 12, Math.round(box.width * 0.3));
     this.x1 = box.width - 8;
     const [lo, hi] = this.range();
     const X = t => this.x0 + (t - lo) / (hi - lo) * (this.x1 - this.x0);
-    const step = this.niceStep((hi - lo) / Math.max(2, (this.x1 - this.x0) / 110));
+    const step = niceStep((hi - lo) / Math.max(2, (this.x1 - this.x0) / 110));
     g.lineWidth = 1;
     for (let k = Math.ceil(lo / step); k * step <= hi; k++) {
       const x = Math.round(X(k * step)) + 0.5;
@@ -199,9 +148,9 @@ export class Strip {
     this.tip.hidden = !found || Boolean(this.drag);
     if (this.tip.hidden) return;
     const { s } = found;
-    const head = this.make("div");
-    head.append(this.make("b", "", s.name), this.make("span", "", `  ${duration(s.time)}`));
-    this.tip.replaceChildren(head, ...s.detail.split("\n").filter(Boolean).map(l => this.make("div", "at", l)), this.make("div", "at", `from ${duration(s.start)} on`));
+    const head = make("div");
+    head.append(make("b", "", s.name), make("span", "", `  ${duration(s.time)}`));
+    this.tip.replaceChildren(head, ...s.detail.split("\n").filter(Boolean).map(l => make("div", "at", l)), make("div", "at", `from ${duration(s.start)} on`));
     const size = this.tip.getBoundingClientRect();
     const left = Math.min(Math.max(0, this.mouse.x + 14), box.width - size.width);
     const top = found.y + TALL + 4 + size.height > box.height + 60 ? Math.max(0, found.y - size.height - 4) : found.y + TALL + 4;

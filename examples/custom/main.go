@@ -22,7 +22,7 @@ func main() {
 	}
 }
 
-// RadialBasis gives e^(-s·|x-c|²) for each of its points c. Any struct with a
+// RadialBasis returns e^(-s·|x-c|²) for each of its points c. Any struct with a
 // Forward is a layer; the tag makes a tensor a parameter, which is then trained,
 // moved, saved and listed with all others.
 type RadialBasis struct {

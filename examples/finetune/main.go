@@ -110,7 +110,7 @@ func firstOf(n int) []int {
 	return at
 }
 
-// fit trains a network and gives its accuracy on the test set.
+// fit trains a network and returns its accuracy on the test set.
 func fit(net *Net, device locus.Device, learn, test data.Dataset) (float64, error) {
 	report, err := train.New(train.MaxEpochs(20), train.LearningRate(0.1), train.Devices(device)).
 		Fit(train.Classifier(net), train.Data{Train: learn, Validation: test, BatchSize: 10})

@@ -82,7 +82,7 @@ func newGPT(vocab *data.Vocab, c config) *GPT {
 	}
 }
 
-// Forward gives, for characters (N, L), scores (N, L, vocab) of what comes next.
+// Forward returns, for characters (N, L), scores (N, L, vocab) of what comes next.
 func (g *GPT) Forward(x *locus.Tensor) *locus.Tensor {
 	return g.Out.Forward(g.Body.Forward(g.Positions.Forward(g.Embed.Forward(x))))
 }

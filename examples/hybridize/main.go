@@ -51,7 +51,7 @@ func run(w io.Writer, device locus.Device, calls int) error {
 				return err
 			}
 			if !slices.Equal(locus.ToSlice[float32](a[0]), locus.ToSlice[float32](b[0])) {
-				return fmt.Errorf("%s: the compiled function gives other numbers", t.name)
+				return fmt.Errorf("%s: the compiled function returns other numbers", t.name)
 			}
 			slow, fast = append(slow, da), append(fast, db)
 		}

@@ -86,7 +86,7 @@ func newTask(gpu locus.Device) *task {
 	return t
 }
 
-// step takes one and gives its loss, which is on the device and may not even be
+// step takes one and returns its loss, which is on the device and may not even be
 // computed yet.
 func (t *task) step(s *locus.Scope) *locus.Tensor {
 	loss := locus.MSELoss(t.net.Forward(s.Use(t.x)), t.y, locus.ReduceMean)

@@ -58,7 +58,7 @@ func newLanguageModel(vocab, features, hidden int) *LanguageModel {
 	}
 }
 
-// Forward gives, for characters (N, L), scores (N, L, vocab) of what comes next.
+// Forward returns, for characters (N, L), scores (N, L, vocab) of what comes next.
 func (m *LanguageModel) Forward(x *locus.Tensor) *locus.Tensor {
 	return m.Out.Forward(m.RNN.Forward(m.Embed.Forward(x)))
 }

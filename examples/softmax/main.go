@@ -28,7 +28,7 @@ func run(w io.Writer, choices *train.Flags) (*train.Report, error) {
 		return nil, err
 	}
 
-	// The layer gives scores; the classifier's loss, cross-entropy, holds the softmax.
+	// The layer returns scores; the classifier's loss, cross-entropy, holds the softmax.
 	net := nn.Sequential(nn.Flatten(), nn.LazyLinear(len(learn.Classes)))
 
 	trainer := train.New(choices.Options(train.LearningRate(0.1))...)

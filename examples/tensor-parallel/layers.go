@@ -39,7 +39,7 @@ func sum(ctx context.Context, g *collective.Group, x *locus.Tensor) *locus.Tenso
 }
 
 // Columns is a linear layer whose outputs are shared out: each rank has the rows of the
-// weight (out, in), and the elements of the bias, that collective.Part gives it.
+// weight (out, in), and the elements of the bias, that collective.Part returns for it.
 // Its input is the same on all ranks; its result is the rank's part.
 type Columns struct {
 	Weight, Bias *nn.Parameter

@@ -22,7 +22,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// whole numbers are small and exact in float32, so that sums do not depend on their
+// integers are small and exact in float32, so that sums do not depend on their
 // order and results can be compared to the bit.
 func numbers(key uint64, shape ...int) *locus.Tensor {
 	return locus.CPU().Key(locus.NewKey(key)).Randint(-3, 4, shape...).Cast(locus.Float32)

@@ -91,6 +91,17 @@ type Pinner interface {
 	Pinned() memory.Source
 }
 
+// Fetcher is a device from which main memory can be copied to without waiting for what is
+// queued later.
+type Fetcher interface {
+	// Fetch queues a copy from src at a byte offset to dst, memory that Pinned returned,
+	// behind what is queued so far. wait returns when dst has it, with what failed
+	// before, as CopyOut does; it is called once, or never. release is called once, when
+	// neither src nor dst is used any more, also with an error; it must not call the
+	// device.
+	Fetch(dst []byte, src *memory.Block, offset int, release func()) (wait func() error, err error)
+}
+
 // Fuser is a device that computes expressions of elementwise ops: op.FusedOps.
 type Fuser interface {
 	// Fuses reports whether an expression may have the op whose KernelType (see op.Def)

@@ -75,6 +75,16 @@ type Marker interface {
 	Mark() Event
 }
 
+// Sider is a device that runs some work on a second stream, beside its kernels: large
+// copies to it, and collectives.
+type Sider interface {
+	// Side marks the end of that stream; with open the stream first waits for everything
+	// queued so far, as work does that is about to be queued there.
+	Side(open bool) Event
+	// Aside reports whether a copy of n bytes to the device runs there.
+	Aside(n int) bool
+}
+
 // Detourer is a device that computes some ops in main memory: it copies operands there
 // and results back, and Run waits meanwhile.
 type Detourer interface {

@@ -169,9 +169,9 @@ func ipow[T integer](x, n T) T {
 	return p
 }
 
-// floorDivFloat makes a loop of ⌊a/b⌋, the whole number that goes with the
+// floorDivFloat makes a loop of ⌊a/b⌋, the integer that goes with the
 // remainder of modFloat. Below small in magnitude it is exact; above, where not
-// all whole numbers have a place in T, it is what PyTorch makes of it.
+// all integers have a place in T, it is what PyTorch makes of it.
 func floorDivFloat[T float](small float64) loop2[T, T] {
 	return func(dst, a, b []T) {
 		a, b = a[:len(dst)], b[:len(dst)]

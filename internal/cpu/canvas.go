@@ -1,6 +1,8 @@
 package cpu
 
 import (
+	"slices"
+
 	"github.com/locusml/locus/internal/cpu/gemm"
 	"github.com/locusml/locus/internal/cpu/vec"
 )
@@ -53,7 +55,7 @@ func newFrame(v *convolution) frame {
 	reach := v.reach()
 	for axis, k := range [2]int{v.kh, v.kw} {
 		for i := range k {
-			if p := i * v.Dilation[axis] % v.Stride[axis]; indexOf(l.phases[axis], p) < 0 {
+			if p := i * v.Dilation[axis] % v.Stride[axis]; !slices.Contains(l.phases[axis], p) {
 				l.phases[axis] = append(l.phases[axis], p)
 			}
 		}
@@ -106,17 +108,8 @@ func (l *frame) planes() int { return len(l.phases[0]) * len(l.phases[1]) }
 func (l *frame) place(tap int) (plane, at int) {
 	v := l.v
 	y, x := tap/v.kw*v.Dilation[0], tap%v.kw*v.Dilation[1]
-	py, px := indexOf(l.phases[0], y%v.Stride[0]), indexOf(l.phases[1], x%v.Stride[1])
+	py, px := slices.Index(l.phases[0], y%v.Stride[0]), slices.Index(l.phases[1], x%v.Stride[1])
 	return py*len(l.phases[1]) + px, y/v.Stride[0]*l.width + x/v.Stride[1]
-}
-
-func indexOf(list []int, x int) int {
-	for i, y := range list {
-		if y == x {
-			return i
-		}
-	}
-	return -1
 }
 
 // span returns the rows of the result that a block has.

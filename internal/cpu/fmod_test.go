@@ -7,7 +7,7 @@ import (
 )
 
 // fmod32 is math.Mod to the bit, sign of zero included, also where the quotient is
-// near a whole number, or large.
+// near an integer, or large.
 func TestFmod32(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	n := 200000

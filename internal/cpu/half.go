@@ -3,7 +3,6 @@ package cpu
 import (
 	"github.com/locusml/locus/dtype"
 	"github.com/locusml/locus/internal/backend"
-	"github.com/locusml/locus/internal/cpu/gemm"
 	"github.com/locusml/locus/internal/cpu/vec"
 	"github.com/locusml/locus/internal/random"
 )
@@ -12,21 +11,17 @@ import (
 // them: the files of ops register their kernels for each type of the list.
 var halfTypes = []halfType{
 	halfOf(dtype.Float16, halfParts[dtype.F16]{
-		narrow: vec.F32ToF16, round: dtype.ToF16, belowOne: 0x3bff,
-		multiply: gemm.F16, multiplyBatch: gemm.BatchF16}),
+		narrow: vec.F32ToF16, round: dtype.ToF16, belowOne: 0x3bff}),
 	halfOf(dtype.BFloat16, halfParts[dtype.BF16]{
-		narrow: vec.F32ToBF16, round: dtype.ToBF16, belowOne: 0x3f7f,
-		multiply: gemm.BF16, multiplyBatch: gemm.BatchBF16, blocks: true}),
+		narrow: vec.F32ToBF16, round: dtype.ToBF16, belowOne: 0x3f7f, blocks: true}),
 }
 
 // halfParts are what one type differs in from another.
 type halfParts[H half] struct {
-	narrow        func(dst []uint16, src []float32)
-	round         func(float32) H
-	belowOne      H // the largest number below 1
-	multiply      gemmOf[uint16, float32]
-	multiplyBatch func(bt gemm.Batch, m, n, k int, a, b gemm.Mat[uint16], c []uint16, ldc int, ep *gemm.Epilogue[float32])
-	blocks        bool // tensor cores can multiply it, where there are any
+	narrow   func(dst []uint16, src []float32)
+	round    func(float32) H
+	belowOne H    // the largest number below 1
+	blocks   bool // tensor cores can multiply it, where there are any
 }
 
 // halfType is an element type of half precision. Its kernels convert to float32, compute there
@@ -66,7 +61,7 @@ func halfOf[H half](d dtype.DType, p halfParts[H]) halfType {
 		},
 
 		attend: attendHalf[H], attendGrad: attendGradHalf[H],
-		indexAdd: indexAdd(halfLines[H]()), linear: linearHalf[H](p.multiply), matmul: matmul(multiplyHalf[H](p.multiplyBatch)),
+		indexAdd: indexAdd(halfLines[H]()), linear: linearHalf[H](d), matmul: matmul(multiplyHalf[H](d)),
 		globalNorm: globalNorm(sumSqHalf[H]()),
 		norm:       normalizing(halfLines[H](), (*norm[H, float32]).forward), normGrad: normalizing(halfLines[H](), (*norm[H, float32]).backward),
 		maxPoolIndices: maxPoolIndicesHalf[H], cumSum: cumSumHalf[H],

@@ -35,7 +35,7 @@ func linear[T gemm.Float](multiply gemmOf[T, T]) kernel {
 }
 
 // linearHalf makes a kernel that computes in float32 and rounds once.
-func linearHalf[H half](multiply gemmOf[uint16, float32]) kernel {
+func linearHalf[H half](d dtype.DType) kernel {
 	up, _ := conversions[H]()
 	return func(c *backend.Call) error {
 		size := c.Out.Elements()
@@ -51,7 +51,7 @@ func linearHalf[H half](multiply gemmOf[uint16, float32]) kernel {
 			up(bias, l.bias)
 			ep.Bias = bias
 		}
-		multiply(l.m, l.n, l.k, bitsOf(l.x), bitsOf(l.w), convert[uint16](elements[H](&c.Out, size)), l.n, &ep)
+		gemm.Half(d, l.m, l.n, l.k, bitsOf(l.x), bitsOf(l.w), convert[uint16](elements[H](&c.Out, size)), l.n, &ep)
 		return nil
 	}
 }

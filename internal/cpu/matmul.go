@@ -173,9 +173,9 @@ func multiply64(bt gemm.Batch, m, n, k int, a, b gemm.Mat[float64], c []float64)
 }
 
 // multiplyHalf sums in float32 and rounds once.
-func multiplyHalf[H half](product func(bt gemm.Batch, m, n, k int, a, b gemm.Mat[uint16], c []uint16, ldc int, ep *gemm.Epilogue[float32])) multiplier[H] {
+func multiplyHalf[H half](d dtype.DType) multiplier[H] {
 	return func(bt gemm.Batch, m, n, k int, a, b gemm.Mat[H], c []H) {
-		product(bt, m, n, k, bitsOf(a), bitsOf(b), convert[uint16](c), n, nil)
+		gemm.BatchHalf(d, bt, m, n, k, bitsOf(a), bitsOf(b), convert[uint16](c), n, nil)
 	}
 }
 

@@ -82,6 +82,26 @@ func TestCastAllTurns(t *testing.T) {
 	}
 }
 
+// Gradients of filters that lie channels last are put in order in one launch.
+func TestCastAllPutsInOrder(t *testing.T) {
+	f, devices := openFake(t, 1)
+	x := &rig{t, devices[0], memory.NewPool(devices[0])}
+	call := &backend.Call{Op: op.CastAll, Attrs: op.Cast{To: dtype.Float32}}
+	for i, n := range [][]int{{64, 3, 7, 7}, {128, 64, 3, 3}, {5, 6, 2, 2}} {
+		call.In = append(call.In, x.last(dtype.Float32, n, 0))
+		if out := x.view(dtype.Float32, n); i == 0 {
+			call.Out = out
+		} else {
+			call.More = append(call.More, out)
+		}
+	}
+	before := len(f.launches)
+	x.ok(x.d.Run(call))
+	if l := f.launches[before:]; len(l) != 1 || l[0].kernel != "turn_f32_f32" {
+		t.Errorf("%d launches, want one of turn_f32_f32", len(l))
+	}
+}
+
 // What a convolution saves channels last.
 func TestArranges(t *testing.T) {
 	_, devices := openFake(t, 1)

@@ -85,7 +85,9 @@ func eventually(f func() bool) bool {
 // Copies of all kinds, freeing and reusing give what they would one after the
 // other, in whatever order the streams run.
 func TestCopiesKeepTheirOrder(t *testing.T) {
+	defer func() { fetchBeside = false }()
 	for seed := range uint64(30) {
+		fetchBeside = seed%2 == 1
 		f, devices := openFake(t, 2)
 		f.lazy = rand.New(rand.NewPCG(seed, 1))
 		for _, d := range devices {
@@ -118,10 +120,29 @@ func TestCopiesKeepTheirOrder(t *testing.T) {
 				t.Fatalf("seed %d: a block on device %d holds something else (%v)", seed, x.on, err)
 			}
 		}
+		type fetch struct {
+			got, want []byte
+			wait      func() error
+		}
+		var fetches []fetch
+		released := atomic.Int32{}
 		for range 200 {
 			x := &blocks[pick.IntN(len(blocks))]
 			d := devices[x.on]
-			switch pick.IntN(7) {
+			switch pick.IntN(8) {
+			case 7: // read while others are queued, from a block that is freed meanwhile
+				if x.want == nil {
+					continue
+				}
+				dst, b := lockedBytes(t, locked, len(x.want)), x.Block
+				b.Hold()
+				wait, err := d.Fetch(dst, b, 0, func() { b.LetGo(); released.Add(1) })
+				if err != nil {
+					t.Fatal(err)
+				}
+				fetches = append(fetches, fetch{dst, x.want, wait})
+				x.Free()
+				*x = fresh(x.on)
 			case 6: // by another library, from a block that is freed meanwhile
 				y := &blocks[pick.IntN(len(blocks))]
 				if y.on != x.on || y.Block == x.Block || len(y.want) != large {
@@ -183,6 +204,14 @@ func TestCopiesKeepTheirOrder(t *testing.T) {
 					check(*x)
 				}
 			}
+		}
+		for i, x := range fetches {
+			if err := x.wait(); err != nil || !bytes.Equal(x.got, x.want) {
+				t.Fatalf("seed %d: fetch %d is something else (%v)", seed, i, err)
+			}
+		}
+		if !eventually(func() bool { return int(released.Load()) == len(fetches) }) {
+			t.Errorf("%d of %d fetches are released", released.Load(), len(fetches))
 		}
 		for _, x := range blocks {
 			if x.want != nil {

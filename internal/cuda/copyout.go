@@ -129,3 +129,90 @@ func (d *Device) fetch(s *stage, src *memory.Block, offset, n int) (*slot, error
 	}
 	return x, err
 }
+
+// fetchBeside makes Fetch copy on a stream of its own, beside kernels that are queued later,
+// as large copies to the device do. It is off until it has been measured on a card.
+var fetchBeside = false
+
+// fetchStream is that stream. Guarded by the device's mu.
+type fetchStream struct {
+	stream uintptr
+	fence  uintptr // the event that it waits for
+}
+
+// Fetch queues a copy to page-locked memory. Who holds src keeps its memory from being
+// written until release, so nothing that is queued later needs to wait for the copy.
+func (d *Device) Fetch(dst []byte, src *memory.Block, offset int, release func()) (func() error, error) {
+	if len(dst) == 0 || !pinnedRanges.contain(dst) {
+		err := d.CopyOut(dst, src, offset)
+		release()
+		return func() error { return nil }, err
+	}
+	done, err := d.queueFetch(dst, src, offset)
+	if err != nil {
+		d.waitForFetches() // some of it may be on its way
+		release()
+		return nil, err
+	}
+	d.releaseAfter(done, release)
+	return func() error {
+		if err := done.wait(); err != nil {
+			return err
+		}
+		return d.failed()
+	}, nil
+}
+
+func (d *Device) queueFetch(dst []byte, src *memory.Block, offset int) (*event, error) {
+	if err := d.begin(); err != nil {
+		return nil, err
+	}
+	defer d.end()
+	if err := d.arrived(src); err != nil {
+		return nil, err
+	}
+	stream := d.stream
+	if fetchBeside {
+		if err := d.openFetches(); err != nil {
+			return nil, err
+		}
+		stream = d.fetches.stream
+	}
+	d.c.fn, d.c.a[0], d.c.a[1], d.c.a[2], d.c.a[3] = d.card.drv.memcpyDtoHAsync, uintptr(unsafe.Pointer(&dst[0])), src.Addr+uintptr(offset), uintptr(len(dst)), stream
+	if err := d.result("cuMemcpyDtoHAsync", Result(d.c.do())); err != nil {
+		return nil, err
+	}
+	return d.recordQuiet(stream)
+}
+
+// openFetches makes the stream of Fetch wait for everything queued so far.
+func (d *Device) openFetches() error {
+	if d.fetches.stream == 0 {
+		if err := d.result("cuStreamCreate", d.current().StreamCreate(&d.fetches.stream, streamNonBlocking)); err != nil {
+			return err
+		}
+	}
+	if d.fetches.fence == 0 {
+		e, err := d.takeEvent(&d.events.untimed)
+		if err != nil {
+			return err
+		}
+		d.fetches.fence = e
+	}
+	if err := d.record(d.fetches.fence, d.stream); err != nil {
+		return err
+	}
+	return d.waitFor(d.fetches.stream, d.fetches.fence)
+}
+
+// waitForFetches waits until the device writes nothing more for Fetch, after one has failed.
+func (d *Device) waitForFetches() {
+	d.mu.Lock()
+	streams := []uintptr{d.stream, d.fetches.stream}
+	d.mu.Unlock()
+	for _, s := range streams {
+		if s != 0 {
+			_ = d.wait("cuStreamSynchronize", d.card.drv.streamSynchronize, s) // it has failed already
+		}
+	}
+}

@@ -190,9 +190,6 @@ func (d *Device) runFactor(c *backend.Call) error {
 	return f.svd()
 }
 
-// align rounds a number of bytes up.
-func align(n int) int { return (n + 255) &^ 255 }
-
 // take asks for a room of so many bytes, in the order of rooms; 0 for none.
 func (f *factoring) take(work, copies, state int) error {
 	var err error
@@ -302,7 +299,7 @@ func (f *factoring) solve() error {
 	if err != nil {
 		return err
 	}
-	matrix, rhs, pivots := align(n*n*f.size), align(n*k*f.size), align(4*n)
+	matrix, rhs, pivots := padded(n*n*f.size), padded(n*k*f.size), padded(4*n)
 	if err := f.take(lwork*f.size, 2*matrix, rhs+pivots+256); err != nil {
 		return err
 	}
@@ -342,12 +339,12 @@ func (f *factoring) solve() error {
 // eigh: the columns of the vectors are rows in memory.
 func (f *factoring) eigh() error {
 	n := f.n
-	matrix := align(n * n * f.size)
+	matrix := padded(n * n * f.size)
 	lwork, err := f.ask(f.lib.syevdSize[f.double], withVectors, lowerPart, uintptr(n), f.c.Out.Block.Addr, uintptr(n), f.c.Out.Block.Addr)
 	if err != nil {
 		return err
 	}
-	values := align(n * f.size)
+	values := padded(n * f.size)
 	if err := f.take(lwork*f.size, 2*matrix, values+256); err != nil {
 		return err
 	}
@@ -384,7 +381,7 @@ func (f *factoring) svd() error {
 	if err != nil {
 		return err
 	}
-	matrix, square, values := align(rows*k*f.size), align(k*k*f.size), align(k*f.size)
+	matrix, square, values := padded(rows*k*f.size), padded(k*k*f.size), padded(k*f.size)
 	if err := f.take(lwork*f.size, 2*matrix, matrix+square+values+256); err != nil {
 		return err
 	}

@@ -64,6 +64,7 @@ type Device struct {
 	events  eventLists     // for reuse
 	stages  staging        // of copies between the device and pageable memory
 	copies  copyStream     // of large copies to the device
+	fetches fetchStream    // of copies that the program does not wait for
 	flights pendingFlights // host memory that the device still reads
 	trial   trial
 	rec     recorder // of many calls as one
@@ -80,6 +81,8 @@ type trial struct {
 var (
 	_ backend.Device   = (*Device)(nil)
 	_ backend.Pinner   = (*Device)(nil)
+	_ backend.Fetcher  = (*Device)(nil)
+	_ backend.Sider    = (*Device)(nil)
 	_ backend.Recorder = (*Device)(nil)
 )
 

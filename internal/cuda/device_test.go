@@ -4,6 +4,7 @@ package cuda
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -358,7 +359,7 @@ func TestEveryCallFindsItsKernels(t *testing.T) {
 		for _, typ := range sample.DTypes(def.ID) {
 			if !d.Supports(def.ID, typ) {
 				if def.Family != op.FusedFamily {
-					t.Errorf("%s of %s is not supported", def.Name, typ)
+					t.Errorf("%s of %s has no runner: set runners[op.…] in the file of its family", def.Name, typ)
 				}
 				continue
 			}
@@ -369,6 +370,10 @@ func TestEveryCallFindsItsKernels(t *testing.T) {
 					continue // what is computed in main memory needs elements
 				}
 				if err := try(d, pool, c); err != nil {
+					if strings.Contains(err.Error(), "there is no kernel") || errors.Is(err, fs.ErrNotExist) { // nor for other samples of the type
+						t.Errorf("%s of %s: %v: add it to kernels/*.cu and generate (CONTRIBUTING.md, CUDA kernels)", def, typ, err)
+						break
+					}
 					t.Errorf("%s: %v", c, err)
 				}
 			}

@@ -114,6 +114,26 @@ func (d *Device) Mark() backend.Event {
 	return e
 }
 
+// Side marks the end of the stream of large copies and collectives; with open, behind
+// everything queued so far.
+func (d *Device) Side(open bool) backend.Event {
+	if d.begin() != nil {
+		return &event{d: d}
+	}
+	defer d.end()
+	if open && d.openCopies() != nil || d.copies.stream == 0 {
+		return &event{d: d}
+	}
+	e, err := d.recordFrom(&d.events.timed, d.copies.stream)
+	if err != nil {
+		return &event{d: d}
+	}
+	return e
+}
+
+// Aside reports whether a copy of n bytes to the device runs on that stream.
+func (d *Device) Aside(n int) bool { return n > smallSlot }
+
 // Wait blocks until the device has passed the event. What failed before it is
 // reported by Synchronize.
 func (e *event) Wait() { _ = e.wait() } // a lost device answers every later call

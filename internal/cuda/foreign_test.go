@@ -39,3 +39,22 @@ func TestForeignFails(t *testing.T) {
 		}
 	}
 }
+
+// A profile's marks on the second stream: behind everything queued so far, and at its end.
+func TestSide(t *testing.T) {
+	f, devices := openFake(t, 1)
+	d := devices[0]
+	if e := d.Side(false); !e.Done() { // there is no such stream yet
+		t.Error("an event without a stream is not done")
+	}
+	from, to := d.Side(true), d.Side(false)
+	from.Wait()
+	to.Wait()
+	if to.Since(from) < 0 || d.Aside(smallSlot) || !d.Aside(smallSlot+1) {
+		t.Error("the marks are out of order, or copies are where they are not")
+	}
+	f.results["cuEventRecord"] = 700
+	if e := d.Side(true); !e.Done() || d.Synchronize() == nil {
+		t.Error("a mark of a lost device is not done")
+	}
+}

@@ -62,6 +62,7 @@ func newRadix(n, limit int) radix {
 	return r
 }
 
+// padded rounds a number of bytes up to the alignment of what shares a workspace.
 func padded(size int) int { return (size + 255) &^ 255 }
 
 // sort queues sorting the indices that p says, in working memory, and returns where

@@ -487,6 +487,7 @@ var types = []reflect.Type{
 	reflect.TypeFor[locus.Error](),
 	reflect.TypeFor[locus.FFTNorm](),
 	reflect.TypeFor[locus.FFTOptions](),
+	reflect.TypeFor[locus.Fetched](),
 	reflect.TypeFor[locus.GradOption](),
 	reflect.TypeFor[locus.GridPadding](),
 	reflect.TypeFor[locus.GridSampleOptions](),

@@ -86,3 +86,19 @@ func Receiver(name string, ok bool, fix string) {
 		Check(name, Made(false, fix))
 	}
 }
+
+// SameShape compares the shapes of two tensors without making slices of them.
+func SameShape[T interface {
+	Rank() int
+	Dim(axis int) int
+}](a, b T) bool {
+	if a.Rank() != b.Rank() {
+		return false
+	}
+	for i := range a.Rank() {
+		if a.Dim(i) != b.Dim(i) {
+			return false
+		}
+	}
+	return true
+}

@@ -55,6 +55,14 @@ var (
 	Profiling func() bool
 	Span      func(device any, name, detail string, bytes int, start time.Time)
 
+	// Beside calls run, which queues something on a device beside its ops, and puts it on the
+	// timeline that is being taken, by the device's clock, if there is one and the device
+	// can tell.
+	Beside func(on backend.Device, name, detail string, bytes int, run func() error) (seen bool, err error)
+
+	// Error returns what a device reported to the function called name as a *locus.Error.
+	Error func(name string, err error) error
+
 	// Single panics with a *locus.Error if a *locus.Tensor stands for the slices of a Vmap:
 	// the function called name would keep it beyond that.
 	Single func(name string, tensor any)

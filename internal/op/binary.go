@@ -25,8 +25,8 @@ func init() {
 	binary(Maximum, "maximum", n, "the larger; NaN if either is NaN")
 	binary(Minimum, "minimum", n, "the smaller; NaN if either is NaN")
 	binary(FloorDiv, "floor_div", n, "⌊a / b⌋, not rounded up where a/b is: a - b·floor_div is mod; of floats what Python and PyTorch give, ±∞ or NaN where b is 0, NaN where a is infinite; integer division by zero gives 0")
-	binary(Mod, "mod", n, "a - b·⌊a/b⌋, exact, with b's sign, or a's where it is 0; NaN where b is 0 or a infinite; integer modulo zero gives 0")
-	of(Fmod, "fmod", n, "a - b·trunc(a/b), exact, with a's sign; NaN where b is 0 or a infinite; integer modulo zero gives 0", math.Mod, func(a, b int64) int64 {
+	binary(Mod, "mod", n, "a - b·⌊a/b⌋, exact, with b's sign, or a's where it is 0; NaN where b is 0 or a infinite; integer modulo zero is 0")
+	of(Fmod, "fmod", n, "a - b·trunc(a/b), exact, with a's sign; NaN where b is 0 or a infinite; integer modulo zero is 0", math.Mod, func(a, b int64) int64 {
 		if b == 0 {
 			return 0
 		}

@@ -15,9 +15,9 @@ func ConvOut(size, kernel, stride, pad, dilation int) int {
 // weight (O, C/groups, KH, KW), result (N, O, OH, OW).
 func init() {
 	f := []dtype.Set{dtype.Floats}
-	define(Def{ID: Conv2D, Name: "conv2d", Family: ConvFamily, Arity: 2, DTypes: f, Doc: "cross-correlation of images with a kernel",
+	define(Def{ID: Conv2D, Name: "conv2d", Attrs: Conv{}, Family: ConvFamily, Arity: 2, DTypes: f, Doc: "cross-correlation of images with a kernel",
 		Infer: func(a Attrs, in []Spec) (Spec, error) { return convSpec(a.(Conv), in) }})
-	define(Def{ID: ConvAct, Name: "conv2d_act", Family: FusedFamily, Batch: behindFirst(BatchFold), Arity: -1, DTypes: f,
+	define(Def{ID: ConvAct, Name: "conv2d_act", Attrs: ConvEpilogue{}, Family: FusedFamily, Batch: behindFirst(BatchFold), Arity: -1, DTypes: f,
 		Doc: "act(conv2d(x, weight) + bias): optional bias (O), one number for each channel of the result; half-precision types may round before the bias and before the activation",
 		Infer: func(a Attrs, in []Spec) (Spec, error) {
 			c, ok := a.(ConvEpilogue)
@@ -35,7 +35,7 @@ func init() {
 			}
 			return out, err
 		}})
-	define(Def{ID: ConvGradInput, Name: "conv2d_grad_input", Family: ConvFamily, Arity: 2, DTypes: f,
+	define(Def{ID: ConvGradInput, Name: "conv2d_grad_input", Attrs: Conv{}, Family: ConvFamily, Arity: 2, DTypes: f,
 		Doc: "conv2d's transpose in x: operands gradient and weight; also the transposed convolution",
 		Infer: func(a Attrs, in []Spec) (Spec, error) {
 			c := a.(Conv)
@@ -56,7 +56,7 @@ func init() {
 			out := []int{g[0], w[1] * c.Groups, c.Size[0], c.Size[1]}
 			return Spec{in[0].DType, out}, CheckShape(out)
 		}})
-	define(Def{ID: ConvGradWeight, Name: "conv2d_grad_weight", Family: ConvFamily, Arity: 2, DTypes: f,
+	define(Def{ID: ConvGradWeight, Name: "conv2d_grad_weight", Attrs: Conv{}, Family: ConvFamily, Arity: 2, DTypes: f,
 		Doc: "conv2d's transpose in the weight: operands gradient and x",
 		Infer: func(a Attrs, in []Spec) (Spec, error) {
 			c := a.(Conv)

@@ -14,14 +14,14 @@ type Alignment struct{ Blank int }
 // labels that differ.
 func init() {
 	sets := []dtype.Set{dtype.Floats, dtype.Indices, dtype.Indices, dtype.Indices, dtype.Floats}
-	define(Def{ID: CTC, Name: "ctc_loss", Family: FusedFamily, Batch: Batch{Kind: BatchFold}, Arity: 4, DTypes: sets, Saves: true,
+	define(Def{ID: CTC, Name: "ctc_loss", Attrs: Alignment{}, Family: FusedFamily, Batch: Batch{Kind: BatchFold}, Arity: 4, DTypes: sets, Saves: true,
 		Doc: "-log of the probability of each target (N, S) under x (N, T, C), the logarithms of probabilities: the sum over all paths; the last operands are how many steps and labels count (N); " +
 			"float32 in half precision; infinite if no path fits; saves the logarithm of the probability of the paths to each state (N, T, 2·S+1); a label or a length out of range is an error",
 		Infer: func(a Attrs, in []Spec) (Spec, error) {
 			return Spec{wideOf(in[0].DType), slices.Clone(in[0].Shape[:min(1, len(in[0].Shape))])}, checkCTC(a, in)
 		},
 		More: func(_ Attrs, in []Spec) []Spec { return []Spec{ctcStates(in)} }})
-	define(Def{ID: CTCGrad, Name: "ctc_loss_grad", Family: FusedFamily, Batch: Batch{Kind: BatchFold}, Arity: 7, DTypes: sets,
+	define(Def{ID: CTCGrad, Name: "ctc_loss_grad", Attrs: Alignment{}, Family: FusedFamily, Batch: Batch{Kind: BatchFold}, Arity: 7, DTypes: sets,
 		Doc: "ctc_loss's gradient for x, -g times the probability that a path is at the label then, 0 where the loss is infinite (operands: those of ctc_loss, the gradient g of each loss, what it saved, and the losses)",
 		Infer: func(a Attrs, in []Spec) (Spec, error) {
 			if err := checkCTC(a, in[:4]); err != nil {

@@ -17,7 +17,7 @@ type Fourier struct {
 // Nothing is scaled: that is for package locus.
 func init() {
 	f := []dtype.Set{Wide}
-	define(Def{ID: FFT, Name: "fft", Family: FourierFamily, Arity: 1, DTypes: f,
+	define(Def{ID: FFT, Name: "fft", Attrs: Fourier{}, Family: FourierFamily, Arity: 1, DTypes: f,
 		Doc: "the discrete Fourier transform along the axis, Σ x[t]·e^{-2πi·kt/n}, or with + if inverse; unscaled; complex numbers are pairs in a last axis of 2",
 		Infer: func(attrs Attrs, in []Spec) (Spec, error) {
 			a, err := fourierOf("fft", attrs)
@@ -26,7 +26,7 @@ func init() {
 			}
 			return in[0], err
 		}})
-	define(Def{ID: RFFT, Name: "rfft", Family: FourierFamily, Arity: 1, DTypes: f,
+	define(Def{ID: RFFT, Name: "rfft", Attrs: Fourier{}, Family: FourierFamily, Arity: 1, DTypes: f,
 		Doc: "the first n/2+1 numbers of the Fourier transform of real numbers, as pairs in a new last axis; unscaled",
 		Infer: func(attrs Attrs, in []Spec) (Spec, error) {
 			a, err := fourierOf("rfft", attrs)
@@ -44,7 +44,7 @@ func init() {
 			out[a.Axis] = s[a.Axis]/2 + 1
 			return Spec{in[0].DType, out}, CheckShape(out)
 		}})
-	define(Def{ID: IRFFT, Name: "irfft", Family: FourierFamily, Arity: 1, DTypes: f,
+	define(Def{ID: IRFFT, Name: "irfft", Attrs: Fourier{}, Family: FourierFamily, Arity: 1, DTypes: f,
 		Doc: "the n real numbers whose Fourier transform begins with the given n/2+1 numbers, times n; the imaginary parts of the first, and for even n of the last, are not read",
 		Infer: func(attrs Attrs, in []Spec) (Spec, error) {
 			a, err := fourierOf("irfft", attrs)

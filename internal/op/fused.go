@@ -21,15 +21,15 @@ func init() {
 		}
 		return in[0], nil
 	}
-	define(Def{ID: Softmax, Name: "softmax", Family: FusedFamily, Batch: leading, Arity: 1, DTypes: f, Infer: same, Doc: "eˣ/Σeˣ along the axis, without overflow"})
-	define(Def{ID: SoftmaxGrad, Name: "softmax_grad", Family: FusedFamily, Batch: leading, Arity: 2, DTypes: f, Infer: pair, Doc: "b·(a - Σ a·b) along the axis (a: gradient, b: softmax's result)"})
-	define(Def{ID: LogSoftmax, Name: "log_softmax", Family: FusedFamily, Batch: leading, Arity: 1, DTypes: f, Infer: same, Doc: "x - logsumexp(x) along the axis"})
-	define(Def{ID: LogSoftmaxGrad, Name: "log_softmax_grad", Family: FusedFamily, Batch: leading, Arity: 2, DTypes: f, Infer: pair, Doc: "a - eᵇ·Σa along the axis (a: gradient, b: log_softmax's result)"})
-	define(Def{ID: Attend, Name: "attention", Family: FusedFamily, Batch: leading, Arity: -1, DTypes: []dtype.Set{dtype.Floats, dtype.Floats, dtype.Floats, dtype.Floats | dtype.Bools},
+	define(Def{ID: Softmax, Name: "softmax", Attrs: Axis{}, Family: FusedFamily, Batch: leading, Arity: 1, DTypes: f, Infer: same, Doc: "eˣ/Σeˣ along the axis, without overflow"})
+	define(Def{ID: SoftmaxGrad, Name: "softmax_grad", Attrs: Axis{}, Family: FusedFamily, Batch: leading, Arity: 2, DTypes: f, Infer: pair, Doc: "b·(a - Σ a·b) along the axis (a: gradient, b: softmax's result)"})
+	define(Def{ID: LogSoftmax, Name: "log_softmax", Attrs: Axis{}, Family: FusedFamily, Batch: leading, Arity: 1, DTypes: f, Infer: same, Doc: "x - logsumexp(x) along the axis"})
+	define(Def{ID: LogSoftmaxGrad, Name: "log_softmax_grad", Attrs: Axis{}, Family: FusedFamily, Batch: leading, Arity: 2, DTypes: f, Infer: pair, Doc: "a - eᵇ·Σa along the axis (a: gradient, b: log_softmax's result)"})
+	define(Def{ID: Attend, Name: "attention", Attrs: Attention{}, Family: FusedFamily, Batch: leading, Arity: -1, DTypes: []dtype.Set{dtype.Floats, dtype.Floats, dtype.Floats, dtype.Floats | dtype.Bools},
 		Doc:   "softmax(scale·q·kᵀ + mask)·v: q (…, L, D), k (…, S, D), v (…, S, E), optional mask (…, L, S), float or bool (false: hidden); a fully hidden row gives 0",
 		Infer: func(_ Attrs, in []Spec) (Spec, error) { return attentionSpec(in) }, Saves: true,
 		More: func(_ Attrs, in []Spec) []Spec { return []Spec{attentionSaves(in)} }})
-	define(Def{ID: AttendGrad, Name: "attention_grad", Family: FusedFamily, Batch: Batch{Kind: BatchOwn}, Arity: -1,
+	define(Def{ID: AttendGrad, Name: "attention_grad", Attrs: Attention{}, Family: FusedFamily, Batch: Batch{Kind: BatchOwn}, Arity: -1,
 		DTypes: []dtype.Set{dtype.Floats, dtype.Floats, dtype.Floats, dtype.Floats, dtype.Floats, dtype.Floats, dtype.Floats | dtype.Bools},
 		Doc: "attention's gradients for q, k and v, flat, one after the other (operands: gradient, q, k, v, attention's result y, what it saved, perhaps the mask): " +
 			"with the weights w and t = w·(g·vᵀ - Σ g·y) they are scale·t·k, scale·tᵀ·q and wᵀ·g",

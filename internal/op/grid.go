@@ -26,7 +26,7 @@ const (
 // from the last.
 func init() {
 	f := []dtype.Set{dtype.Floats}
-	define(Def{ID: GridSample, Name: "grid_sample", Family: FusedFamily, Batch: Batch{Kind: BatchFold}, Arity: 2, DTypes: f,
+	define(Def{ID: GridSample, Name: "grid_sample", Attrs: Grid{}, Family: FusedFamily, Batch: Batch{Kind: BatchFold}, Arity: 2, DTypes: f,
 		Doc: "x (N, C, …) at the places of a grid (N, …, 2 or 3) from -1 to 1, the last axis of x first; linear between elements, or the nearest; a place that is NaN gives 0",
 		Infer: func(a Attrs, in []Spec) (Spec, error) {
 			if err := checkGrid(a, in, in[0].Shape, in[1].Shape); err != nil {
@@ -36,7 +36,7 @@ func init() {
 			out := append(slices.Clone(x[:2]), g[1:len(g)-1]...)
 			return Spec{in[0].DType, out}, CheckShape(out)
 		}})
-	define(Def{ID: GridSampleGradInput, Name: "grid_sample_grad_input", Family: FusedFamily, Batch: Batch{Kind: BatchFold}, Arity: 2, DTypes: f,
+	define(Def{ID: GridSampleGradInput, Name: "grid_sample_grad_input", Attrs: Grid{}, Family: FusedFamily, Batch: Batch{Kind: BatchFold}, Arity: 2, DTypes: f,
 		Doc: "grid_sample's transpose in x, to an x of the given size: operands gradient and grid",
 		Infer: func(a Attrs, in []Spec) (Spec, error) {
 			size := Dims{}
@@ -56,7 +56,7 @@ func init() {
 			}
 			return Spec{in[0].DType, x}, checkSampled(g, x, grid)
 		}})
-	define(Def{ID: GridSampleGradGrid, Name: "grid_sample_grad_grid", Family: FusedFamily, Batch: Batch{Kind: BatchFold}, Arity: 3, DTypes: f,
+	define(Def{ID: GridSampleGradGrid, Name: "grid_sample_grad_grid", Attrs: Grid{}, Family: FusedFamily, Batch: Batch{Kind: BatchFold}, Arity: 3, DTypes: f,
 		Doc: "grid_sample's gradient for the grid: operands gradient, x and grid",
 		Infer: func(a Attrs, in []Spec) (Spec, error) {
 			if err := checkGrid(a, in, in[1].Shape, in[2].Shape); err != nil {

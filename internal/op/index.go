@@ -10,7 +10,7 @@ import (
 // kernel reports (data-dependent, so on an asynchronous device it surfaces at
 // the next wait). Negative indices are outside.
 func init() {
-	define(Def{ID: Gather, Name: "gather", Family: IndexFamily, Batch: leading, Arity: 2, DTypes: []dtype.Set{dtype.Any, dtype.Indices},
+	define(Def{ID: Gather, Name: "gather", Attrs: Axis{}, Family: IndexFamily, Batch: leading, Arity: 2, DTypes: []dtype.Set{dtype.Any, dtype.Indices},
 		Doc: "result[i][j] = x[index[i][j]][j] for axis 0, and so on; index has x's rank and is no larger on the other axes",
 		Infer: func(a Attrs, in []Spec) (Spec, error) {
 			return Spec{in[0].DType, in[1].Shape}, checkGather(in[0].Shape, in[1].Shape, a.(Axis).Axis)
@@ -24,17 +24,17 @@ func init() {
 		}
 		return in[0], checkGather(in[0].Shape, in[1].Shape, a.(Axis).Axis)
 	}
-	define(Def{ID: ScatterAdd, Name: "scatter_add", Family: IndexFamily, Batch: leading, Arity: 3, DTypes: []dtype.Set{dtype.Numbers, dtype.Indices, dtype.Numbers}, Infer: scatter,
+	define(Def{ID: ScatterAdd, Name: "scatter_add", Attrs: Axis{}, Family: IndexFamily, Batch: leading, Arity: 3, DTypes: []dtype.Set{dtype.Numbers, dtype.Indices, dtype.Numbers}, Infer: scatter,
 		Doc: "a copy of x with result[index[i][j]][j] += src[i][j] for axis 0, and so on, in the order of src's elements"})
-	define(Def{ID: Scatter, Name: "scatter", Family: IndexFamily, Batch: leading, Arity: 3, DTypes: []dtype.Set{dtype.Any, dtype.Indices, dtype.Any}, Infer: scatter,
+	define(Def{ID: Scatter, Name: "scatter", Attrs: Axis{}, Family: IndexFamily, Batch: leading, Arity: 3, DTypes: []dtype.Set{dtype.Any, dtype.Indices, dtype.Any}, Infer: scatter,
 		Doc: "a copy of x with result[index[i][j]][j] = src[i][j] for axis 0, and so on; of several elements for one place the last along the axis stays"})
-	define(Def{ID: Take, Name: "take", Family: IndexFamily, Batch: Batch{Kind: BatchOwn}, Arity: 2, DTypes: []dtype.Set{dtype.Any, dtype.Indices},
+	define(Def{ID: Take, Name: "take", Attrs: Axis{}, Family: IndexFamily, Batch: Batch{Kind: BatchOwn}, Arity: 2, DTypes: []dtype.Set{dtype.Any, dtype.Indices},
 		Doc: "whole slices of x along the axis, chosen by an index of any shape, which takes the axis's place",
 		Infer: func(a Attrs, in []Spec) (Spec, error) {
 			s := takeShape(in[0].Shape, in[1].Shape, a.(Axis).Axis)
 			return Spec{in[0].DType, s}, CheckShape(s)
 		}})
-	define(Def{ID: IndexAdd, Name: "index_add", Family: IndexFamily, Batch: Batch{Kind: BatchOwn}, Arity: 3, DTypes: []dtype.Set{dtype.Numbers, dtype.Indices, dtype.Numbers},
+	define(Def{ID: IndexAdd, Name: "index_add", Attrs: Axis{}, Family: IndexFamily, Batch: Batch{Kind: BatchOwn}, Arity: 3, DTypes: []dtype.Set{dtype.Numbers, dtype.Indices, dtype.Numbers},
 		Doc: "a copy of x with src's slices added at the places that index names: take's transpose, in the order of src's elements",
 		Infer: func(a Attrs, in []Spec) (Spec, error) {
 			if in[0].DType != in[2].DType {
@@ -45,7 +45,7 @@ func init() {
 			}
 			return in[0], nil
 		}})
-	define(Def{ID: Concat, Name: "concat", Family: IndexFamily, Batch: leading, Arity: -1, DTypes: []dtype.Set{dtype.Any},
+	define(Def{ID: Concat, Name: "concat", Attrs: Axis{}, Family: IndexFamily, Batch: leading, Arity: -1, DTypes: []dtype.Set{dtype.Any},
 		Doc: "operands one after the other along the axis",
 		Infer: func(a Attrs, in []Spec) (Spec, error) {
 			if err := sameDType(in, 0); err != nil {
@@ -67,7 +67,7 @@ func init() {
 			}
 			return Spec{in[0].DType, out}, CheckShape(out)
 		}})
-	define(Def{ID: Padded, Name: "pad", Family: IndexFamily, Batch: leading, Arity: 1, DTypes: []dtype.Set{dtype.Any},
+	define(Def{ID: Padded, Name: "pad", Attrs: Pad{}, Family: IndexFamily, Batch: leading, Arity: 1, DTypes: []dtype.Set{dtype.Any},
 		Doc: "a constant before, between and after the elements of each axis",
 		Infer: func(a Attrs, in []Spec) (Spec, error) {
 			p := a.(Pad)
@@ -80,16 +80,16 @@ func init() {
 			}
 			return Spec{in[0].DType, out}, CheckShape(out)
 		}})
-	define(Def{ID: CumSum, Name: "cumsum", Family: IndexFamily, Batch: leading, Arity: 1, DTypes: []dtype.Set{dtype.Numbers},
+	define(Def{ID: CumSum, Name: "cumsum", Attrs: Axis{}, Family: IndexFamily, Batch: leading, Arity: 1, DTypes: []dtype.Set{dtype.Numbers},
 		Doc:   "running sum along the axis, from the end if reversed",
 		Infer: func(_ Attrs, in []Spec) (Spec, error) { return in[0], nil }})
 	for id, name := range map[ID]string{CumMax: "cummax", CumMin: "cummin"} {
 		what := map[ID]string{CumMax: "largest", CumMin: "smallest"}[id]
-		define(Def{ID: id, Name: name, Family: IndexFamily, Batch: leading, Arity: 1, DTypes: []dtype.Set{dtype.Numbers},
+		define(Def{ID: id, Name: name, Attrs: Axis{}, Family: IndexFamily, Batch: leading, Arity: 1, DTypes: []dtype.Set{dtype.Numbers},
 			Doc:   "the position of the last " + what + " element so far along the axis; a NaN counts as " + what + "; int64",
 			Infer: func(_ Attrs, in []Spec) (Spec, error) { return Spec{dtype.Int64, in[0].Shape}, nil }})
 	}
-	define(Def{ID: ArgSort, Name: "argsort", Family: IndexFamily, Batch: leading, Arity: 1, DTypes: []dtype.Set{dtype.Any},
+	define(Def{ID: ArgSort, Name: "argsort", Attrs: Axis{}, Family: IndexFamily, Batch: leading, Arity: 1, DTypes: []dtype.Set{dtype.Any},
 		Doc:   "the positions that sort the axis, stably, NaN last in ascending order and first in descending; int64",
 		Infer: func(_ Attrs, in []Spec) (Spec, error) { return Spec{dtype.Int64, in[0].Shape}, nil }})
 }

@@ -27,7 +27,7 @@ func init() {
 	define(Def{ID: Solve, Name: "solve", Family: LinalgFamily, Arity: 2, DTypes: f,
 		Doc:   "the X with A·X = B, for A (…, n, n) and B (…, n, k) of the same batch; fails if A is singular",
 		Infer: func(_ Attrs, in []Spec) (Spec, error) { return in[1], checkSystem(in) }})
-	define(Def{ID: SolveTriangular, Name: "solve_triangular", Family: LinalgFamily, Arity: 2, DTypes: f,
+	define(Def{ID: SolveTriangular, Name: "solve_triangular", Attrs: Triangle{}, Family: LinalgFamily, Arity: 2, DTypes: f,
 		Doc: "the X with A·X = B for a triangular A, of which the other triangle is not read; a zero on the diagonal divides",
 		Infer: func(a Attrs, in []Spec) (Spec, error) {
 			if _, ok := a.(Triangle); !ok {

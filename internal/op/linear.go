@@ -16,7 +16,7 @@ var Activations = []ID{Relu, Gelu, GeluTanh, Silu, Sigmoid, Tanh, Relu6, HardSig
 func CanEnd(act ID) bool { return act == Invalid || slices.Contains(Activations, act) }
 
 func init() {
-	define(Def{ID: Linear, Name: "linear", Family: FusedFamily, Batch: behindFirst(BatchLead), Arity: -1, DTypes: []dtype.Set{dtype.Floats},
+	define(Def{ID: Linear, Name: "linear", Attrs: Epilogue{}, Family: FusedFamily, Batch: behindFirst(BatchLead), Arity: -1, DTypes: []dtype.Set{dtype.Floats},
 		Doc: "act(x·weightᵀ + bias): x (…, in), weight (out, in), optional bias (out); half-precision types sum in float32 and may round before the bias and before the activation",
 		Infer: func(a Attrs, in []Spec) (Spec, error) {
 			ep, ok := a.(Epilogue)

@@ -10,7 +10,7 @@ import (
 // of a network is one for all of them. Tensors of a list may have any shapes.
 func init() {
 	floats := []dtype.Set{dtype.Floats}
-	define(Def{ID: UpdateAll, Name: "update_all", Family: FusedFamily, Batch: Batch{Kind: BatchLoop}, Arity: -1, DTypes: []dtype.Set{dtype.Floats, dtype.Floats.With(dtype.Bool)},
+	define(Def{ID: UpdateAll, Name: "update_all", Attrs: Update{}, Family: FusedFamily, Batch: Batch{Kind: BatchLoop}, Arity: -1, DTypes: []dtype.Set{dtype.Floats, dtype.Floats.With(dtype.Bool)},
 		Doc:   "an optimizer's step: for each parameter p, g and what is remembered become the new p and what is remembered; see Update. A result may lie where the operand that it replaces lies",
 		Infer: inferUpdate, More: func(a Attrs, in []Spec) []Spec { return updated(a.(Update), in)[1:] }})
 	define(Def{ID: GlobalNorm, Name: "global_norm", Family: FusedFamily, Batch: Batch{Kind: BatchComposed}, Arity: -1, DTypes: floats,
@@ -37,7 +37,7 @@ func init() {
 			return in[0], oneElement("factor", in[len(in)-1])
 		},
 		More: func(_ Attrs, in []Spec) []Spec { return slices.Clone(in[1 : len(in)-1]) }})
-	define(Def{ID: CastAll, Name: "cast_all", Family: FusedFamily, Batch: Batch{Kind: BatchComposed}, Arity: -1, DTypes: floats, Parts: true,
+	define(Def{ID: CastAll, Name: "cast_all", Attrs: Cast{}, Family: FusedFamily, Batch: Batch{Kind: BatchComposed}, Arity: -1, DTypes: floats, Parts: true,
 		Doc: "each operand, converted to a floating-point type as cast does",
 		Infer: func(a Attrs, in []Spec) (Spec, error) {
 			c, _ := a.(Cast)

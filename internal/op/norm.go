@@ -12,12 +12,12 @@ import (
 // not lie together, and its statistics are results that programs use.
 func init() {
 	f := []dtype.Set{dtype.Floats}
-	define(Def{ID: Normalized, Name: "normalize", Family: FusedFamily, Batch: normalizing(1), Arity: -1, DTypes: f, Saves: true,
+	define(Def{ID: Normalized, Name: "normalize", Attrs: Normalize{}, Family: FusedFamily, Batch: normalizing(1), Arity: -1, DTypes: f, Saves: true,
 		Doc: "(x - mean)/√(var + eps)·weight + bias over the last axes, var without Bessel's correction, or x/√(mean of x² + eps)·weight + bias; " +
 			"operands x, perhaps weight, perhaps bias; saves the mean, if there is one, and 1/√(var + eps), float32 in half precision",
 		Infer: func(a Attrs, in []Spec) (Spec, error) { return normSpec(Normalized, a, in) },
 		More:  func(a Attrs, in []Spec) []Spec { return a.(Normalize).Stats(Normalized, in[0]) }})
-	define(Def{ID: BatchNorm, Name: "batch_norm", Family: FusedFamily, Batch: Batch{Kind: BatchOwn}, Arity: -1, DTypes: f,
+	define(Def{ID: BatchNorm, Name: "batch_norm", Attrs: Normalize{}, Family: FusedFamily, Batch: Batch{Kind: BatchOwn}, Arity: -1, DTypes: f,
 		Doc: "(x - mean)/√(var + eps)·weight + bias of each channel, x (N, C, …), var without Bessel's correction; operands x, perhaps weight, perhaps bias, perhaps a running mean and variance; " +
 			"further results (C), float32 in half precision: mean and 1/√(var + eps) for the gradient, and for the program the mean again and the variance with Bessel's correction, NaN for one element; " +
 			"with running statistics, instead of these two, (1 - momentum)·running + momentum·batch for each",
@@ -28,10 +28,10 @@ func init() {
 		}})
 	const grad = "'s gradients for x and, where they are wanted, weight and bias (operands: gradient, x, weight if there is one, mean if there is one, 1/√(var + eps)): " +
 		"with x̂ = (x - mean)·rstd and h = g·weight they are rstd·(h - mean(h) - x̂·mean(h·x̂)), or without a mean rstd·(h - x̂·mean(h·x̂)), and Σ g·x̂ and Σ g"
-	define(Def{ID: NormalizeGrad, Name: "normalize_grad", Family: FusedFamily, Batch: normalizing(2), Arity: -1, DTypes: f, Parts: true, Doc: "normalize" + grad,
+	define(Def{ID: NormalizeGrad, Name: "normalize_grad", Attrs: Normalize{}, Family: FusedFamily, Batch: normalizing(2), Arity: -1, DTypes: f, Parts: true, Doc: "normalize" + grad,
 		Infer: func(a Attrs, in []Spec) (Spec, error) { return normGradSpec(Normalized, a, in) },
 		More:  func(a Attrs, in []Spec) []Spec { return a.(Normalize).wanted(Normalized, in[1]) }})
-	define(Def{ID: BatchNormGrad, Name: "batch_norm_grad", Family: FusedFamily, Batch: Batch{Kind: BatchOwn}, Arity: -1, DTypes: f, Parts: true, Doc: "batch_norm" + grad,
+	define(Def{ID: BatchNormGrad, Name: "batch_norm_grad", Attrs: Normalize{}, Family: FusedFamily, Batch: Batch{Kind: BatchOwn}, Arity: -1, DTypes: f, Parts: true, Doc: "batch_norm" + grad,
 		Infer: func(a Attrs, in []Spec) (Spec, error) { return normGradSpec(BatchNorm, a, in) },
 		More:  func(a Attrs, in []Spec) []Spec { return a.(Normalize).wanted(BatchNorm, in[1]) }})
 }

@@ -52,8 +52,8 @@ type Spec struct {
 	Shape []int
 }
 
-// Attrs are the parameters of a call that are not tensors. Each op documents
-// which of the attribute types of this package it takes; ops without
+// Attrs are the parameters of a call that are not tensors. Attrs of an op's [Def]
+// says which of the attribute types of this package it takes; ops without
 // parameters take nil. All of them are comparable with ==.
 type Attrs any
 
@@ -65,6 +65,9 @@ type Def struct {
 	Arity  int         // number of operands; -1 means one or more
 	DTypes []dtype.Set // accepted types of operand i (the last entry serves the rest)
 	Doc    string      // one line: what it computes
+
+	// Attrs is a value of the type of the call's attributes; nil if the op takes none.
+	Attrs Attrs
 
 	// Infer returns the result's spec, or a *[Problem]. Operand count and element
 	// types have been checked, and operands of the broadcast families have been

@@ -21,8 +21,8 @@ func init() {
 		return in[0], nil
 	}
 	f := []dtype.Set{dtype.Floats}
-	define(Def{ID: Blend, Name: "blend", Family: FusedFamily, Batch: leading, Arity: 2, DTypes: f, Infer: alike, Doc: "A·a + B·b"})
-	define(Def{ID: BlendSquare, Name: "blend_square", Family: FusedFamily, Batch: leading, Arity: 2, DTypes: f, Infer: alike, Doc: "A·a + B·b²"})
-	define(Def{ID: AdamStep, Name: "adam_step", Family: FusedFamily, Batch: leading, Arity: 3, DTypes: f, Infer: alike,
+	define(Def{ID: Blend, Name: "blend", Attrs: Scales{}, Family: FusedFamily, Batch: leading, Arity: 2, DTypes: f, Infer: alike, Doc: "A·a + B·b"})
+	define(Def{ID: BlendSquare, Name: "blend_square", Attrs: Scales{}, Family: FusedFamily, Batch: leading, Arity: 2, DTypes: f, Infer: alike, Doc: "A·a + B·b²"})
+	define(Def{ID: AdamStep, Name: "adam_step", Attrs: Adam{}, Family: FusedFamily, Batch: leading, Arity: 3, DTypes: f, Infer: alike,
 		Doc: "keep·p - rate·m/(√v·root + eps): Adam's update of a parameter p by the averages m and v"})
 }

@@ -49,11 +49,11 @@ func init() {
 		}
 	}
 	n, f := []dtype.Set{dtype.Numbers}, []dtype.Set{dtype.Floats}
-	define(Def{ID: MaxPoolIndices, Name: "max_pool_indices", Family: PoolFamily, Arity: 1, DTypes: n, Infer: rule("max_pool_indices", dtype.Int64),
+	define(Def{ID: MaxPoolIndices, Name: "max_pool_indices", Attrs: Pool{}, Family: PoolFamily, Arity: 1, DTypes: n, Infer: rule("max_pool_indices", dtype.Int64),
 		Doc: "for each window of (N, C, H, W) the position h·W+w of its first largest element; a NaN counts as largest; int64"})
-	define(Def{ID: MaxPool, Name: "max_pool", Family: FusedFamily, Batch: Batch{Kind: BatchFold}, Arity: 1, DTypes: n, Infer: rule("max_pool", dtype.Invalid),
+	define(Def{ID: MaxPool, Name: "max_pool", Attrs: Pool{}, Family: FusedFamily, Batch: Batch{Kind: BatchFold}, Arity: 1, DTypes: n, Infer: rule("max_pool", dtype.Invalid),
 		Doc: "the largest element of each window of (N, C, H, W); NaN if one is NaN"})
-	define(Def{ID: MaxPoolGrad, Name: "max_pool_grad", Family: FusedFamily, Batch: Batch{Kind: BatchFold}, Arity: 2, DTypes: f,
+	define(Def{ID: MaxPoolGrad, Name: "max_pool_grad", Attrs: Pool{}, Family: FusedFamily, Batch: Batch{Kind: BatchFold}, Arity: 2, DTypes: f,
 		Doc: "max_pool's transpose: operands gradient and x; each gradient goes to its window's first largest element",
 		Infer: func(a Attrs, in []Spec) (Spec, error) {
 			if err := sameDType(in, 0); err != nil {
@@ -65,9 +65,9 @@ func init() {
 			}
 			return in[1], err
 		}})
-	define(Def{ID: AvgPool, Name: "avg_pool", Family: PoolFamily, Arity: 1, DTypes: f, Infer: rule("avg_pool", dtype.Invalid),
+	define(Def{ID: AvgPool, Name: "avg_pool", Attrs: Pool{}, Family: PoolFamily, Arity: 1, DTypes: f, Infer: rule("avg_pool", dtype.Invalid),
 		Doc: "the mean of each window of (N, C, H, W), padding counted as zeros only with CountPad"})
-	define(Def{ID: AvgPoolGrad, Name: "avg_pool_grad", Family: PoolFamily, Arity: 1, DTypes: f,
+	define(Def{ID: AvgPoolGrad, Name: "avg_pool_grad", Attrs: Pool{}, Family: PoolFamily, Arity: 1, DTypes: f,
 		Doc: "avg_pool's transpose, to an input of the given size",
 		Infer: func(a Attrs, in []Spec) (Spec, error) {
 			p := a.(Pool)

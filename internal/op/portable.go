@@ -16,37 +16,14 @@ import (
 // part of the file format: a field may be added where its zero value means what was
 // computed before, and none may be renamed.
 
-// attrTypes are the types of the attributes of the ops that have some. Ops that draw
-// random numbers are not here: programs in files have none.
-var attrTypes = func() map[ID]reflect.Type {
-	m := map[ID]reflect.Type{}
-	set := func(a Attrs, ids ...ID) {
-		for _, id := range ids {
-			m[id] = reflect.TypeOf(a)
-		}
+// attrType returns the type of the attributes of an op in a file, or nil if it has none.
+// Ops that no file has, such as those that draw random numbers, count as such.
+func attrType(id ID) reflect.Type {
+	if !Portable(id) {
+		return nil
 	}
-	set(Create{}, Full, Arange)
-	set(Cast{}, CastTo, CastAll)
-	set(Reduce{}, Sum, Prod, Max, Min, LogSumExp, Norm)
-	set(Axis{}, ArgMax, ArgMin, Softmax, SoftmaxGrad, LogSoftmax, LogSoftmaxGrad, CumSum, CumMax, CumMin,
-		Gather, Take, ScatterAdd, Scatter, IndexAdd, Concat, ArgSort)
-	set(Pad{}, Padded)
-	set(Conv{}, Conv2D, ConvGradInput, ConvGradWeight)
-	set(ConvEpilogue{}, ConvAct)
-	set(Pool{}, MaxPoolIndices, MaxPool, MaxPoolGrad, AvgPool, AvgPoolGrad)
-	set(Normalize{}, Normalized, NormalizeGrad, BatchNorm, BatchNormGrad)
-	set(Attention{}, Attend, AttendGrad)
-	set(Epilogue{}, Linear)
-	set(Recurrence{}, Recurrent, RecurrentGrad)
-	set(Scales{}, Blend, BlendSquare)
-	set(Adam{}, AdamStep)
-	set(Update{}, UpdateAll)
-	set(Alignment{}, CTC, CTCGrad)
-	set(Grid{}, GridSample, GridSampleGradInput, GridSampleGradGrid)
-	set(Triangle{}, SolveTriangular)
-	set(Fourier{}, FFT, RFFT, IRFFT)
-	return m
-}()
+	return reflect.TypeOf(table[id].Attrs)
+}
 
 // Portable reports whether a step of a program in a file may be the op. Views are not
 // steps, random numbers need a key that advances, and fused expressions are made again
@@ -62,7 +39,7 @@ func Portable(id ID) bool {
 // MarshalAttrs returns the attributes of an op as JSON, nil if there are none. Fields
 // that are zero are left out.
 func MarshalAttrs(id ID, a Attrs) (json.RawMessage, error) {
-	want := attrTypes[id]
+	want := attrType(id)
 	if a == nil && want == nil {
 		return nil, nil
 	}
@@ -116,7 +93,7 @@ func marshalField(v reflect.Value) (json.RawMessage, error) {
 // UnmarshalAttrs reads what MarshalAttrs has written. What it returns may still not fit
 // the operands: see CheckStrict.
 func UnmarshalAttrs(id ID, text json.RawMessage) (Attrs, error) {
-	want := attrTypes[id]
+	want := attrType(id)
 	if want == nil {
 		if len(text) > 0 {
 			return nil, Problemf(ErrArgument, "it takes no attributes")
@@ -155,7 +132,7 @@ func unmarshalStruct(text json.RawMessage, v reflect.Value) error {
 }
 
 // MaxSize is the largest size of an axis, and of an attribute that counts elements, in a
-// program from a file; maxCount is the largest value of other whole numbers. Rules
+// program from a file; maxCount is the largest value of other integers. Rules
 // multiply two of them.
 const (
 	MaxSize  = 1 << 36
@@ -196,7 +173,7 @@ func unmarshalField(text json.RawMessage, v reflect.Value) error {
 				x, err = strconv.ParseFloat(s, 64)
 			}
 			if err != nil {
-				return Problemf(ErrArgument, "it is no number")
+				return Problemf(ErrArgument, "it is not a number")
 			}
 		} else if err := json.Unmarshal(text, &x); err != nil {
 			return err
@@ -267,7 +244,7 @@ func CheckStrict(id ID, a Attrs, in []Spec) (all []Spec, err error) {
 	if !Portable(id) {
 		return nil, Problemf(ErrArgument, "it is not an op that a program in a file may have")
 	}
-	if reflect.TypeOf(a) != attrTypes[id] {
+	if reflect.TypeOf(a) != attrType(id) {
 		return nil, attrError(d.Name, a)
 	}
 	if d.Broadcasts() {

@@ -75,7 +75,7 @@ func (a Recurrence) Saved(x Spec, h int) []Spec {
 
 func init() {
 	f := []dtype.Set{dtype.Floats}
-	define(Def{ID: Recurrent, Name: "recurrent", Family: FusedFamily, Batch: Batch{Kind: BatchOwn}, Arity: -1, DTypes: f, Saves: true,
+	define(Def{ID: Recurrent, Name: "recurrent", Attrs: Recurrence{}, Family: FusedFamily, Batch: Batch{Kind: BatchOwn}, Arity: -1, DTypes: f, Saves: true,
 		Doc: "the states (L, N, H) of a recurrent network, an RNN, an LSTM or a GRU as PyTorch defines them, that reads x (L, N, in): operands x, the first state (N, H), an LSTM's first cell (N, H), " +
 			"weights (gates·H, in) and (gates·H, H), perhaps both biases (gates·H); behind an LSTM's states comes the last cell, (L+1, N, H) in all; saves the gates, and an LSTM's cells or what the state contributes to a GRU's last gate",
 		Infer: func(attrs Attrs, in []Spec) (Spec, error) {
@@ -89,7 +89,7 @@ func init() {
 			return a.spec(in)
 		},
 		More: func(attrs Attrs, in []Spec) []Spec { return attrs.(Recurrence).Saved(in[0], in[1].Shape[1]) }})
-	define(Def{ID: RecurrentGrad, Name: "recurrent_grad", Family: FusedFamily, Batch: Batch{Kind: BatchComposed}, Arity: -1, DTypes: f, Parts: true,
+	define(Def{ID: RecurrentGrad, Name: "recurrent_grad", Attrs: Recurrence{}, Family: FusedFamily, Batch: Batch{Kind: BatchComposed}, Arity: -1, DTypes: f, Parts: true,
 		Doc: "recurrent's gradients for the weight of the state, the weight of x, the biases, if there are any, and where they are wanted x and the first state and cell " +
 			"(operands: gradient, recurrent's operands, its result, and what it saved)",
 		Infer: func(attrs Attrs, in []Spec) (Spec, error) {
@@ -182,7 +182,7 @@ func (a Recurrence) gradSpec(in []Spec) (Spec, error) {
 	}
 	for i, s := range want {
 		if at := 1 + n + i; !slices.Equal(in[at].Shape, s.Shape) {
-			return Spec{}, Problemf(ErrShape, "operand %d has shape %s; recurrent gives %s", at, ShapeString(in[at].Shape), ShapeString(s.Shape))
+			return Spec{}, Problemf(ErrShape, "operand %d has shape %s; recurrent returns %s", at, ShapeString(in[at].Shape), ShapeString(s.Shape))
 		}
 	}
 	return in[1+u], nil

@@ -7,7 +7,7 @@ var ones = []int{1, 1, 1, 1, 1, 1, 1, 1}
 
 func init() {
 	reduce := func(id ID, name string, set dtype.Set, doc string, empty bool) {
-		define(Def{ID: id, Name: name, Family: ReduceFamily, Arity: 1, Batch: leading, DTypes: []dtype.Set{set}, Doc: doc,
+		define(Def{ID: id, Name: name, Attrs: Reduce{}, Family: ReduceFamily, Arity: 1, Batch: leading, DTypes: []dtype.Set{set}, Doc: doc,
 			Infer: func(a Attrs, in []Spec) (Spec, error) {
 				axes := a.(Reduce).Axes
 				if axes == AllAxes(len(in[0].Shape)) && (empty || Elements(in[0].Shape) > 0) {
@@ -34,7 +34,7 @@ func init() {
 	reduce(Norm, "norm", dtype.Floats, "√Σx²; 0 if empty; float16 and bfloat16 accumulate in float32", true)
 
 	arg := func(id ID, name, doc string) {
-		define(Def{ID: id, Name: name, Family: ReduceFamily, Arity: 1, Batch: leading, DTypes: []dtype.Set{dtype.Numbers}, Doc: doc,
+		define(Def{ID: id, Name: name, Attrs: Axis{}, Family: ReduceFamily, Arity: 1, Batch: leading, DTypes: []dtype.Set{dtype.Numbers}, Doc: doc,
 			Infer: func(a Attrs, in []Spec) (Spec, error) {
 				ax := a.(Axis).Axis
 				out := append([]int(nil), in[0].Shape...)

@@ -13,8 +13,8 @@ func init() {
 		define(Def{ID: id, Name: name, Family: UnaryFamily, Arity: 1, DTypes: []dtype.Set{set}, Doc: doc, Infer: same, Float: f})
 	}
 	unary(Copy, "copy", dtype.Any, "x itself, contiguous in new memory", func(x float64) float64 { return x })
-	define(Def{ID: CastTo, Name: "cast", Family: UnaryFamily, Arity: 1, DTypes: []dtype.Set{dtype.Any},
-		Doc: "another element type: to bool is x ≠ 0 (NaN is true); float to integer truncates and saturates, NaN gives 0; integers wrap",
+	define(Def{ID: CastTo, Name: "cast", Attrs: Cast{}, Family: UnaryFamily, Arity: 1, DTypes: []dtype.Set{dtype.Any},
+		Doc: "another element type: to bool is x ≠ 0 (NaN is true); float to integer truncates and saturates, NaN becomes 0; integers wrap",
 		Infer: func(a Attrs, in []Spec) (Spec, error) {
 			c, ok := a.(Cast)
 			if !ok || !c.To.Valid() {

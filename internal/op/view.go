@@ -4,11 +4,11 @@ import "github.com/locusml/locus/dtype"
 
 func init() {
 	one := []dtype.Set{dtype.Any}
-	define(Def{ID: Reshape, Name: "reshape", Family: ViewFamily, Arity: 1, DTypes: one, Doc: "the same elements in another shape",
+	define(Def{ID: Reshape, Name: "reshape", Attrs: Shape{}, Family: ViewFamily, Arity: 1, DTypes: one, Doc: "the same elements in another shape",
 		Infer: func(a Attrs, in []Spec) (Spec, error) {
 			return Spec{in[0].DType, a.(Shape).Shape.Slice()}, nil
 		}})
-	define(Def{ID: Expand, Name: "expand", Family: ViewFamily, Arity: 1, DTypes: one, Doc: "axes of size 1 repeated without copying",
+	define(Def{ID: Expand, Name: "expand", Attrs: Shape{}, Family: ViewFamily, Arity: 1, DTypes: one, Doc: "axes of size 1 repeated without copying",
 		Infer: func(a Attrs, in []Spec) (Spec, error) {
 			to, from := a.(Shape).Shape.Slice(), in[0].Shape
 			for i := range from {
@@ -19,7 +19,7 @@ func init() {
 			}
 			return Spec{in[0].DType, to}, nil
 		}})
-	define(Def{ID: Permutation, Name: "permute", Family: ViewFamily, Arity: 1, DTypes: one, Doc: "axes in another order",
+	define(Def{ID: Permutation, Name: "permute", Attrs: Permute{}, Family: ViewFamily, Arity: 1, DTypes: one, Doc: "axes in another order",
 		Infer: func(a Attrs, in []Spec) (Spec, error) {
 			p := a.(Permute).Perm
 			out := make([]int, p.N)
@@ -28,11 +28,11 @@ func init() {
 			}
 			return Spec{in[0].DType, out}, nil
 		}})
-	define(Def{ID: Sliced, Name: "slice", Family: ViewFamily, Arity: 1, DTypes: one, Doc: "a range with a step of each axis",
+	define(Def{ID: Sliced, Name: "slice", Attrs: Slice{}, Family: ViewFamily, Arity: 1, DTypes: one, Doc: "a range with a step of each axis",
 		Infer: func(a Attrs, in []Spec) (Spec, error) {
 			return Spec{in[0].DType, a.(Slice).Len.Slice()}, nil
 		}})
-	define(Def{ID: DiagonalView, Name: "diagonal", Family: ViewFamily, Arity: 1, DTypes: one, Doc: "the diagonal of two axes, as a new last axis",
+	define(Def{ID: DiagonalView, Name: "diagonal", Attrs: Diagonal{}, Family: ViewFamily, Arity: 1, DTypes: one, Doc: "the diagonal of two axes, as a new last axis",
 		Infer: func(a Attrs, in []Spec) (Spec, error) {
 			d := a.(Diagonal)
 			var out []int

@@ -24,7 +24,7 @@ func allowed(d locus.DType, o *Op) (relative, ofLargest float64) {
 	return 2 * f, f / 2
 }
 
-// values reads a tensor's elements as float64; whole numbers of this suite are
+// values reads a tensor's elements as float64; integers of this suite are
 // small enough.
 func values(t *locus.Tensor) []float64 {
 	switch t.DType() {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/locusml/locus"
+	"github.com/locusml/locus/internal/layout"
 )
 
 // unkeyed are ops that draw with a key of the caller's own, which a compiled function
@@ -56,6 +57,7 @@ func compareCompiled(t *testing.T, what string, f func(args ...*locus.Tensor) []
 // TestCompiled compares every op of the table, alone and with its gradients, with the
 // same compiled, bit by bit.
 func TestCompiled(t *testing.T) {
+	defer layout.Set(layout.Set(layout.InPrograms)) // elsewhere sums may be in another order
 	onDevices(t, func(t *testing.T, d locus.Device) {
 		n := 0
 		for i, c := range records(t) {

@@ -33,7 +33,7 @@ func TestCount(t *testing.T) {
 			}
 		}
 		if recorded == 0 {
-			t.Errorf("%s has no records; add samples to testdata/ops.py", name)
+			t.Errorf("%s has no records: add samples to testdata/ops.py or more.py, and run testdata/record.py", name)
 		}
 	}
 }

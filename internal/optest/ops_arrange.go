@@ -76,7 +76,7 @@ func arrangeOps() []*Op {
 			return locus.Interpolate(c.In[0], c.Pair("size"), mode)
 		}).with(all).
 			bad(locus.ErrShape, "a size of 0", func(d locus.Device) { locus.Interpolate(d.Ones(1, 1, 2, 2), 0, locus.InterpolateNearest) }).
-			bad(locus.ErrDType, "whole numbers between others", func(d locus.Device) {
+			bad(locus.ErrDType, "integers between others", func(d locus.Device) {
 				locus.Interpolate(d.As(locus.Int64).Ones(1, 1, 2, 2), 3, locus.InterpolateBilinear)
 			}),
 		network("ClipByValue", func(c *Call) *tensor { return locus.ClipByValue(c.In[0], c.Float("limit")) }).with(func(o *Op) { o.DTypes = dtype.Numbers &^ (1 << dtype.Uint8) }).
@@ -113,7 +113,7 @@ func sequenceOps() []*Op {
 			bad(locus.ErrShape, "a mask that does not broadcast", func(d locus.Device) {
 				locus.Attention(d.Ones(2, 3), d.Ones(4, 3), d.Ones(4, 3), locus.AttentionOptions{Mask: d.As(locus.Bool).Ones(3, 4)})
 			}).
-			bad(locus.ErrDType, "a mask of whole numbers", func(d locus.Device) {
+			bad(locus.ErrDType, "a mask of integers", func(d locus.Device) {
 				locus.Attention(d.Ones(2, 3), d.Ones(4, 3), d.Ones(4, 3), locus.AttentionOptions{Mask: d.As(locus.Int64).Ones(2, 4)})
 			}),
 		network("AttentionWeights", func(c *Call) *tensor {

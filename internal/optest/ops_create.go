@@ -14,7 +14,7 @@ func createOps() []*Op {
 	return group("Creation",
 		creation("Full", dtype.Any, func(m locus.Maker, c *Call) *tensor { return m.Full(c.Float("value"), c.Ints("shape")...) }).
 			bad(locus.ErrShape, negative, func(d locus.Device) { d.Full(1, -1) }).
-			bad(locus.ErrDType, "a fraction for whole numbers", func(d locus.Device) { d.As(locus.Int64).Full(0.5, 2) }).
+			bad(locus.ErrDType, "a fraction for integers", func(d locus.Device) { d.As(locus.Int64).Full(0.5, 2) }).
 			bad(locus.ErrShape, "too many axes", func(d locus.Device) { d.Full(1, 1, 1, 1, 1, 1, 1, 1, 1, 1) }),
 		creation("Zeros", dtype.Any, func(m locus.Maker, c *Call) *tensor { return m.Zeros(c.Ints("shape")...) }).
 			bad(locus.ErrShape, negative, func(d locus.Device) { d.Zeros(2, -1) }),
@@ -25,7 +25,7 @@ func createOps() []*Op {
 			bad(locus.ErrArgument, "no arguments", func(d locus.Device) { d.Arange() }).
 			bad(locus.ErrDType, "bools", func(d locus.Device) { d.As(locus.Bool).Arange(2) }),
 		creation("Linspace", dtype.Floats, func(m locus.Maker, c *Call) *tensor { return m.Linspace(c.Float("start"), c.Float("stop"), c.Int("n")) }).
-			bad(locus.ErrDType, "whole numbers", func(d locus.Device) { d.As(locus.Int64).Linspace(0, 1, 2) }).
+			bad(locus.ErrDType, "integers", func(d locus.Device) { d.As(locus.Int64).Linspace(0, 1, 2) }).
 			bad(locus.ErrShape, negative, func(d locus.Device) { d.Linspace(0, 1, -2) }),
 		creation("Eye", dtype.Any, func(m locus.Maker, c *Call) *tensor {
 			if c.Has("columns") {

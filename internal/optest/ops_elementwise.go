@@ -84,7 +84,7 @@ func binaryOps() []*Op {
 	n, f, i := dtype.Numbers, dtype.Floats, dtype.Integral
 	ops := []*Op{
 		dyadic("Add", n, (*tensor).Add).
-			bad(locus.ErrDType, "a fraction and whole numbers", func(d locus.Device) { d.As(locus.Int64).Ones(2).Add(0.5) }).
+			bad(locus.ErrDType, "a fraction and integers", func(d locus.Device) { d.As(locus.Int64).Ones(2).Add(0.5) }).
 			bad(locus.ErrDType, "a Go number that does not fit", func(d locus.Device) { d.As(locus.Uint8).Ones(2).Add(300) }),
 		dyadic("Sub", n, (*tensor).Sub),
 		dyadic("Mul", n, (*tensor).Mul),

@@ -116,13 +116,13 @@ func convOps() []*Op {
 			bad(locus.ErrShape, "a bias that does not fit", func(d locus.Device) { locus.Linear(d.Ones(2, 3), d.Ones(4, 3), d.Ones(3)) }).
 			bad(locus.ErrShape, "a scalar", func(d locus.Device) { locus.Linear(d.Ones(), d.Ones(4, 1), nil) }).
 			bad(locus.ErrShape, "a weight with three axes", func(d locus.Device) { locus.Linear(d.Ones(2, 3), d.Ones(1, 4, 3), nil) }).
-			bad(locus.ErrShape, "whole numbers that do not fit", func(d locus.Device) {
+			bad(locus.ErrShape, "integers that do not fit", func(d locus.Device) {
 				locus.Linear(d.As(locus.Int64).Ones(2, 3), d.As(locus.Int64).Ones(3, 2), nil)
 			}).
 			bad(locus.ErrDType, "a bias of another type", func(d locus.Device) {
 				locus.Linear(d.Ones(2, 3), d.Ones(4, 3), d.As(locus.Float64).Ones(4))
 			}).
-			bad(locus.ErrDType, "an activation of whole numbers", func(d locus.Device) {
+			bad(locus.ErrDType, "an activation of integers", func(d locus.Device) {
 				locus.Linear(d.As(locus.Int64).Ones(2, 3), d.As(locus.Int64).Ones(4, 3), nil, locus.TanhActivation)
 			}).
 			bad(locus.ErrArgument, "two activations", func(d locus.Device) {

@@ -89,13 +89,13 @@ func givesTensor(f *ast.FuncDecl) bool {
 // elsewhere are functions that return tensors and are not ops of the table, each with
 // the reason. What they do is tested where they are.
 var elsewhere = map[string]string{
-	"Tensor.To": "moves", "Tensor.CopyTo": "moves", "Tensor.Pin": "moves",
+	"Tensor.To": "moves", "Tensor.CopyTo": "moves", "Tensor.Pin": "moves", "Fetched.Wait": "moves",
 	"Tensor.Detach": "gradients", "Tensor.RequireGrad": "gradients", "Tensor.Grad": "gradients", "Tensor.TakeGrad": "gradients", "Tensor.SetGrad": "gradients", "Grad": "gradients", "GradOf": "gradients",
 	"VJP": "takes a function", "JVP": "takes a function", "Vmap": "takes a function", "Checkpoint": "takes a function", "Compiled.Call": "runs a function",
 	"Custom": "takes a function", "ValueAndGrad": "takes a function",
 	"Scope.Use": "memory", "Scope.Adopt": "memory", "Scope.Keep": "memory",
-	"ScaleAll": "lists: what Tensor.Mul gives", "CastAll": "lists: what Tensor.Cast gives", "Unscale": "lists", "ClipFactor": "lists", "AverageAll": "frees its operands",
-	"BatchNormRunning": "BatchNorm and what Tensor.Blend gives of its statistics",
+	"ScaleAll": "lists: what Tensor.Mul returns", "CastAll": "lists: what Tensor.Cast returns", "Unscale": "lists", "ClipFactor": "lists", "AverageAll": "frees its operands",
+	"BatchNormRunning": "BatchNorm and what Tensor.Blend returns for its statistics",
 	"Maker.Rand":       "random", "Maker.Randn": "random", "Maker.Randint": "random", "Maker.Permutation": "random",
 	"Maker.Uniform": "random", "Maker.Normal": "random", "Maker.Exponential": "random", "Bernoulli": "random", "Multinomial": "random", "Categorical": "random",
 }
@@ -180,9 +180,9 @@ func typeNames(s dtype.Set) string {
 	case dtype.Floats:
 		return "floats"
 	case dtype.Ints:
-		return "whole numbers"
+		return "integers"
 	case dtype.Integral:
-		return "whole numbers, bool"
+		return "integers, bool"
 	}
 	return s.String()
 }

@@ -96,10 +96,10 @@ func (c *Call) FloatOr(name string, def float64) float64 {
 	return c.Float(name)
 }
 
-// Int returns a whole number.
+// Int returns an integer.
 func (c *Call) Int(name string) int { return int(c.Float(name)) }
 
-// IntOr returns a whole number, or def where the record has none.
+// IntOr returns an integer, or def where the record has none.
 func (c *Call) IntOr(name string, def int) int {
 	if !c.Has(name) {
 		return def
@@ -126,7 +126,7 @@ func (c *Call) Floats(name string) []float64 {
 	return f
 }
 
-// Ints returns a list of whole numbers; nil where the record has none.
+// Ints returns a list of integers; nil where the record has none.
 func (c *Call) Ints(name string) []int {
 	if !c.Has(name) {
 		return nil
@@ -198,6 +198,6 @@ func (o *Op) bad(kind error, what string, call func(d locus.Device)) *Op {
 
 // Reasons why no gradient passes.
 const (
-	discrete = "the result is bool or whole numbers"
+	discrete = "the result is bool or integers"
 	noInput  = "the result does not depend on an input's elements"
 )

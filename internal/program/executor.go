@@ -9,7 +9,7 @@ import (
 	"github.com/locusml/locus/internal/backend"
 	"github.com/locusml/locus/internal/memory"
 	"github.com/locusml/locus/internal/op"
-	"github.com/locusml/locus/internal/sketch"
+	"github.com/locusml/locus/internal/units"
 )
 
 // Mode is how far programs are prepared before they run.
@@ -186,7 +186,7 @@ func (e *Executor) Summary() string {
 	if e.recorded != nil {
 		plan, donated = e.recorded.plan, e.recorded.donated
 	}
-	s := fmt.Sprintf("%s of temporary memory", sketch.Bytes(plan.Arena))
+	s := fmt.Sprintf("%s of temporary memory", units.Bytes(plan.Arena))
 	if len(donated) > 0 {
 		s += fmt.Sprintf(", %d variables updated in place", len(donated))
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/locusml/locus/internal/op"
 	"github.com/locusml/locus/internal/sketch"
+	"github.com/locusml/locus/internal/units"
 )
 
 // Names says what the values of a program are to those who read a picture of it.
@@ -258,7 +259,7 @@ func (e *Executor) Memory(n *Names) *sketch.Memory {
 	}
 	p := e.p
 	m := &sketch.Memory{Title: n.Title, Arena: plan.Arena}
-	m.Notes = []string{fmt.Sprintf("an arena of %s for values of %s in all; %d of them are written over an operand", sketch.Bytes(plan.Arena), sketch.Bytes(plan.Sum), plan.Reused)}
+	m.Notes = []string{fmt.Sprintf("an arena of %s for values of %s in all; %d of them are written over an operand", units.Bytes(plan.Arena), units.Bytes(plan.Sum), plan.Reused)}
 	last := p.lastUses()
 	result := make([]bool, len(p.Values))
 	for _, r := range p.Results {
@@ -268,7 +269,7 @@ func (e *Executor) Memory(n *Names) *sketch.Memory {
 	}
 	ends := map[[2]int]int{} // by offset and last step: 1 + the block
 	describe := func(v int) string {
-		return fmt.Sprintf("%s %s, %s", p.Values[v].Spec.DType, op.ShapeString(p.Values[v].Spec.Shape), sketch.Bytes(p.Values[v].Bytes))
+		return fmt.Sprintf("%s %s, %s", p.Values[v].Spec.DType, op.ShapeString(p.Values[v].Spec.Shape), units.Bytes(p.Values[v].Bytes))
 	}
 	for i := range p.Steps {
 		s := &p.Steps[i]
@@ -296,7 +297,7 @@ func (e *Executor) Memory(n *Names) *sketch.Memory {
 		bytes += p.Values[d.From].Bytes
 		place.Lines = append(place.Lines, fmt.Sprintf("%s: %s", cmp.Or(n.Value[d.From], fmt.Sprintf("%%%d", d.From)), describe(d.From)))
 	}
-	place.Title = fmt.Sprintf("Updated in place: %d variables, %s", len(donated), sketch.Bytes(bytes))
+	place.Title = fmt.Sprintf("Updated in place: %d variables, %s", len(donated), units.Bytes(bytes))
 	bytes = 0
 	seen := map[int]bool{}
 	for _, r := range p.Results {
@@ -308,7 +309,7 @@ func (e *Executor) Memory(n *Names) *sketch.Memory {
 		bytes += p.Values[v].Bytes
 		own.Lines = append(own.Lines, fmt.Sprintf("%s: %s", strings.Join(n.Made[v], ", "), describe(v)))
 	}
-	own.Title = "Results, with memory of their own: " + sketch.Bytes(bytes)
+	own.Title = "Results, with memory of their own: " + units.Bytes(bytes)
 	m.Lists = []sketch.List{own, place, {Title: "Not updated in place", Lines: e.refused}}
 	return m
 }

@@ -147,7 +147,7 @@ func (p *Portable) checkRef(r *Ref) error {
 	switch {
 	case r.Value == -1:
 		if bits := 8 * v.DType.Size(); bits < 64 && v.Bits>>bits != 0 || v.DType.String() == "bool" && v.Bits > 1 {
-			return op.Problemf(op.ErrArgument, "%x is no %s", v.Bits, v.DType)
+			return op.Problemf(op.ErrArgument, "%x is not a %s", v.Bits, v.DType)
 		}
 		return nil
 	case r.Value == EmptyValue:

@@ -100,7 +100,7 @@ func TestPortableRefused(t *testing.T) {
 		swap(`"strides":[4,-2]`, `"strides":[4]`):                            "1 strides for 2 axes",
 		swap(`"offset":3`, `"offset":-3`):                                    "lead out of value 3",
 		swap(`"offset":3`, `"offset":6`):                                     "lead out of value 3",
-		swap(`"bits":"40000000"`, `"bits":"1ffffffff"`):                      "is no float32",
+		swap(`"bits":"40000000"`, `"bits":"1ffffffff"`):                      "is not a float32",
 		swap(`"shape":[0,3]`, `"shape":[1,3]`):                               "lie nowhere",
 		swap(`"shape":[0,3]`, `"shape":[0,3,3]`):                             "rank",
 		swap(`"shape":[2,3]`, `"shape":[2,-3]`):                              "negative size",

@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/locusml/locus/internal/op"
-	"github.com/locusml/locus/internal/sketch"
+	"github.com/locusml/locus/internal/units"
 )
 
 // Recomputed says what Recompute has done.
@@ -19,7 +19,7 @@ type Recomputed struct {
 
 func (r *Recomputed) String() string {
 	return fmt.Sprintf("recomputation: %d values of %s are computed again instead of being kept, which moves %s; at most %s are in use at once, without it %s",
-		r.Values, sketch.Bytes(r.Bytes), sketch.Bytes(r.Moved), sketch.Bytes(r.After), sketch.Bytes(r.Before))
+		r.Values, units.Bytes(r.Bytes), units.Bytes(r.Moved), units.Bytes(r.After), units.Bytes(r.Before))
 }
 
 // Recompute returns a program that computes the same, to the bit, in less memory: values

@@ -11,6 +11,10 @@ import (
 // reduce sets dst to a op b, element by element; divide also divides by n, for the mean.
 // dst may be a or b. Sums of half-precision types are rounded once per element.
 func reduce(op engine.Op, dt dtype.DType, dst, a, b []byte, n int, divide bool) {
+	if dt.IsHalf() {
+		halves(op, dt, as[uint16](dst), as[uint16](a), as[uint16](b), n, divide)
+		return
+	}
 	switch dt {
 	case dtype.Float32:
 		d, x, y := as[float32](dst), as[float32](a), as[float32](b)
@@ -33,8 +37,6 @@ func reduce(op engine.Op, dt dtype.DType, dst, a, b []byte, n int, divide bool) 
 		if divide {
 			vec.DivSF64(d, d, float64(n))
 		}
-	case dtype.Float16, dtype.BFloat16:
-		halves(op, dt, as[uint16](dst), as[uint16](a), as[uint16](b), n, divide)
 	case dtype.Int32:
 		integers(op, as[int32](dst), as[int32](a), as[int32](b))
 	case dtype.Int64:

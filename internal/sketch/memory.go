@@ -5,6 +5,8 @@ import (
 	"io"
 	"math"
 	"slices"
+
+	"github.com/locusml/locus/internal/units"
 )
 
 // Memory is where the values of a program lie while it runs.
@@ -73,7 +75,7 @@ func (m *Memory) WriteSVG(w io.Writer) error {
 	Y := func(at int) float64 { return y + high - high*float64(at)/float64(max(m.Arena, 1)) }
 	for _, at := range ticks(m.Arena) {
 		p.line(x0, Y(at), right, Y(at), "grid", `stroke-width="1"`)
-		p.text(x0-8, Y(at)+4, "muted small", "end", Bytes(at))
+		p.text(x0-8, Y(at)+4, "muted small", "end", units.Bytes(at))
 	}
 	for _, b := range m.Blocks {
 		from, to := X(float64(b.From)), X(float64(b.To+1))
@@ -94,7 +96,7 @@ func (m *Memory) WriteSVG(w io.Writer) error {
 	if step, bytes := m.Peak(); bytes > 0 {
 		x := (X(float64(step)) + X(float64(step+1))) / 2
 		p.line(x, y-6, x, y+high, "mark", `stroke-width="1.4" stroke-dasharray="4 3"`)
-		what := fmt.Sprintf("peak: %s in use at step %d, %s", Bytes(bytes), step, fit(m.Steps[step], 11, 200))
+		what := fmt.Sprintf("peak: %s in use at step %d, %s", units.Bytes(bytes), step, fit(m.Steps[step], 11, 200))
 		anchor := "middle"
 		switch half := wide(what, 11) / 2; {
 		case x+half > right:
@@ -135,7 +137,7 @@ func (m *Memory) WriteSVG(w io.Writer) error {
 		y += 20
 	}
 	p.height = y
-	return p.writeTo(w, fmt.Sprintf("%s: an arena of %s in %d steps", m.Title, Bytes(m.Arena), len(m.Steps)))
+	return p.writeTo(w, fmt.Sprintf("%s: an arena of %s in %d steps", m.Title, units.Bytes(m.Arena), len(m.Steps)))
 }
 
 // stepsApart is how many steps lie between two numbers of the axis.

@@ -168,28 +168,3 @@ func (p *page) legend(x, y, room float64, seen map[Kind]bool) float64 {
 	}
 	return y - top + 18
 }
-
-// Bytes writes a size for people.
-func Bytes(n int) string {
-	switch v := float64(n); {
-	case n < 1<<10:
-		return fmt.Sprintf("%d B", n)
-	case n < 1<<20:
-		return short(v/(1<<10)) + " KiB"
-	case n < 1<<30:
-		return short(v/(1<<20)) + " MiB"
-	default:
-		return short(v/(1<<30)) + " GiB"
-	}
-}
-
-// short writes a number with about three digits.
-func short(v float64) string {
-	switch {
-	case v >= 100:
-		return strconv.FormatFloat(v, 'f', 0, 64)
-	case v >= 10:
-		return strings.TrimSuffix(strconv.FormatFloat(v, 'f', 1, 64), ".0")
-	}
-	return strings.TrimSuffix(strings.TrimSuffix(strconv.FormatFloat(v, 'f', 2, 64), "0"), ".0")
-}

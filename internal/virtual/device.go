@@ -40,6 +40,7 @@ type Device struct {
 var (
 	_ backend.Device   = (*Device)(nil)
 	_ backend.Pinner   = (*Device)(nil)
+	_ backend.Fetcher  = (*Device)(nil)
 	_ backend.Recorder = (*Device)(nil)
 )
 
@@ -169,6 +170,23 @@ func (d *Device) CopyOut(dst []byte, src *memory.Block, offset int) error {
 	return nil
 }
 
+// Fetch queues the copy.
+func (d *Device) Fetch(dst []byte, src *memory.Block, offset int, release func()) (func() error, error) {
+	if err := d.gone(); err != nil {
+		release()
+		return nil, err
+	}
+	n := d.stream.enqueue(task{f: func() {
+		copy(dst, bytesOf(src, offset, len(dst)))
+		runtime.KeepAlive(src)
+		release()
+	}})
+	return func() error {
+		d.stream.wait(n)
+		return d.failed()
+	}, nil
+}
+
 // CopyFrom copies directly from another virtual GPU.
 //
 // Both streams get an entry at the same moment: the source's says that its data
@@ -212,6 +230,11 @@ func bytesOf(b *memory.Block, offset, n int) []byte {
 // since it was last asked.
 func (d *Device) Synchronize() error {
 	d.stream.wait(d.stream.issued.Load())
+	return d.failed()
+}
+
+// failed returns the first failure since it was last asked.
+func (d *Device) failed() error {
 	if e := d.stream.failure.Swap(nil); e != nil {
 		return e
 	}

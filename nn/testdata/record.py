@@ -7,6 +7,9 @@ writes, beside itself:
   volumes.safetensors   the same, of layers of volumes
   resnet.safetensors    state_dict of a small residual network, float32, as PyTorch users save it
   text.safetensors      state_dict of a small recurrent and attending network, the same
+
+It needs torch and safetensors; a GPU is not used. A new case belongs at the end of
+layers(): all draw from one sequence, so those before it stay as they are.
 """
 
 import math

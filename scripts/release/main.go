@@ -70,7 +70,7 @@ func release(version, out string) error {
 	return os.WriteFile(path, sums.Bytes(), 0o666)
 }
 
-// pack builds for a platform and gives the archive.
+// pack builds for a platform and returns the archive.
 func (p platform) pack(version string, date time.Time) (name string, archive []byte, err error) {
 	dir, err := os.MkdirTemp("", "locus-release-")
 	if err != nil {

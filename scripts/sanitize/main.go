@@ -174,7 +174,7 @@ func each(ctx context.Context, parts [][]string, done func(part []string, verdic
 	wg.Wait()
 }
 
-// sanitize runs a tool over some ops in one process and gives its verdict.
+// sanitize runs a tool over some ops in one process and returns its verdict.
 func sanitize(ctx context.Context, tool string, ops []string) string {
 	ctx, cancel := context.WithTimeout(ctx, *limit)
 	defer cancel()

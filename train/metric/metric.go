@@ -29,7 +29,7 @@ type Metric interface {
 	Names() []string
 
 	// Update returns the statistics of a batch, on its device: always as many
-	// tensors, of the same shapes. Those of whole numbers and bools are added up in
+	// tensors, of the same shapes. Those of integers and bools are added up in
 	// int64, others in float64.
 	Update(output, target *locus.Tensor) []*locus.Tensor
 

@@ -64,7 +64,7 @@ func (r recorded) metrics(t *testing.T) []metric.Metric {
 	return l
 }
 
-// tensors returns outputs and targets; classes are whole numbers.
+// tensors returns outputs and targets; classes are integers.
 func (r recorded) tensors(dt locus.DType) (y, want *locus.Tensor) {
 	y = locus.From(r.Output, r.Shape...).Cast(dt)
 	want = locus.From(r.Target, r.Targets...).Cast(dt)

@@ -3,7 +3,7 @@
 // step, keys, schedule, position in the data) as JSON.
 //
 //	dir, err := checkpoint.Open("run1", 3)         // keeps the last three
-//	err = dir.Save(tensors, State{Epoch: 4, ...})
+//	_, err = dir.Save(tensors, State{Epoch: 4, ...})
 //
 //	c, err := dir.Latest()                         // after a crash
 //	err = c.State(&state)

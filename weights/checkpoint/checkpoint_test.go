@@ -30,7 +30,7 @@ func tensorsOf(step, n int) map[string]*locus.Tensor {
 	return map[string]*locus.Tensor{"w": locus.CPU().Full(float64(step), n), "momentum": locus.CPU().As(locus.Int64).Full(float64(step), n)}
 }
 
-// requireStep makes sure that c is whole and all of one step, and gives it.
+// requireStep makes sure that c is whole and all of one step, and returns it.
 func requireStep(t *testing.T, c *Checkpoint) int {
 	t.Helper()
 	var s state

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// Main runs the case that the flags name. A case prepares its data and gives
+// Main runs the case that the flags name. A case prepares its data and returns
 // what is timed. modules are those whose versions are of interest. The number of
 // threads is that of GOMAXPROCS, which is all that the peers heed.
 func Main(cases map[string]func() func(), modules ...string) {

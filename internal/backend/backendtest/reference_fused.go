@@ -13,70 +13,67 @@ func fused(id op.ID, a op.Attrs, e *expected, in []*array) {
 	switch id {
 	case op.GlobalNorm:
 		globalNorm(e, in)
-		return
 	case op.ScaleAll:
 		scaleAll(e, in)
-		return
 	case op.CastAll:
 		castAll(e, in)
-		return
+	case op.UpdateAll:
+		updateAll(a.(op.Update), e, in)
 	case op.CrossEntropy:
 		crossEntropy(e, in)
-		return
 	case op.CrossEntropyGrad:
 		crossEntropyGrad(e, in)
-		return
-	}
-	switch a := a.(type) {
-	case op.Update:
-		updateAll(a, e, in)
-	case op.Normalize:
-		if id == op.Normalized || id == op.BatchNorm {
-			normalize(id, a, e, in)
-		} else {
-			normalizeGrad(id, a, e, in)
-		}
-	case op.Recurrence:
-		if id == op.RecurrentGrad {
-			recurrentGrad(a, e, in)
-		} else {
-			recurrent(a, e, in)
-		}
-	case op.Attention:
-		if id == op.AttendGrad {
-			attendGrad(a, e, in)
-		} else {
-			attend(a, e, in)
-		}
-	case op.Grid:
-		gridSample(id, a, e, in)
-	case op.Alignment:
-		ctc(id, a, e, in)
-	case op.Epilogue:
-		linear(a.Act, e, in)
-	case op.ConvEpilogue:
-		convolveAct(a, e, in)
-	case op.Scales:
-		for i := range e.floats {
-			x, y := in[0].floats[i], in[1].floats[i]
-			if id == op.BlendSquare {
-				y *= y
-			}
-			e.floats[i] = a.A*x + a.B*y
-			e.scale[i] = math.Abs(a.A*x) + math.Abs(a.B*y)
-		}
-	case op.Adam:
-		for i := range e.floats {
-			p, m, v := in[0].floats[i], in[1].floats[i], in[2].floats[i]
-			step := a.Rate * m / (math.Sqrt(v)*a.Root + a.Eps)
-			e.floats[i] = a.Keep*p - step
-			e.scale[i] = math.Abs(a.Keep*p) + math.Abs(step)
-		}
-	case op.Axis:
-		for _, g := range groups(e.shape, op.AxesOf(a.Axis)) {
+	case op.Normalized, op.BatchNorm:
+		normalize(id, a.(op.Normalize), e, in)
+	case op.NormalizeGrad, op.BatchNormGrad:
+		normalizeGrad(id, a.(op.Normalize), e, in)
+	case op.Recurrent:
+		recurrent(a.(op.Recurrence), e, in)
+	case op.RecurrentGrad:
+		recurrentGrad(a.(op.Recurrence), e, in)
+	case op.Attend:
+		attend(a.(op.Attention), e, in)
+	case op.AttendGrad:
+		attendGrad(a.(op.Attention), e, in)
+	case op.GridSample, op.GridSampleGradInput, op.GridSampleGradGrid:
+		gridSample(id, a.(op.Grid), e, in)
+	case op.CTC, op.CTCGrad:
+		ctc(id, a.(op.Alignment), e, in)
+	case op.Linear:
+		linear(a.(op.Epilogue).Act, e, in)
+	case op.ConvAct:
+		convolveAct(a.(op.ConvEpilogue), e, in)
+	case op.Blend, op.BlendSquare:
+		blend(id, a.(op.Scales), e, in)
+	case op.AdamStep:
+		adamStep(a.(op.Adam), e, in)
+	case op.Softmax, op.SoftmaxGrad, op.LogSoftmax, op.LogSoftmaxGrad:
+		for _, g := range groups(e.shape, op.AxesOf(a.(op.Axis).Axis)) {
 			e.units = max(e.units, lengthUnits(len(g)))
 			softmax(id, e, in, g)
 		}
+	default:
+		noReference(id)
+	}
+}
+
+func blend(id op.ID, a op.Scales, e *expected, in []*array) {
+	for i := range e.floats {
+		x, y := in[0].floats[i], in[1].floats[i]
+		if id == op.BlendSquare {
+			y *= y
+		}
+		e.floats[i] = a.A*x + a.B*y
+		e.scale[i] = math.Abs(a.A*x) + math.Abs(a.B*y)
+	}
+}
+
+func adamStep(a op.Adam, e *expected, in []*array) {
+	for i := range e.floats {
+		p, m, v := in[0].floats[i], in[1].floats[i], in[2].floats[i]
+		step := a.Rate * m / (math.Sqrt(v)*a.Root + a.Eps)
+		e.floats[i] = a.Keep*p - step
+		e.scale[i] = math.Abs(a.Keep*p) + math.Abs(step)
 	}
 }
 

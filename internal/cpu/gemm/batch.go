@@ -3,6 +3,7 @@ package gemm
 import (
 	"fmt"
 
+	"github.com/locusml/locus/dtype"
 	"github.com/locusml/locus/internal/cpu/pool"
 )
 
@@ -25,14 +26,9 @@ func BatchF64(bt Batch, m, n, k int, a, b Mat[float64], c []float64, ldc int, ep
 	batch(run, kernelsF64, bt, m, n, k, nativeSource(a), nativeSource(b), c, ldc, ep)
 }
 
-// BatchBF16 is BatchF32 for bfloat16; see BF16.
-func BatchBF16(bt Batch, m, n, k int, a, b Mat[uint16], c []uint16, ldc int, ep *Epilogue[float32]) {
-	batch(runHalf, bf16Kernels(), bt, m, n, k, halfSource(a, bfloat16), halfSource(b, bfloat16), c, ldc, ep)
-}
-
-// BatchF16 is BatchF32 for half precision; see F16.
-func BatchF16(bt Batch, m, n, k int, a, b Mat[uint16], c []uint16, ldc int, ep *Epilogue[float32]) {
-	batch(runHalf, kernelsF32, bt, m, n, k, halfSource(a, float16), halfSource(b, float16), c, ldc, ep)
+// BatchHalf is BatchF32 for a half-precision type; see Half.
+func BatchHalf(d dtype.DType, bt Batch, m, n, k int, a, b Mat[uint16], c []uint16, ldc int, ep *Epilogue[float32]) {
+	batch(runHalf, halfKernels(d), bt, m, n, k, halfSource(a, d), halfSource(b, d), c, ldc, ep)
 }
 
 func (s source[T]) from(off int) source[T] {

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"unsafe"
 
+	"github.com/locusml/locus/dtype"
 	"github.com/locusml/locus/internal/op"
 )
 
@@ -21,7 +22,7 @@ type problem[T Float] struct {
 
 	out    []uint16 // C in half precision; c is then nil, or has the sums
 	ldo    int
-	format half
+	format dtype.DType
 }
 
 // scratch is what one worker needs; it lives on the heap because kernels are

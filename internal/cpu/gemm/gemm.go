@@ -10,9 +10,11 @@
 // any number of threads. Zeros are never skipped: NaN and Inf propagate.
 package gemm
 
-import "github.com/locusml/locus/internal/op"
-
-import "github.com/locusml/locus/internal/cpu/pool"
+import (
+	"github.com/locusml/locus/dtype"
+	"github.com/locusml/locus/internal/cpu/pool"
+	"github.com/locusml/locus/internal/op"
+)
 
 // Float is an element type with native kernels.
 type Float interface{ float32 | float64 }
@@ -51,16 +53,19 @@ func F64(m, n, k int, a, b Mat[float64], c []float64, ldc int, ep *Epilogue[floa
 	run(kernelsF64, m, n, k, nativeSource(a), nativeSource(b), c, ldc, ep, pool.Threads())
 }
 
-// BF16 multiplies bfloat16 matrices, given as their bits, summing in float32;
-// each element of C is rounded once, at the end, and Beta must be 0.
-// Where the CPU has instructions for such products (AVX512-BF16, AMX) they are
+// Half multiplies matrices of a half-precision type, given as their bits, summing in
+// float32; each element of C is rounded once, at the end, and Beta must be 0.
+// Where the CPU has instructions for products of bfloat16 (AVX512-BF16, AMX) they are
 // used: these treat subnormal numbers, below 1.2e-38, as zeros, in the inputs
 // and in the sums.
-func BF16(m, n, k int, a, b Mat[uint16], c []uint16, ldc int, ep *Epilogue[float32]) {
-	runHalf(bf16Kernels(), m, n, k, halfSource(a, bfloat16), halfSource(b, bfloat16), c, ldc, ep, pool.Threads())
+func Half(d dtype.DType, m, n, k int, a, b Mat[uint16], c []uint16, ldc int, ep *Epilogue[float32]) {
+	runHalf(halfKernels(d), m, n, k, halfSource(a, d), halfSource(b, d), c, ldc, ep, pool.Threads())
 }
 
-// F16 is BF16 for IEEE half precision.
-func F16(m, n, k int, a, b Mat[uint16], c []uint16, ldc int, ep *Epilogue[float32]) {
-	runHalf(kernelsF32, m, n, k, halfSource(a, float16), halfSource(b, float16), c, ldc, ep, pool.Threads())
+// halfKernels are what multiplies a half-precision type best.
+func halfKernels(d dtype.DType) *kernels[float32] {
+	if d == bfloat16 {
+		return bf16Kernels()
+	}
+	return kernelsF32
 }

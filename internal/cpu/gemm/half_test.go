@@ -281,7 +281,7 @@ func TestHalfInputs(t *testing.T) {
 					run(bf16Kernels(), m, n, k, halfSource(ha, bfloat16), halfSource(hb, bfloat16), c, n, nil, threads)
 					compare(t, "bf16", m, n, k, want, scale, c, n, c)
 				}
-				BF16(m, n, k, ha, hb, rounded, n, nil)
+				Half(bfloat16, m, n, k, ha, hb, rounded, n, nil)
 				if vec.F32ToBF16(want16, c); !slices.Equal(rounded, want16) {
 					t.Errorf("bf16 %v: C is not the sums, rounded", s)
 				}
@@ -292,7 +292,7 @@ func TestHalfInputs(t *testing.T) {
 					run(kernelsF32, m, n, k, halfSource(ha, float16), halfSource(hb, float16), c, n, nil, threads)
 					compare(t, "f16", m, n, k, want, scale, c, n, c)
 				}
-				F16(m, n, k, ha, hb, rounded, n, nil)
+				Half(float16, m, n, k, ha, hb, rounded, n, nil)
 				if vec.F32ToF16(want16, c); !slices.Equal(rounded, want16) {
 					t.Errorf("f16 %v: C is not the sums, rounded", s)
 				}

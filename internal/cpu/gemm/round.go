@@ -37,11 +37,7 @@ func (p *problem[T]) done(i0, i1, j0, j1 int) {
 // round stores a piece of row i of C, from column j on.
 func (p *problem[T]) round(i, j int, sums []T) {
 	to, from := p.out[i*p.ldo+j:][:len(sums)], any(sums).([]float32)
-	if p.format == bfloat16 {
-		vec.F32ToBF16(to, from)
-	} else {
-		vec.F32ToF16(to, from)
-	}
+	vec.Narrow(p.format, to, from)
 }
 
 // roundedBlock is block for a C in half precision: the sums are in a buffer

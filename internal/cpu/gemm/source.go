@@ -1,13 +1,13 @@
 package gemm
 
-import "github.com/locusml/locus/internal/cpu/vec"
-
-// half is the format of a 16-bit matrix.
-type half uint8
+import (
+	"github.com/locusml/locus/dtype"
+	"github.com/locusml/locus/internal/cpu/vec"
+)
 
 const (
-	bfloat16 half = 1 + iota
-	float16
+	bfloat16 = dtype.BFloat16
+	float16  = dtype.Float16
 )
 
 // A source is an input matrix: native elements, or 16-bit ones (format != 0)
@@ -15,7 +15,7 @@ const (
 type source[T Float] struct {
 	data     []T
 	bits     []uint16
-	format   half
+	format   dtype.DType
 	row, col int
 	pairs    pairing // of bfloat16: packing joins neighbors along k; then
 	k        int     // is the matrix's depth, in elements
@@ -34,7 +34,7 @@ func nativeSource[T Float](m Mat[T]) source[T] {
 	return source[T]{data: m.Data, row: m.RowStride, col: m.ColStride}
 }
 
-func halfSource(m Mat[uint16], f half) source[float32] {
+func halfSource(m Mat[uint16], f dtype.DType) source[float32] {
 	return source[float32]{bits: m.Data, format: f, row: m.RowStride, col: m.ColStride}
 }
 
@@ -43,10 +43,4 @@ func (s source[T]) transposed() source[T] {
 	return s
 }
 
-func widen(dst []float32, src []uint16, f half) {
-	if f == bfloat16 {
-		vec.BF16ToF32(dst, src)
-	} else {
-		vec.F16ToF32(dst, src)
-	}
-}
+func widen(dst []float32, src []uint16, f dtype.DType) { vec.Widen(f, dst, src) }

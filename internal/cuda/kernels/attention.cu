@@ -395,7 +395,7 @@ template <class T> DEV void row_sums(const AttentionGrad& g) {
   KERNEL __launch_bounds__(256, BLOCKS) attention_dkv_##SIZE##T(const __grid_constant__ AttentionGrad g) { Simt<T, BO, BS, DC, KEYS> x; x.run(g.a, &g); }
 #define SMALL(T, DC) ATTEND(T, small_, 1, 32, 32, DC) GRAD(T, small_, 1, 32, 32, DC)
 #define SUMS(T) KERNEL attention_sums_##T(const __grid_constant__ AttentionGrad g) { row_sums<T>(g); }
-SMALL(f16, 64) SMALL(bf16, 64) SMALL(f32, 64) SMALL(f64, 32)
+HALF_TYPES_WITH(SMALL, 64) SMALL(f32, 64) SMALL(f64, 32)
 ATTEND(f32, large_, 1, 128, 128, 64) ATTEND(f32, , 2, 128, 64, 64) GRAD(f32, , 2, 64, 64, 64)
 FLOAT_TYPES(SUMS)
 KERNEL __launch_bounds__(256, 2) attention_dq_stored_f32(const __grid_constant__ AttentionGrad g) { Stored x; x.run(g); }

@@ -127,11 +127,11 @@ FLOAT_TYPES(SMALL)
   KERNEL BOUNDS gemm##B##_end_nn_##T(const __grid_constant__ Product p) { gemm<T, B, B, false, false, true>(p); }     \
   KERNEL BOUNDS gemm##B##_end_nt_##T(const __grid_constant__ Product p) { gemm<T, B, B, false, true, true>(p); }
 #define BOUNDS __launch_bounds__(GEMM_THREADS, 2)
-GEMM(f32, 128, BOUNDS) GEMM(f16, 128, BOUNDS) GEMM(bf16, 128, BOUNDS)
-GEMM(f32, 64, BOUNDS) GEMM(f16, 64, BOUNDS) GEMM(bf16, 64, BOUNDS) GEMM(f64, 64, BOUNDS)
+GEMM(f32, 128, BOUNDS) HALF_TYPES_WITH(GEMM, 128, BOUNDS)
+GEMM(f32, 64, BOUNDS) HALF_TYPES_WITH(GEMM, 64, BOUNDS) GEMM(f64, 64, BOUNDS)
 GEMM(u8, 64, BOUNDS) GEMM(i32, 64, BOUNDS) GEMM(i64, 64, BOUNDS)
-GEMM_END(f32, 128, BOUNDS) GEMM_END(f16, 128, BOUNDS) GEMM_END(bf16, 128, BOUNDS)
-GEMM_END(f32, 64, BOUNDS) GEMM_END(f16, 64, BOUNDS) GEMM_END(bf16, 64, BOUNDS) GEMM_END(f64, 64, BOUNDS)
+GEMM_END(f32, 128, BOUNDS) HALF_TYPES_WITH(GEMM_END, 128, BOUNDS)
+GEMM_END(f32, 64, BOUNDS) HALF_TYPES_WITH(GEMM_END, 64, BOUNDS) GEMM_END(f64, 64, BOUNDS)
 
 // Adds the partial sums of several blocks, with bias and activation.
 template <class T> DEV void sum_parts(const Product& p) {

@@ -31,7 +31,11 @@ func BadOf(id op.ID) []Bad {
 	}
 	types := DTypes(id)
 	d := types[len(types)-1]
-	good := Of(id, d)[0]
+	samples := Of(id, d)
+	if len(samples) == 0 { // a test says so
+		return nil
+	}
+	good := samples[0]
 	in := good.Specs()
 	if def.Arity >= 0 {
 		add("one operand too many", op.ErrArgument, good.Attrs, append(slices.Clone(in), op.Spec{DType: d})...)

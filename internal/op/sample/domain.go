@@ -26,7 +26,7 @@ const (
 	OffGrid                  // away from integers and their halves
 	Distinct                 // all different, a quarter apart, shuffled
 	Halves                   // multiples of one half, zero and ties included
-	Tenths                   // multiples of one tenth, which binary cannot represent: quotients near whole numbers
+	Tenths                   // multiples of one tenth, which binary cannot represent: quotients near integers
 	Few                      // -2, -1, 0, 1, 2: many ties
 	Wide                     // magnitudes from 1e-6 to 1e6 (float16: 1e4); integers of the whole range
 	Gaps                     // ordinary with some NaN and infinities

@@ -29,7 +29,7 @@ func (b *builder) fused() {
 		b.optimize()
 	case op.UpdateAll, op.GlobalNorm, op.ScaleAll, op.CastAll:
 		b.lists()
-	default:
+	case op.Softmax, op.SoftmaxGrad, op.LogSoftmax, op.LogSoftmaxGrad:
 		b.softmax()
 	}
 }

@@ -2,7 +2,9 @@ package sample
 
 import (
 	"errors"
+	"fmt"
 	"math"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -12,10 +14,14 @@ import (
 
 // The rules accept every sample and say what the sample expects.
 func TestRulesAcceptSamples(t *testing.T) {
-	count, ops := 0, map[op.ID]bool{}
+	count, ops, wrong := 0, map[op.ID]bool{}, map[string]bool{}
 	for s := range All() {
 		count++
 		ops[s.Op] = true
+		if d := op.Get(s.Op); reflect.TypeOf(s.Attrs) != reflect.TypeOf(d.Attrs) {
+			wrong[fmt.Sprintf("%s: samples have attributes of type %T, and the description in internal/op says %T: set Attrs of its Def", d, s.Attrs, d.Attrs)] = true
+			continue
+		}
 		got, err := op.Check(s.Op, s.Attrs, s.Specs())
 		if err != nil {
 			t.Errorf("%s: refused: %v", s, err)
@@ -23,9 +29,12 @@ func TestRulesAcceptSamples(t *testing.T) {
 			t.Errorf("%s: the rule says %v, the sample %v", s, got, s.Out)
 		}
 	}
+	for w := range wrong {
+		t.Error(w)
+	}
 	for _, d := range op.All() {
 		if !ops[d.ID] {
-			t.Errorf("%s has no samples", d.Name)
+			t.Errorf("%s has no samples: add some in internal/op/sample, to the function of its family (%s)", d.Name, d.Family)
 		}
 	}
 	if count < 1500 {

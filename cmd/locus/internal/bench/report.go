@@ -8,6 +8,7 @@ import (
 	"github.com/locusml/locus/cmd/locus/internal/page"
 	"github.com/locusml/locus/cmd/locus/internal/text"
 	"github.com/locusml/locus/internal/cpu/pool"
+	"github.com/locusml/locus/internal/units"
 )
 
 // Part is an exercise as people read it.
@@ -112,13 +113,13 @@ func (r *Results) partParameters() (*Part, error) {
 		point(b, "parameters/read", n, row.Read.Median*1e6)
 		point(b, "parameters/scale on the device", n, row.OnDevice.Median*1e6)
 		point(b, "parameters/read, scale in Go, write", n, row.ByHost.Median*1e6)
-		part.Table.Rows = append(part.Table.Rows, []string{text.Bytes(int64(row.Bytes())), duration(row.Write), duration(row.Read),
+		part.Table.Rows = append(part.Table.Rows, []string{units.Bytes(row.Bytes()), duration(row.Write), duration(row.Read),
 			text.Number(n / row.Write.Median / 1e9), text.Number(n / row.Read.Median / 1e9), duration(row.OnDevice), duration(row.ByHost)})
 	}
 	last := p.Rows[len(p.Rows)-1]
 	part.Seen = []string{
 		fmt.Sprintf("Value and Set of a parameter give and take tensors, wherever they are; From and ToSlice bring numbers from and to Go. Writing %s to %s took %s, reading it back %s.",
-			text.Bytes(int64(last.Bytes())), gpu, duration(last.Write), duration(last.Read)),
+			units.Bytes(last.Bytes()), gpu, duration(last.Write), duration(last.Read)),
 		fmt.Sprintf("An update that stays on the device took %s; by reading, changing in Go and writing back it took %s, %s.",
 			duration(last.OnDevice), duration(last.ByHost), against(last.ByHost, last.OnDevice, "staying there")),
 	}

@@ -33,7 +33,7 @@ func made() Machine {
 func TestShow(t *testing.T) {
 	for _, width := range []int{40, 80, 120, 160} {
 		s := show(made(), width)
-		for _, want := range []string{"gpu:0", "NVIDIA H200", "37 %", "41 °C", "75 W", "132.0 GiB of 140.0 GiB", "cuBLAS", "memory unknown"} {
+		for _, want := range []string{"gpu:0", "NVIDIA H200", "37 %", "41 °C", "75 W", "132 GiB of 140 GiB", "cuBLAS", "memory unknown"} {
 			if !strings.Contains(s, want) {
 				t.Errorf("at %d columns %q is missing:\n%s", width, want, s)
 			}

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/locusml/locus/cmd/locus/internal/text"
+	"github.com/locusml/locus/internal/units"
 )
 
 // wide is the number of columns from which a device takes one row.
@@ -98,7 +99,7 @@ func (c Card) bar(o *text.Out, width int) string {
 		return "memory unknown"
 	}
 	part := float64(c.Memory.Used) / float64(c.Memory.Total)
-	return fmt.Sprintf("%s %s of %s", o.Bar(part, width), text.Bytes(c.Memory.Used), text.Bytes(c.Memory.Total))
+	return fmt.Sprintf("%s %s of %s", o.Bar(part, width), units.Bytes(c.Memory.Used), units.Bytes(c.Memory.Total))
 }
 
 // figures returns what the sensors measure.

@@ -16,6 +16,7 @@ import (
 	"github.com/locusml/locus/cmd/locus/internal/text"
 	"github.com/locusml/locus/export"
 	"github.com/locusml/locus/internal/printable"
+	"github.com/locusml/locus/internal/units"
 )
 
 func (a *app) inspect() *cobra.Command {
@@ -82,7 +83,7 @@ func parseUnpacked(s string) (int64, error) {
 func (a *app) showFile(f *inspect.File, stats bool) {
 	o := a.out
 	o.Heading(printable.Text(f.Path))
-	o.Printf("%s, %s, %s elements, %s\n", f.Format, text.Many(len(f.Tensors), "tensor"), text.Count(f.Elements), text.Bytes(f.Bytes))
+	o.Printf("%s, %s, %s elements, %s\n", f.Format, text.Many(len(f.Tensors), "tensor"), text.Count(f.Elements), units.Bytes(f.Bytes))
 	if f.Saved != nil {
 		o.Printf("number %d, saved %s\n", f.Number, f.Saved.Local().Format("2006-01-02 15:04:05"))
 	}
@@ -109,7 +110,7 @@ func (a *app) showFile(f *inspect.File, stats bool) {
 		row := []string{name, printable.Text(x.Type), shape(x.Shape)}
 		switch {
 		case !stats:
-			row = append(row, text.Count(x.Elements), text.Bytes(x.Bytes))
+			row = append(row, text.Count(x.Elements), units.Bytes(x.Bytes))
 		case x.Stats == nil:
 			row = append(row, "-", "-", "-", "-", "-")[:len(t.Head)]
 		default:
@@ -217,7 +218,7 @@ what is lost.`,
 			if asJSON {
 				return a.json(r)
 			}
-			a.out.Printf("%s: %s, %s\n", printable.Text(r.To), text.Many(r.Tensors, "tensor"), text.Bytes(r.Bytes))
+			a.out.Printf("%s: %s, %s\n", printable.Text(r.To), text.Many(r.Tensors, "tensor"), units.Bytes(r.Bytes))
 			if len(r.Dropped) > 0 {
 				a.err.Println(a.err.Style(text.Dim, "note: the format holds no metadata; left out: "+printable.Text(strings.Join(r.Dropped, ", "))))
 			}

@@ -112,7 +112,7 @@ func TestInterruptRanks(t *testing.T) {
 	}
 }
 
-// Synchronised statistics and a divided optimizer are flags, and a run that goes on has them.
+// Synchronized statistics and a divided optimizer are flags, and a run that goes on has them.
 func TestTrainAsRanksFlags(t *testing.T) {
 	exe, err := os.Executable()
 	if err != nil {
@@ -148,7 +148,7 @@ func TestTrainAsRanksFlags(t *testing.T) {
 		t.Errorf("statistics of each rank give the losses %v, as those of one device, %v: the test sees nothing", l, one)
 	}
 	if l := loss("synced", 2, "--sync-batch-norm", "--shard-optimizer"); !near(one, l) {
-		t.Errorf("synchronised statistics give the losses %v, one device %v", l, one)
+		t.Errorf("synchronized statistics give the losses %v, one device %v", l, one)
 	}
 	b, err := os.ReadFile(filepath.Join(dir, "synced", "checkpoints", "run.json"))
 	if err != nil {

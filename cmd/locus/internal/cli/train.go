@@ -91,7 +91,7 @@ its machine, and rank 0 writes what is kept.`,
 	fl.Float64Var(&f.Clip, "clip", 0, "scale gradients down to at most this norm")
 	fl.IntVar(&f.Patience, "patience", 0, "stop when the test accuracy (or RMSE) has not improved for `N` epochs")
 	fl.StringVar(&f.precision, "precision", "float32", "of the network's arithmetic: float32, bf16 or fp16")
-	fl.BoolVar(&f.SyncBatchNorm, "sync-batch-norm", false, "take the statistics of batch normalisation over all devices and ranks, as one device would")
+	fl.BoolVar(&f.SyncBatchNorm, "sync-batch-norm", false, "take the statistics of batch normalization over all devices and ranks, as one device would")
 	fl.BoolVar(&f.ShardOptimizer, "shard-optimizer", false, "divide the optimizer's state among the ranks, which saves memory; the results are the same")
 	fl.BoolVar(&f.compile, "compile", true, "run steps as compiled programs; the results are the same")
 	fl.StringVar(&f.explain, "explain", "", "print what the compiled steps became; `HOW` is short, full, or a file to write the full text to")

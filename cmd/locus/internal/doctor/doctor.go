@@ -15,6 +15,7 @@ import (
 	"github.com/locusml/locus/cmd/locus/internal/text"
 	"github.com/locusml/locus/internal/cachedir"
 	"github.com/locusml/locus/internal/cpu"
+	"github.com/locusml/locus/internal/units"
 )
 
 // Status is how a check ended.
@@ -68,7 +69,7 @@ func processor() Check {
 	i := locus.Devices()[0]
 	c := Check{Name: "CPU", Status: OK, Found: fmt.Sprintf("%s (%s)", i.Name, i.Backing)}
 	if i.Total > 0 {
-		c.Found += fmt.Sprintf(", %s of %s free", text.Bytes(i.Free), text.Bytes(i.Total))
+		c.Found += fmt.Sprintf(", %s of %s free", units.Bytes(i.Free), units.Bytes(i.Total))
 	}
 	if err := computes(i.Device); err != nil {
 		return Check{Name: c.Name, Status: Problem, Found: err.Error(), Fix: "please report this with the name of the processor"}
@@ -191,7 +192,7 @@ func (s System) module() Check {
 // gpu tries a GPU, and looks for the libraries that make a real one faster.
 func gpu(i locus.DeviceInfo) []Check {
 	name := i.Device.String()
-	c := Check{Name: name, Status: OK, Found: fmt.Sprintf("%s (%s), %s of %s free", i.Name, i.Backing, text.Bytes(i.Free), text.Bytes(i.Total))}
+	c := Check{Name: name, Status: OK, Found: fmt.Sprintf("%s (%s), %s of %s free", i.Name, i.Backing, units.Bytes(i.Free), units.Bytes(i.Total))}
 	if err := computes(i.Device); err != nil {
 		first, rest, _ := strings.Cut(err.Error(), "\n")
 		c.Status, c.Found, c.Fix = Problem, first, "see nvidia-smi for the processes that use the card, and dmesg for errors of the driver (NVRM: Xid)"

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/locusml/locus"
-	"github.com/locusml/locus/cmd/locus/internal/text"
 	"github.com/locusml/locus/collective"
 	"github.com/locusml/locus/internal/collectivetest"
+	"github.com/locusml/locus/internal/units"
 )
 
 // Multi tries what several devices or ranks do together: copies between the GPUs of this
@@ -94,7 +94,7 @@ func together(ctx context.Context, g *collective.Group, d locus.Device) []Check 
 			return append(checks, problem(name, err))
 		}
 		size := int64(n) * 4
-		line := fmt.Sprintf("%s in %v", text.Bytes(size), best.Round(time.Microsecond))
+		line := fmt.Sprintf("%s in %v", units.Bytes(size), best.Round(time.Microsecond))
 		if n == 1<<24 {
 			// Each rank sends and receives 2(n-1)/n of the memory, whatever the algorithm.
 			bus := float64(size) * 2 * float64(g.Size()-1) / float64(g.Size()) / best.Seconds() / 1e9

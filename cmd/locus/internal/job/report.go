@@ -11,6 +11,7 @@ import (
 	"github.com/locusml/locus/board"
 	"github.com/locusml/locus/cmd/locus/internal/page"
 	"github.com/locusml/locus/cmd/locus/internal/text"
+	"github.com/locusml/locus/internal/units"
 	"github.com/locusml/locus/train"
 )
 
@@ -77,7 +78,7 @@ func (r *Result) Summary() [][2]string {
 		{"time", fmt.Sprintf("%s, %s steps, %s examples/s", text.Duration(r.Report.Time), text.Count(r.Report.Steps), text.Count(int(r.Report.Throughput())))},
 	}
 	for _, d := range slices.Sorted(maps.Keys(r.Report.PeakMemory)) {
-		facts = append(facts, [2]string{"peak memory on " + d, text.Bytes(r.Report.PeakMemory[d])})
+		facts = append(facts, [2]string{"peak memory on " + d, units.Bytes(r.Report.PeakMemory[d])})
 	}
 	if r.Report.Uncompiled != "" {
 		facts = append(facts, [2]string{"not compiled", r.Report.Uncompiled})

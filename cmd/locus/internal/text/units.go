@@ -7,17 +7,7 @@ import (
 	"time"
 )
 
-// Bytes returns a size as people read it: "12.3 MiB".
-func Bytes(n int64) string {
-	for i, unit := range []string{"TiB", "GiB", "MiB", "KiB"} {
-		if size := int64(1) << (40 - 10*i); n >= size {
-			return fmt.Sprintf("%.1f %s", float64(n)/float64(size), unit)
-		}
-	}
-	return fmt.Sprintf("%d B", n)
-}
-
-// Count returns a whole number with its thousands set off: "60,000".
+// Count returns an integer with its thousands set off: "60,000".
 func Count[T ~int | ~int64](n T) string {
 	if n < 0 {
 		return "-" + Count(-n)
