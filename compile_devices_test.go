@@ -13,9 +13,11 @@ import (
 	"github.com/locusml/locus/optim"
 )
 
+var twoGPUs = sync.OnceValue(func() []locus.Device { return locus.AddVirtualGPUs(2, 64<<20) })
+
 // pairs are two devices each: of the same kind and of different ones.
 func pairs(t *testing.T, f func(t *testing.T, a, b locus.Device)) {
-	gpus := locus.AddVirtualGPUs(2, 64<<20)
+	gpus := twoGPUs()
 	list := [][2]locus.Device{{gpus[0], gpus[1]}, {locus.CPU(), gpus[0]}, {gpus[1], locus.CPU()}}
 	if card := locus.TryGPU(); card != locus.CPU() && !card.Details().Virtual {
 		list = append(list, [2]locus.Device{card, locus.CPU()}, [2]locus.Device{locus.CPU(), card}, [2]locus.Device{card, gpus[0]})
@@ -159,7 +161,7 @@ func TestCompileDevicesFail(t *testing.T) {
 
 // The guard and the ledger see the copies of a program, with the lines of the function.
 func TestCompileCopiesInLedger(t *testing.T) {
-	gpu := locus.AddVirtualGPUs(1, 16<<20)[0]
+	gpu := twoGPUs()[0]
 	c := locus.Compile(func(in ...*locus.Tensor) []*locus.Tensor {
 		return []*locus.Tensor{in[0].Add(1).To(gpu).Mul(2)}
 	})

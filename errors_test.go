@@ -39,6 +39,8 @@ func TestErrorsNameWhatWasCalled(t *testing.T) {
 			locus.ValueAndGrad(func(args ...*locus.Tensor) *locus.Tensor { return args[0].Mul(2) })(x)
 		}},
 		{"Key.Split", "number of keys", func() { locus.NewKey(1).Split(-1) }},
+		{"Linear", "operand 0 with .Cast(locus.Float32)", func() { locus.Linear(whole, locus.Ones(4, 3), nil) }},
+		{"Add", "operand 1 with .Cast(locus.Float32)", func() { x.Add(whole) }},
 		{"Narrow", "for a length of 1 Narrow(1, 2, 3)", func() { x.Narrow(1, 2, 1) }},
 		{"Conv2D", "in one group needs 2", func() { locus.Conv2D(locus.Ones(1, 3, 4, 4), locus.Ones(5, 2, 1, 1), nil, locus.ConvOptions{}) }},
 		{"LSTMSequence", "has 3 features; the weights of the input (8, 5) are for 5", func() {

@@ -145,8 +145,10 @@ func along(y *Tensor, args, tangents []*Tensor, history bool) *Tensor {
 
 // Checkpoint computes f(args) without keeping what happens inside; a gradient
 // computes f again. It trades time for memory. f must return the same result both
-// times: random numbers in it must come from keys. Whatever needs a gradient must
-// be an argument: a parameter that f takes from elsewhere is an [ErrGrad].
+// times: random numbers in it must come from keys that are the same both times, so a
+// layer such as nn.Dropout, which draws anew at each call, must be outside of it. Whatever
+// needs a gradient must be an argument: a parameter that f takes from elsewhere is an
+// [ErrGrad]. nn.Bind makes a network compute with arguments.
 func Checkpoint(f func(args ...*Tensor) *Tensor, args ...*Tensor) *Tensor {
 	gate.Check("Checkpoint", gate.Given("the function", f))
 	usable("Checkpoint", args)
@@ -213,7 +215,7 @@ func checkCaptured(y *Tensor, args []*Tensor) {
 	for _, n := range sorted([]*node{y.node}, known) {
 		if n.leaf != nil && !known[n] {
 			fail("Checkpoint", &op.Problem{Kind: ErrGrad, Msg: "the function uses a tensor that requires a gradient and is not one of its arguments",
-				Fix: "pass it as an argument, or use its Detach() if it needs no gradient"})
+				Fix: "pass it as an argument, with which nn.Bind makes a network compute, or use its Detach() if it needs no gradient"})
 		}
 	}
 }

@@ -149,6 +149,7 @@ func (l *DropoutLayer) watch() {
 func (l *DropoutLayer) SetTraining(on bool) {
 	made("nn.Dropout", l != nil)
 	l.idle.Store(!on)
+	trace.Assign(l, func() { l.idle.Store(!on) })
 }
 
 // SetKey makes the layer draw the masks of key, from the first one on. Copies of the layer

@@ -73,6 +73,7 @@ func (l *BatchNormLayer) Forward(x *locus.Tensor) *locus.Tensor {
 func (l *BatchNormLayer) SetTraining(on bool) {
 	made("nn.BatchNorm", l != nil)
 	l.idle.Store(!on)
+	trace.Assign(l, func() { l.idle.Store(!on) })
 }
 
 // watch tells a trace what the layer's work depends on.

@@ -16,7 +16,7 @@ type padding struct {
 func newPadding(name string, x, lengths *locus.Tensor) *padding {
 	steps, n := x.Dim(0), x.Dim(1)
 	if lengths.Rank() != 1 || lengths.Dim(0) != n || lengths.DType() != locus.Int32 && lengths.DType() != locus.Int64 {
-		fail(locus.ErrShape, name, fmt.Sprintf("lengths are %s %v; want a whole number for each of the %d sequences", lengths.DType(), lengths.Shape(), n),
+		fail(locus.ErrShape, name, fmt.Sprintf("lengths are %s %v; want an integer for each of the %d sequences", lengths.DType(), lengths.Shape(), n),
 			"make them with locus.From([]int{…}), on the device of the input")
 	}
 	length := lengths.Cast(locus.Int64).Reshape(1, n, 1)

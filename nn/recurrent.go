@@ -185,7 +185,7 @@ func (l *RecurrentLayer) Run(x *locus.Tensor, s RecurrentState) (*locus.Tensor, 
 }
 
 // RunPadded is Run for sequences of different lengths that were padded to a common one, with
-// anything: lengths (N), whole numbers from 1 on, say how many steps of each count. The
+// anything: lengths (N), integers from 1 on, say how many steps of each count. The
 // result is 0 behind a sequence's end, the state is the one at its end, and a second
 // direction begins there, as if each sequence had been read alone. PyTorch does this with
 // pack_padded_sequence.

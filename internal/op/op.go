@@ -223,9 +223,13 @@ func Check(id ID, a Attrs, in []Spec) (Spec, error) {
 func sameDType(in []Spec, from int) error {
 	for i := from + 1; i < len(in); i++ {
 		if in[i].DType != in[from].DType {
+			cast, to := i, in[from].DType
+			if in[i].DType.IsFloat() && !to.IsFloat() { // indices and counts become numbers, not weights integers
+				cast, to = from, in[i].DType
+			}
 			return &Problem{Kind: ErrDType,
 				Msg: fmt.Sprintf("operand %d is %s, operand %d is %s; as in Go, numbers of two types do not mix without a conversion", from, in[from].DType, i, in[i].DType),
-				Fix: fmt.Sprintf("convert one of them, for example operand %d with .Cast(locus.%s)", i, elem.GoName(in[from].DType))}
+				Fix: fmt.Sprintf("convert one of them, for example operand %d with .Cast(locus.%s)", cast, elem.GoName(to))}
 		}
 	}
 	return nil

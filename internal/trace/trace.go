@@ -225,6 +225,16 @@ func Watch(key any, what string, read func() any) {
 	}
 }
 
+// Assign notes that the function sets a Go value that is watched under key: where it has not
+// looked at the value before, what that was does not decide what is computed. again sets it
+// once more, before each run.
+func Assign(key any, again func()) {
+	if t := Current(); t != nil {
+		t.seen[key] = true
+		t.Each = append(t.Each, again)
+	}
+}
+
 // Draw notes that a key is the next one of a sequence: at each run again returns the
 // key to use in its place. undo takes the present one back.
 func Draw(key uint64, again func() uint64, undo func()) {
