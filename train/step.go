@@ -61,7 +61,7 @@ func (r *run) step(b *data.Batch, lr float64) error {
 		switch {
 		case waiting != nil:
 			out = p.more.call(slices.Concat(args, waiting)...)
-		case r.scaler != nil && len(parts) > 1: // a program has no copies between devices
+		case r.scaler != nil && len(parts) > 1: // copied here, so that each device has a program of its own
 			out = p.first.call(slices.Concat(args, []*locus.Tensor{s.Use(r.scaler.State()["scale"]).To(p.device)})...)
 		default:
 			out = p.first.call(args...)

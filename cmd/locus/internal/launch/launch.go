@@ -100,10 +100,20 @@ func (s *Spec) once(ctx context.Context, attempt int) error {
 	ends := make(chan end, len(ranks))
 	running := map[*rank]bool{}
 	var failure *Failure
-	fail := func(r *rank, err error) {
-		if failure == nil && err != nil {
-			failure = &Failure{r.number, r.host, exitCode(err), err}
+	codes := map[int]bool{} // that ranks have failed with
+	fail := func(r *rank, err error) (another *Failure) {
+		if err == nil {
+			return nil
 		}
+		f := &Failure{r.number, r.host, exitCode(err), err}
+		if failure == nil {
+			failure = f
+		}
+		if codes[f.Code] {
+			return nil
+		}
+		codes[f.Code] = true
+		return f
 	}
 	for _, r := range ranks {
 		if err := r.cmd.Start(); err != nil {
@@ -151,10 +161,14 @@ func (s *Spec) once(ctx context.Context, attempt int) error {
 		case e := <-ends:
 			delete(running, e.rank)
 			had := failure != nil
-			fail(e.rank, e.err)
-			if !had && failure != nil && ctx.Err() == nil && len(running) > 0 {
-				s.Say("%v; waiting for the others", failure)
+			f := fail(e.rank, e.err)
+			switch {
+			case f == nil || ctx.Err() != nil:
+			case !had && len(running) > 0:
+				s.Say("%v; waiting for the others", f)
 				hurry()
+			case had && step < 2: // one that was not asked to end: this may be the cause, and the first one its news
+				s.Say("%v", f)
 			}
 		case <-done:
 			done = nil
