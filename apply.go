@@ -82,7 +82,7 @@ func applyOn(p *place, def *op.Def, attrs op.Attrs, in []*Tensor, saves bool) (o
 	if err != nil {
 		fail(def.Name, err, in...)
 	}
-	track := spec.DType.IsFloat() && tracked(in) // bools and whole numbers pass no gradient
+	track := spec.DType.IsFloat() && tracked(in) // bools and integers pass no gradient
 	if track && def.Parts || !p.backend.Supports(def.ID, def.KernelType(specs, spec)) {
 		return compose(p, def, attrs, slices.Clone(in)) // a copy, so that in can stay on the stack
 	}

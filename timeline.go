@@ -310,15 +310,39 @@ func (p *profile) timeline() *Timeline {
 // Busy returns how long a device ran ops.
 func (t *Timeline) Busy(d Device) time.Duration {
 	t.given("Timeline.Busy")
-	var sum, end time.Duration
+	var sum time.Duration
+	for _, b := range t.busy(d) {
+		sum += b.end - b.start
+	}
+	return sum
+}
+
+// Overlap returns how long two devices ran ops at the same time.
+func (t *Timeline) Overlap(a, b Device) time.Duration {
+	t.given("Timeline.Overlap")
+	var sum time.Duration
+	second := t.busy(b)
+	for _, x := range t.busy(a) {
+		for _, y := range second {
+			sum += max(0, min(x.end, y.end)-max(x.start, y.start))
+		}
+	}
+	return sum
+}
+
+type interval struct{ start, end time.Duration }
+
+// busy returns when a device ran ops, in order and apart.
+func (t *Timeline) busy(d Device) (all []interval) {
+	var end time.Duration
 	for _, s := range t.Spans {
 		if s.Host || s.Beside || s.Device != d || s.End <= end {
 			continue
 		}
-		sum += s.End - max(s.Start, end)
+		all = append(all, interval{max(s.Start, end), s.End})
 		end = s.End
 	}
-	return sum
+	return all
 }
 
 func (t *Timeline) given(name string) {

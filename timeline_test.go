@@ -101,3 +101,20 @@ func TestProfileBesideOthers(t *testing.T) {
 		t.Errorf("%d spans afterwards", n)
 	}
 }
+
+// Overlap counts the time in which both devices ran ops, once.
+func TestTimelineOverlap(t *testing.T) {
+	a, b := GPU(0), GPU(1)
+	line := &Timeline{Spans: []Span{
+		{Device: a, Start: 0, End: 10},
+		{Device: a, Start: 2, End: 6}, // within the one before
+		{Device: b, Start: 4, End: 8},
+		{Device: b, Start: 8, End: 12},
+		{Device: b, Start: 0, End: 4, Host: true},   // the program's time
+		{Device: b, Start: 0, End: 4, Beside: true}, // a copy
+		{Device: a, Start: 11, End: 12},
+	}}
+	if got := line.Overlap(a, b); got != 7 || line.Overlap(b, a) != got || line.Busy(a) != 11 || line.Busy(b) != 8 {
+		t.Errorf("overlap %d, busy %d and %d; want 7, 11 and 8", got, line.Busy(a), line.Busy(b))
+	}
+}

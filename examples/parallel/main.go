@@ -72,15 +72,7 @@ func computing(w io.Writer, first, second locus.Device, n, products, rounds int)
 
 // overlap is the part of the busier device's time in which the other was busy too.
 func overlap(t *locus.Timeline, a, b locus.Device) float64 {
-	var both time.Duration
-	for _, x := range t.Spans {
-		for _, y := range t.Spans {
-			if !x.Host && !y.Host && x.Device == a && y.Device == b {
-				both += max(0, min(x.End, y.End)-max(x.Start, y.Start))
-			}
-		}
-	}
-	return both.Seconds() / max(t.Busy(a), t.Busy(b)).Seconds()
+	return t.Overlap(a, b).Seconds() / max(t.Busy(a), t.Busy(b)).Seconds()
 }
 
 // copying sends batches to a GPU that computes meanwhile.

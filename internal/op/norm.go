@@ -110,7 +110,8 @@ func (a Normalize) statistics(id ID, x Spec, in []Spec, first int) error {
 	return nil
 }
 
-func count(flags ...bool) (n int) {
+// Count returns how many of flags are set.
+func Count(flags ...bool) (n int) {
 	for _, f := range flags {
 		if f {
 			n++
@@ -125,8 +126,8 @@ func normSpec(id ID, attrs Attrs, in []Spec) (Spec, error) {
 	if !ok {
 		return Spec{}, attrError(Get(id).Name, attrs)
 	}
-	own := 1 + count(a.Weight, a.Bias) // operands of x's type
-	if want := own + 2*count(a.Running); len(in) != want {
+	own := 1 + Count(a.Weight, a.Bias) // operands of x's type
+	if want := own + 2*Count(a.Running); len(in) != want {
 		return Spec{}, Problemf(ErrArgument, "takes %d operands with these attributes, got %d", want, len(in))
 	}
 	if a.Running && id != BatchNorm || !a.Running && a.Momentum != 0 {
@@ -160,8 +161,8 @@ func normGradSpec(id ID, attrs Attrs, in []Spec) (Spec, error) {
 	if !ok {
 		return Spec{}, attrError(Get(id).Name+"_grad", attrs)
 	}
-	own := 2 + count(a.Weight) // operands of x's type
-	if want := own + count(!a.RMS, true); len(in) != want {
+	own := 2 + Count(a.Weight) // operands of x's type
+	if want := own + Count(!a.RMS, true); len(in) != want {
 		return Spec{}, Problemf(ErrArgument, "takes %d operands with these attributes, got %d", want, len(in))
 	}
 	if a.Running || a.Momentum != 0 {

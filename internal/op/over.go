@@ -50,7 +50,7 @@ func (d *Def) Over(a Attrs, r, i int) bool {
 		if e, is := a.(NormEpilogue); is {
 			n, ok = e.Normalize, true
 		}
-		return ok && n.Running && r >= 3 && i == r-2+count(n.Weight, n.Bias)
+		return ok && n.Running && r >= 3 && i == r-2+Count(n.Weight, n.Bias)
 	case FusedOps:
 		e, ok := a.(*Expression)
 		return ok && e.over(r, i)
@@ -60,7 +60,7 @@ func (d *Def) Over(a Attrs, r, i int) bool {
 		return i < 2 && r < 2
 	case NormalizeGradAdd: // what is added is read last
 		n, ok := a.(Normalize)
-		return ok && r == 0 && i == 2+count(n.Weight, !n.RMS, true)
+		return ok && r == 0 && i == 2+Count(n.Weight, !n.RMS, true)
 	}
 	return false
 }

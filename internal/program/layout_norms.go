@@ -156,7 +156,7 @@ func (n *ender) backward(i int) {
 		return
 	}
 	fa := f.norm.Attrs.(op.Normalize)
-	at := 2 + count(a.Weight)
+	at := 2 + op.Count(a.Weight)
 	// It is the gradient of that normalization: the same x, weight and statistics.
 	if !sameRef(&s.In[1], &f.norm.In[0]) || a.Weight != fa.Weight || a.Weight && !sameRef(&s.In[2], &f.norm.In[1]) ||
 		s.In[at].Value != f.norm.More[0].Value || s.In[at+1].Value != f.norm.More[1].Value {
@@ -164,7 +164,7 @@ func (n *ender) backward(i int) {
 	}
 	e := op.NormEpilogue{Normalize: a, Act: f.act}
 	if e.Bias = fa.Bias; e.Bias {
-		s.In = slices.Insert(slices.Clone(s.In), at, f.norm.In[1+count(fa.Weight)])
+		s.In = slices.Insert(slices.Clone(s.In), at, f.norm.In[1+op.Count(fa.Weight)])
 	} else {
 		s.In = slices.Clone(s.In)
 	}
@@ -183,13 +183,4 @@ func operand(s *Step, k int) int {
 		return -1
 	}
 	return s.In[k].Value
-}
-
-func count(flags ...bool) (n int) {
-	for _, f := range flags {
-		if f {
-			n++
-		}
-	}
-	return n
 }
