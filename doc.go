@@ -46,13 +46,14 @@
 // hold:
 //
 //   - places: device.go, places.go (what devices there are), default.go, gpus.go,
-//     splitgpu.go, move.go, pin.go, ledger.go (transfers and the guard), telemetry.go,
-//     timeline.go (profiles)
+//     splitgpu.go, move.go, fetch.go, pin.go, ledger.go (transfers and the guard),
+//     telemetry.go, timeline.go (profiles)
 //   - tensors: tensor.go, create.go, key.go (random numbers), host.go (Go slices in
 //     and out), print.go, errors.go, gate.go and arguments.go (checks of arguments)
 //   - memory: memory.go (counters and reports), scope.go
-//   - how an op runs: apply.go; compose.go for ops without a kernel; compile.go, tracing.go,
-//     plan.go and replay.go for functions that became programs
+//   - how an op runs: apply.go; layout.go (channels last); compose.go for ops without a
+//     kernel; compile.go, tracing.go, plan.go and replay.go for functions that became
+//     programs
 //   - shapes: views.go, slice.go, split.go, concat.go, pad.go, arrange.go
 //   - elementwise: elementwise.go, unary.go, activation.go, dropout.go, sampler.go
 //   - reductions and order: reduce.go, quantile.go, scan.go, sort.go, index.go, nonzero.go
@@ -62,6 +63,6 @@
 //     embedding.go, gridsample.go, loss.go, loss_class.go, ctc.go; conv3d.go and pool3d.go
 //     for volumes
 //   - optimizers: optimize.go, update.go (a step of all parameters), lists.go, clip.go
-//   - gradients: autograd.go, engine.go (the backward pass), nograd.go, functional.go,
-//     vmap.go; rules in grad_*.go
+//   - gradients: autograd.go, engine.go and joined.go (the backward pass), nograd.go,
+//     functional.go, vmap.go; rules in grad_*.go
 package locus
