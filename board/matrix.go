@@ -193,12 +193,17 @@ func (m Matrix) draw(c canvas, l matrixLayout) {
 		if m.ByRow {
 			whole = 0
 			for _, v := range row {
-				whole += math.Abs(v)
+				if !math.IsNaN(v) && !math.IsInf(v, 0) {
+					whole += math.Abs(v)
+				}
 			}
 		}
 		for k, v := range row {
 			share := 0.0
-			if whole > 0 && !math.IsNaN(v) {
+			switch {
+			case math.IsInf(v, 0):
+				share = 1
+			case whole > 0 && !math.IsNaN(v):
 				share = min(1, math.Abs(v)/whole)
 			}
 			x, y := l.left+float64(k)*l.cell, l.top+float64(i)*l.cell

@@ -84,3 +84,22 @@ func TestMatricesOfAllSizes(t *testing.T) {
 		t.Error("a text file")
 	}
 }
+
+// Infinite numbers have the darkest shade, and change no other square's; NaN has none.
+func TestMatrixOfInfinities(t *testing.T) {
+	inf := math.Inf(1)
+	for _, byRow := range []bool{false, true} {
+		m := Matrix{Values: [][]float64{{0.5, -inf, math.NaN()}, {inf, -inf, inf}, {math.MaxFloat64, math.MaxFloat64, 1}}, ByRow: byRow}
+		var svg, img bytes.Buffer
+		if err := m.WriteSVG(&svg); err != nil {
+			t.Fatal(err)
+		}
+		checkXML(t, svg.String())
+		if n := strings.Count(svg.String(), `fill="`+shade(1)+`"`); n < 4 {
+			t.Errorf("%d squares of the darkest shade, want 4 and more", n)
+		}
+		if err := m.WritePNG(&img); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
