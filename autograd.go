@@ -209,7 +209,8 @@ const (
 	// FreeGraph frees what was computed on the way as soon as the gradient has
 	// passed it, instead of when its scope ends or the collector finds it: the
 	// least memory. Of the tensors that the gradient passes only the inputs and
-	// the outputs stay; using another one afterwards is an [ErrFreed].
+	// the outputs stay, and those that others were computed from without their history
+	// ([Tensor.Detach]); using another one afterwards is an [ErrFreed].
 	FreeGraph
 )
 
