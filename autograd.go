@@ -23,6 +23,7 @@ type node struct {
 	skip   uint64    // bit i: no gradient is wanted for input i
 	spent  atomic.Bool
 	lost   bool // the graph has the only handle of the results: see Tensor.lose
+	within bool // of a node as its rule sees it: rules of the program have run inside of it
 }
 
 // ownRule is the gradient of a node that is not, or not the rule of, a primitive.
@@ -33,8 +34,9 @@ type ownRule struct {
 	level  int64 // of the Vmap whose axis it hides or shows
 }
 
-// custom reports whether the node's gradient is the program's.
-func (n *node) custom() bool { return n.own != nil && n.own.custom }
+// custom reports whether the node's gradient is the program's, or has just run one that is,
+// as that of a checkpoint may.
+func (n *node) custom() bool { return n.own != nil && n.own.custom || n.within }
 
 // needs reports whether a gradient for input i is wanted.
 func (n *node) needs(i int) bool {
@@ -207,7 +209,8 @@ const (
 	// FreeGraph frees what was computed on the way as soon as the gradient has
 	// passed it, instead of when its scope ends or the collector finds it: the
 	// least memory. Of the tensors that the gradient passes only the inputs and
-	// the outputs stay; using another one afterwards is an [ErrFreed].
+	// the outputs stay, and those that others were computed from without their history
+	// ([Tensor.Detach]); using another one afterwards is an [ErrFreed].
 	FreeGraph
 )
 
@@ -262,6 +265,12 @@ func GradOf(loss *Tensor, inputs ...*Tensor) []*Tensor {
 // gradFrom returns the gradients of Σ outputs·seeds with respect to inputs. It
 // does not look behind ends.
 func gradFrom(outputs, seeds, inputs, ends []*Tensor, opts []GradOption) []*Tensor {
+	grads, _ := gradIn(outputs, seeds, inputs, ends, opts)
+	return grads
+}
+
+// gradIn is gradFrom, and reports whether rules of the program have run on the way.
+func gradIn(outputs, seeds, inputs, ends []*Tensor, opts []GradOption) (grads []*Tensor, custom bool) {
 	retain, create, free := options("Grad", opts)
 	e := engine{create: create, retain: retain, free: free, wanted: map[*node]*Tensor{}, ends: nodesOf(ends)}
 	for _, t := range inputs {
@@ -274,7 +283,7 @@ func gradFrom(outputs, seeds, inputs, ends []*Tensor, opts []GradOption) []*Tens
 		e.spare(inputs)
 	}
 	e.run(outputs, seeds)
-	grads := make([]*Tensor, len(inputs))
+	grads = make([]*Tensor, len(inputs))
 	for i, t := range inputs {
 		g := e.wanted[t.node]
 		if g == nil {
@@ -284,7 +293,7 @@ func gradFrom(outputs, seeds, inputs, ends []*Tensor, opts []GradOption) []*Tens
 		}
 		grads[i] = g
 	}
-	return grads
+	return grads, len(e.customs) > 0
 }
 
 func (t *Tensor) checkGrad(name string) {

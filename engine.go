@@ -21,7 +21,7 @@ type engine struct {
 	passed  []*node                // nodes whose inputs have got their gradients
 	grads   map[*node]*Tensor      // gradients on their way
 	held    map[*memory.Block]int  // how many of them share a block
-	keep    map[*memory.Block]bool // what free spares: outputs and inputs
+	keep    map[*memory.Block]bool // what free spares: outputs, inputs and what is read without its history
 	casts   []late                 // gradients of leaves that are to be converted
 	turned  []*node                // leaves whose gradients lie channels last and are to be put in order
 	turning int                    // their bytes
@@ -30,6 +30,7 @@ type engine struct {
 	read    map[*node]int          // how often of nodes that the gradient has passed
 	slices  map[*node]int          // how often of slices
 	pieces  map[*node][]piece      // gradients of parts of their results
+	customs map[*node]bool         // nodes whose gradients the program has had a hand in
 	lanes   *lane                  // that outputs and seeds have
 
 	each func(n *node, g *Tensor) // is told of each wanted gradient as soon as it is final; may be nil
@@ -144,13 +145,15 @@ func (e *engine) prune(order []*node) {
 		_, useful := e.wanted[n]
 		// What lies behind a released node is not known: assume the worst.
 		useful = useful || n.spent.Load() || e.collect && n.leaf != nil
-		for _, t := range n.inputs {
+		for i, t := range n.inputs {
 			useful = useful || t.node != nil && e.useful[t.node]
 			if t.node != nil {
 				e.uses[t.node]++
 				if n.def != nil && n.def.ID == op.Sliced {
 					e.slices[t.node]++
 				}
+			} else if e.free {
+				e.spare(n.inputs[i : i+1]) // it may be a result that was detached
 			}
 		}
 		e.useful[n] = useful
@@ -216,10 +219,15 @@ func (e *engine) visit(n *node) {
 	if old != nil {
 		grads = e.addTo(n, old, g)
 	} else {
-		grads = e.settle(n, e.through(n.seen(e.useful, e.create), rule, g))
+		seen := n.seen(e.useful, e.create)
+		grads = e.through(seen, rule, g)
+		if seen.custom() {
+			e.noteCustom(n)
+		}
+		grads = e.settle(n, grads)
 	}
 	passed := func(i int) bool { return grads[i] != nil && e.useful[n.inputs[i].node] }
-	if n.custom() { // what they are made of belongs to the program
+	if e.customs[n] { // what they are made of belongs to the program
 		for _, gi := range grads {
 			if gi != nil {
 				e.held[gi.block]++
@@ -256,16 +264,27 @@ func (e *engine) visit(n *node) {
 	}
 }
 
+// noteCustom notes that a rule of the program has seen the gradient of n's result, and made
+// those of its inputs.
+func (e *engine) noteCustom(n *node) {
+	if e.customs == nil {
+		e.customs = map[*node]bool{}
+	}
+	e.customs[n] = true
+}
+
 // unread notes that the gradient has passed n, and frees those operands that it has
 // passed everywhere else too, where the gradients of their own ops do not read them: the
-// memory is there while those are computed.
+// memory is there while those are computed. An operand that has got no gradient stays, with
+// all that the pass does not reach: another pass may.
 func (e *engine) unread(n *node) {
 	for _, t := range n.inputs {
 		m := t.node
 		if m == nil || m.leaf != nil {
 			continue
 		}
-		if e.read[m]++; e.read[m] == e.uses[m] && e.frees(m) && e.useful[m] && m.outUnread() && e.held[m.out.block] == 0 {
+		got := e.grads[m] != nil || len(e.pieces[m]) > 0
+		if e.read[m]++; e.read[m] == e.uses[m] && got && e.frees(m) && e.useful[m] && m.outUnread() {
 			e.freeOut(m) // what was saved is read
 		}
 	}
@@ -426,7 +445,7 @@ func (e *engine) freeResult(n *node) {
 
 // freeOut frees the result itself, and reports whether it may be freed.
 func (e *engine) freeOut(n *node) bool {
-	if n.def == nil || n.def.Family == op.ViewFamily || e.keep[n.out.block] {
+	if n.def == nil || n.def.Family == op.ViewFamily || e.keep[n.out.block] || e.held[n.out.block] > 0 { // it may be a gradient too
 		return false
 	}
 	n.out.Free()
@@ -465,7 +484,7 @@ func (e *engine) add(n *node, g *Tensor) {
 // memory of a long backward pass as low as the collector cannot.
 func (e *engine) release(g *Tensor, n *node) {
 	e.held[g.block]--
-	if n != nil && n.custom() {
+	if e.customs[n] {
 		e.held[g.block]++ // for good
 	}
 	if e.held[g.block] == 0 && !e.create {

@@ -201,7 +201,9 @@ func (n *node) again(g *Tensor, f func(in []*Tensor) *Tensor) []*Tensor {
 			return // it does not depend on its inputs
 		}
 		checkCaptured(y, ends)
-		for j, t := range gradFrom([]*Tensor{y}, []*Tensor{g}, wanted, ends, opts) {
+		from, custom := gradIn([]*Tensor{y}, []*Tensor{g}, wanted, ends, opts)
+		n.within = custom
+		for j, t := range from {
 			grads[at[j]] = t
 		}
 	})

@@ -78,7 +78,7 @@ func (e *engine) sum(old, g *Tensor) *Tensor {
 // if the gradient of n's op, whose result has the gradient g, can be added to it as it is
 // computed; else nil.
 func (e *engine) added(n *node, g *Tensor) *Tensor {
-	if e.create || n.def == nil || n.def.ID != op.Normalized || g.lane != nil {
+	if e.create || n.def == nil || n.def.ID != op.Normalized || g.lane != nil || n.out.lane != nil { // g may be one for all slices of a Vmap
 		return nil
 	}
 	x := n.inputs[0]

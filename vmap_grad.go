@@ -71,7 +71,7 @@ func (e *engine) settle(n *node, grads []*Tensor) []*Tensor {
 				g = g.Mul(l.n)
 			}
 		}
-		if each := grads[i]; summed && !e.create && !n.custom() && !n.has(each) && e.held[each.block] == 0 && !shared(grads, i) {
+		if each := grads[i]; summed && !e.create && !e.customs[n] && !n.has(each) && e.held[each.block] == 0 && !shared(grads, i) {
 			each.freeMemory()
 		}
 		grads[i] = g
