@@ -62,7 +62,7 @@ func TestRunLocal(t *testing.T) {
 // error is returned, and the others are told of it, not of memory that is freed.
 func TestRunLocalFailsInCollective(t *testing.T) {
 	devices := locus.AddVirtualGPUs(3, 16<<20)
-	const n = 512 << 10 // of 2 MiB
+	const n = 512 << 10               // of 2 MiB
 	fill := devices[1].Zeros(9 << 18) // 9 MiB: of the 8 that a rank needs in all, 7 are left
 	for range 5 {
 		got := make([]error, 3)
