@@ -20,25 +20,33 @@ func slowGPU(t *testing.T, delay time.Duration) Device {
 func TestOpsReturnBeforeTheyRan(t *testing.T) {
 	const delay = 20 * time.Millisecond
 	d := slowGPU(t, delay)
-	start := time.Now()
-	x := d.Ones(4)
-	for range 9 {
-		x = x.Add(1)
-	}
-	if queued := time.Since(start); queued > 5*delay {
-		t.Errorf("queueing 10 ops of %v took %v", delay, queued)
-	}
-	if got := x.Sum().Item(); got != 40 {
-		t.Error(got)
-	}
-	if waited := time.Since(start); waited < 10*delay {
-		t.Errorf("the result was there after %v", waited)
+	var x *Tensor
+	for try := 1; ; try++ {
+		start := time.Now()
+		x = d.Ones(4)
+		for range 9 {
+			x = x.Add(1)
+		}
+		queued := time.Since(start)
+		if got := x.Sum().Item(); got != 40 {
+			t.Error(got)
+		}
+		if waited := time.Since(start); waited < 10*delay {
+			t.Errorf("the result was there after %v", waited)
+		}
+		if queued <= 5*delay {
+			break
+		}
+		if try == 10 { // a busy machine takes long now and then, ops that wait take long each time
+			t.Errorf("queueing 10 ops of %v took %v", delay, queued)
+			break
+		}
 	}
 	for name, wait := range map[string]func(){
 		"Synchronize": func() { d.Synchronize() }, "Item": func() { x.Index(0).Item() }, "ToSlice": func() { ToSlice[float32](x) }, "String": func() { _ = x.String() },
 	} {
-		x = x.Add(1)
 		start := time.Now()
+		x = x.Add(1)
 		wait()
 		if time.Since(start) < delay/2 {
 			t.Errorf("%s did not wait", name)
@@ -96,7 +104,7 @@ func TestNoGoroutineIsLeft(t *testing.T) {
 		x.To(CPU()).Sum().Item()
 		Ones(1 << 20).Exp().Sum().Item()
 	}
-	deadline := time.Now().Add(3 * time.Second)
+	deadline := time.Now().Add(20 * time.Second)
 	for runtime.NumGoroutine() > before && time.Now().Before(deadline) {
 		time.Sleep(10 * time.Millisecond)
 	}

@@ -233,19 +233,26 @@ func TestCopyFromPinnedMemoryDoesNotWait(t *testing.T) {
 	p := locus.CPU().Ones(1 << 20).Pin()
 	gpu.Ones(1 << 20).Free() // room in the cache: asking the driver for memory may wait
 	x := gpu.Rand(700, 700)
-	for range 20 {
-		x = x.MatMul(x).Tanh()
-	}
-	start := time.Now()
-	y := p.To(gpu)
-	queued := time.Since(start)
-	if err := gpu.Synchronize(); err != nil {
-		t.Fatal(err)
-	}
-	if all := time.Since(start); queued > all/2+time.Millisecond {
-		t.Errorf("queueing took %v of %v", queued, all)
-	}
-	if y.Sum().Item() != 1<<20 {
-		t.Error("it did not arrive")
+	for try := 1; ; try++ {
+		for range 20 {
+			x = x.MatMul(x).Tanh()
+		}
+		start := time.Now()
+		y := p.To(gpu)
+		queued := time.Since(start)
+		if err := gpu.Synchronize(); err != nil {
+			t.Fatal(err)
+		}
+		all := time.Since(start)
+		if y.Sum().Item() != 1<<20 {
+			t.Error("it did not arrive")
+		}
+		if queued <= all/2+time.Millisecond {
+			break
+		}
+		if try == 10 { // a busy machine takes long now and then, a copy that waits takes long each time
+			t.Fatalf("queueing took %v of %v", queued, all)
+		}
+		y.Free()
 	}
 }

@@ -122,7 +122,7 @@ func TestFakeNCCLMoved(t *testing.T) {
 // what waits.
 func TestFakeNCCLTimeout(t *testing.T) {
 	collective.FakeCards(t, 22803, false)
-	groups := joinCards(t, 2, collective.Timeout(500*time.Millisecond))
+	groups := joinCards(t, 2, collective.Timeout(2*time.Second))
 	each(t, 2, func(r int) error {
 		x := gpus()[r].Ones(3)
 		if _, err := groups[r].AllReduce(ctx, x, collective.Sum).Wait(); err != nil {
@@ -137,7 +137,7 @@ func TestFakeNCCLTimeout(t *testing.T) {
 		// A kind that is known does not wait for the other's word, and is done for the host
 		// when it is queued: the first call after the time-out says so.
 		var err error
-		for deadline := time.Now().Add(10 * time.Second); err == nil && time.Now().Before(deadline); {
+		for deadline := time.Now().Add(30 * time.Second); err == nil && time.Now().Before(deadline); {
 			_, err = groups[0].AllReduce(ctx, x, collective.Sum).Wait()
 		}
 		return want(err, collective.ErrTimeout, "rank 1")

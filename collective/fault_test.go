@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -140,7 +141,7 @@ func TestMessageMismatch(t *testing.T) {
 // A rank that does not come is named, with what it did last.
 func TestTimeout(t *testing.T) {
 	inEach(t, func(t *testing.T, group func(int, ...collective.Option) []*collective.Group) {
-		groups := group(3, collective.Timeout(300*time.Millisecond))
+		groups := group(3, collective.Timeout(time.Second))
 		started := time.Now()
 		each(t, 3, func(r int) error {
 			if _, err := groups[r].AllGather(ctx, ones(2)).Wait(); err != nil {
@@ -159,7 +160,7 @@ func TestTimeout(t *testing.T) {
 			}
 			return want(err, collective.ErrTimeout, "all-reduce sum of float32 (5,)", "rank 2", "has not come to it", "all-gather")
 		})
-		if d := time.Since(started); d > 5*time.Second {
+		if d := time.Since(started); d > 30*time.Second {
 			t.Errorf("it took %v", d)
 		}
 	})
@@ -227,16 +228,22 @@ func TestClose(t *testing.T) {
 		})
 	})
 	inEach(t, func(t *testing.T, group func(int, ...collective.Option) []*collective.Group) {
-		groups := group(3)
-		started := time.Now()
-		each(t, 3, func(r int) error {
-			if _, err := groups[r].AllReduce(ctx, ones(1_000_000), collective.Sum).Wait(); err != nil {
-				return err
+		for try := 1; ; try++ {
+			groups := group(3)
+			started := time.Now()
+			each(t, 3, func(r int) error {
+				if _, err := groups[r].AllReduce(ctx, ones(1_000_000), collective.Sum).Wait(); err != nil {
+					return err
+				}
+				return groups[r].Close()
+			})
+			d := time.Since(started)
+			if d <= 4*time.Second {
+				break
 			}
-			return groups[r].Close()
-		})
-		if d := time.Since(started); d > 4*time.Second {
-			t.Errorf("leaving took %v", d)
+			if try == 3 { // a busy machine takes long now and then
+				t.Fatalf("leaving took %v", d)
+			}
 		}
 	})
 }
@@ -271,19 +278,21 @@ func TestJoinFaults(t *testing.T) {
 	})
 	t.Run("twice", func(t *testing.T) {
 		addr := free(t)
-		failed := 0
+		var refused atomic.Int32 // one of the two, whichever comes later
 		each(t, 3, func(i int) error {
-			time.Sleep(time.Duration(i) * 100 * time.Millisecond)
 			g, err := join([]int{0, 1, 1}[i], 3, addr, "x")
 			if g != nil {
 				return errors.New("joined")
 			}
-			if i == 2 {
-				failed++
+			if i > 0 && errors.Is(err, locus.ErrArgument) {
+				refused.Add(1)
 				return want(err, locus.ErrArgument, "rank 1 is here already")
 			}
 			return want(err, collective.ErrRank, "rank 2 of 3")
 		})
+		if n := refused.Load(); n != 1 {
+			t.Errorf("%d were refused", n)
+		}
 	})
 	t.Run("token", func(t *testing.T) {
 		addr := free(t)

@@ -13,6 +13,7 @@ import (
 	"github.com/locusml/locus/internal/control"
 	"github.com/locusml/locus/internal/engine"
 	"github.com/locusml/locus/internal/gate"
+	"github.com/locusml/locus/internal/guard"
 	"github.com/locusml/locus/internal/lend"
 )
 
@@ -196,14 +197,16 @@ func (e *localEngine) lost(j *job, err error) {
 	e.mu.Unlock()
 	for i, s := range seats {
 		if s.on.IsGPU() && errors.Is(s.on.Synchronize(), locus.ErrDeviceLost) {
-			e.endBy(&control.Fault{Cause: control.Failed, Rank: i, Msg: fmt.Sprintf("rank %d gave up: %s: %v", i, j.text, err)}, err)
+			e.endBy(e.gaveUp(i, fmt.Sprintf("%s: %v", j.text, err)), err)
 			return
 		}
 	}
 }
 
-func (e *localEngine) fail(why string) {
-	e.end(&control.Fault{Cause: control.Failed, Rank: e.rank, Msg: fmt.Sprintf("rank %d gave up: %s", e.rank, why)})
+func (e *localEngine) fail(why string) { e.end(e.gaveUp(e.rank, why)) }
+
+func (e *localEngine) gaveUp(rank int, why string) *control.Fault {
+	return &control.Fault{Cause: control.Failed, Rank: rank, Msg: fmt.Sprintf("rank %d gave up: %s", rank, why)}
 }
 
 func (e *localEngine) close() {
@@ -325,15 +328,24 @@ func (e *localEngine) run(ctx context.Context, j *job) (*locus.Tensor, error) {
 	e.mu.Lock()
 	r := e.round(j.seq)
 	e.mu.Unlock()
-	out, err := e.compute(ctx, s, j, r)
+	var out *locus.Tensor
+	err := guard.Call(func() (err error) {
+		if out, err = e.compute(ctx, s, j, r); err != nil {
+			return err
+		}
+		if out != nil {
+			s.Keep(out)
+		}
+		// The others may read this rank's operand and part until all are done.
+		return e.pass(ctx, r, 2)
+	})
 	if err != nil {
-		return nil, err
-	}
-	if out != nil {
-		s.Keep(out)
-	}
-	// The others may read this rank's operand and part until all are done.
-	if err := e.pass(ctx, r, 2); err != nil {
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		// Before the scope frees this rank's part: one that finds it freed must know why.
+		e.lost(j, err)
+		e.endBy(e.gaveUp(e.rank, fmt.Sprintf("%s: %v", j.text, err)), err)
 		return nil, err
 	}
 	e.leave(j)

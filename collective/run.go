@@ -1,16 +1,19 @@
 package collective
 
 import (
+	"errors"
 	"sync"
 
 	"github.com/locusml/locus"
 	"github.com/locusml/locus/internal/gate"
+	"github.com/locusml/locus/internal/guard"
 )
 
 // RunLocal runs f as every rank of a group that [Local] makes, a goroutine per rank, and
 // closes the group when all have returned. f gets the rank's handle and its device. If f
-// returns an error or panics with a *locus.Error on a rank, the others do not wait for
-// that rank: what they wait for fails. RunLocal returns the error that came first.
+// returns an error or panics on a rank, the others do not wait for that rank: what they wait
+// for fails. RunLocal returns the error that came first, but prefers a rank's own to those
+// that tell of another rank ([ErrRank]).
 //
 //	err := collective.RunLocal(gpus, func(g *collective.Group, d locus.Device) error {
 //		sum, err := g.AllReduce(ctx, gradient(d), collective.Sum).Wait()
@@ -26,19 +29,22 @@ func RunLocal(devices []locus.Device, f func(g *Group, d locus.Device) error, op
 	}
 	var (
 		all   sync.WaitGroup
-		once  sync.Once
+		mu    sync.Mutex
 		first error
 	)
 	for i, g := range groups {
-		all.Go(func() {
-			var err error
-			if failed := locus.Try(func() { err = f(g, devices[i]) }); failed != nil {
-				err = failed
+		all.Add(1)
+		go guard.Go(func() error { return f(g, devices[i]) }, func(err error) {
+			defer all.Done()
+			if err == nil {
+				return
 			}
-			if err != nil {
-				once.Do(func() { first = err })
-				g.Abort(err)
+			mu.Lock()
+			if first == nil || errors.Is(first, ErrRank) && !errors.Is(err, ErrRank) {
+				first = err
 			}
+			mu.Unlock()
+			g.Abort(err)
 		})
 	}
 	all.Wait()

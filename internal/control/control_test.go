@@ -7,6 +7,7 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -78,20 +79,22 @@ func TestFrames(t *testing.T) {
 
 // A peer that says nothing is given up in time; a beat is enough.
 func TestReader(t *testing.T) {
-	a, b := net.Pipe()
-	r := newReader(a, 100*time.Millisecond)
-	go func() {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := net.Pipe()
+		r := newReader(a, 100*time.Millisecond)
+		go func() {
+			for range 3 {
+				time.Sleep(60 * time.Millisecond)
+				writeFrame(b, frameBeat, nil)
+			}
+		}()
 		for range 3 {
-			time.Sleep(60 * time.Millisecond)
-			writeFrame(b, frameBeat, nil)
+			if kind, _, err := r.next(); kind != frameBeat || err != nil {
+				t.Fatal(kind, err)
+			}
 		}
-	}()
-	for range 3 {
-		if kind, _, err := r.next(); kind != frameBeat || err != nil {
-			t.Fatal(kind, err)
+		if _, _, err := r.next(); !isTimeout(err) {
+			t.Error(err)
 		}
-	}
-	if _, _, err := r.next(); !isTimeout(err) {
-		t.Error(err)
-	}
+	})
 }

@@ -339,23 +339,35 @@ type Checkpoint struct {
 // and listed in its Skipped. If there is none, the error is an [ErrNone] that says
 // what was wrong with each.
 func (d *Dir) Latest() (*Checkpoint, error) {
-	whole, broken, err := d.List()
-	if err != nil {
-		return nil, err
-	}
-	for _, e := range slices.Backward(whole) {
-		c, err := d.Load(e.Number)
-		if err == nil {
-			c.Skipped = broken
-			return c, nil
+	for {
+		whole, broken, err := d.List()
+		if err != nil {
+			return nil, err
 		}
-		broken = append(broken, Broken{e.Path, err})
+		for _, e := range slices.Backward(whole) {
+			c, err := d.Load(e.Number)
+			if err == nil {
+				c.Skipped = broken
+				return c, nil
+			}
+			broken = append(broken, Broken{e.Path, err})
+		}
+		// A run that saves meanwhile may have replaced those that were listed.
+		if slices.ContainsFunc(broken, gone) {
+			continue
+		}
+		problem := fmt.Errorf("checkpoint: %s: %w", d.path, ErrNone)
+		for _, b := range broken {
+			problem = fmt.Errorf("%w\n  %s: %w", problem, b.Path, b.Err)
+		}
+		return nil, problem
 	}
-	problem := fmt.Errorf("checkpoint: %s: %w", d.path, ErrNone)
-	for _, b := range broken {
-		problem = fmt.Errorf("%w\n  %s: %w", problem, b.Path, b.Err)
-	}
-	return nil, problem
+}
+
+// gone reports whether what was listed is not there any more.
+func gone(b Broken) bool {
+	_, err := os.Lstat(b.Path)
+	return errors.Is(err, fs.ErrNotExist)
 }
 
 // Load opens the checkpoint of a given number and compares its checksum.

@@ -414,3 +414,42 @@ func saveForever(path string) {
 		fmt.Println(step)
 	}
 }
+
+// Whoever reads while a run saves and removes finds one, always.
+func TestLatestWhileSaving(t *testing.T) {
+	d, err := Open(t.TempDir(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := tensorsOf(0, 3)
+	if _, err := d.Save(x, 0); err != nil {
+		t.Fatal(err)
+	}
+	stop, saved := make(chan struct{}), make(chan error, 1)
+	go func() {
+		for i := 1; ; i++ {
+			select {
+			case <-stop:
+				saved <- nil
+				return
+			default:
+			}
+			if _, err := d.Save(x, i); err != nil {
+				saved <- err
+				return
+			}
+		}
+	}()
+	for range 300 {
+		c, err := d.Latest()
+		if err != nil {
+			t.Error(err)
+			break
+		}
+		c.Close()
+	}
+	close(stop)
+	if err := <-saved; err != nil {
+		t.Error(err)
+	}
+}

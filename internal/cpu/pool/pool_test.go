@@ -103,7 +103,7 @@ func TestNoGoroutineLeft(t *testing.T) {
 func settle(t *testing.T, want int) int {
 	t.Helper()
 	g := runtime.NumGoroutine()
-	for range 200 {
+	for range 4000 {
 		time.Sleep(5 * time.Millisecond)
 		if n := runtime.NumGoroutine(); n == want || want < 0 && n == g {
 			return n

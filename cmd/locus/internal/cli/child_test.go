@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/locusml/locus/cmd/locus/internal/inspect"
+	"github.com/locusml/locus/internal/testio"
 )
 
 // child prepares the command as a process of its own.
@@ -145,10 +146,12 @@ func TestIgnoredHangup(t *testing.T) {
 
 func TestInterruptBeforeAnything(t *testing.T) {
 	c, _, errs := child(t, "train", "--epochs", "1000000", "--out", "none")
+	var out testio.Buffer
+	c.Stdout = &out
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(300 * time.Millisecond)
+	eventually(t, "the first line", func() bool { return strings.Contains(out.String(), "Training") })
 	if err := c.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}
@@ -158,11 +161,13 @@ func TestInterruptBeforeAnything(t *testing.T) {
 }
 
 func TestInterruptWatch(t *testing.T) {
-	c, out, errs := child(t, "devices", "--watch", "--json", "--every", "20ms")
+	c, _, errs := child(t, "devices", "--watch", "--json", "--every", "20ms")
+	var out testio.Buffer
+	c.Stdout = &out
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(500 * time.Millisecond)
+	eventually(t, "a second look", func() bool { return strings.Count(out.String(), "\n") >= 2 })
 	if err := c.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}
@@ -170,9 +175,6 @@ func TestInterruptWatch(t *testing.T) {
 		t.Errorf("exit code %d, %q", got, errs)
 	}
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
-	if len(lines) < 2 {
-		t.Errorf("watched %d times", len(lines))
-	}
 	for _, l := range lines {
 		var v struct{ Devices []any }
 		parse(t, l, &v)

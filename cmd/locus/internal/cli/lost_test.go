@@ -50,6 +50,22 @@ func TestTrainLosesGPU(t *testing.T) {
 	}
 }
 
+// A run that is lost before its first checkpoint does not offer those of an earlier run in the
+// same folder as its own.
+func TestTrainLosesGPUEarly(t *testing.T) {
+	args := []string{"train", "--virtual-gpus", "1", "--device", "gpu:0", "--model", "softmax", "--limit", "64", "--epochs", "1", "--out", filepath.Join(t.TempDir(), "run")}
+	for _, lose := range []string{"", "0:1"} {
+		c, _, errs := child(t, args...)
+		want := 0
+		if lose != "" {
+			c.Env, want = append(c.Env, "LOCUS_LOSE_GPU="+lose), ExitFailure
+		}
+		if code := exitCode(c.Run()); code != want || strings.Contains(errs.String(), "is whole") {
+			t.Fatalf("LOCUS_LOSE_GPU=%s: exit code %d\n%s", lose, code, errs)
+		}
+	}
+}
+
 // One of two ranks loses its GPU: the other is told which rank it was, the launcher ends with
 // one code, and where it was asked to it starts all again, from the last checkpoint.
 func TestLaunchLosesGPU(t *testing.T) {

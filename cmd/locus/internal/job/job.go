@@ -137,9 +137,13 @@ func Run(ctx context.Context, c Config) (r *Result, err error) {
 	if err := c.log(); err != nil {
 		return nil, err
 	}
+	var others checkpoint.Entry // of an earlier run, which this one does not continue
+	if !c.Resume {
+		others = newest(c.Checkpoints)
+	}
 	r.Report, err = train.New(append(c.options(set.Scaler), c.writeCard(r.Card))...).FitContext(ctx, learner, train.Data{Train: set.Train, Validation: set.Test, BatchSize: c.Batch, Workers: workers(set)})
 	if err != nil {
-		if c.Checkpoints != "" && hasCheckpoint(c.Checkpoints) {
+		if last := newest(c.Checkpoints); last.Number > 0 && (last.Number != others.Number || !last.Saved.Equal(others.Saved)) {
 			r.Checkpoint = c.Checkpoints
 		}
 		return r, err
@@ -339,16 +343,21 @@ func Taken(folder string) bool {
 	return err == nil || hasCheckpoint(filepath.Join(folder, "checkpoints"))
 }
 
-func hasCheckpoint(folder string) bool {
+func hasCheckpoint(folder string) bool { return newest(folder).Number > 0 }
+
+// newest returns the newest checkpoint in a folder, the zero value if there is none.
+func newest(folder string) (last checkpoint.Entry) {
 	if _, err := os.Stat(folder); err != nil {
-		return false
+		return last
 	}
 	d, err := checkpoint.Open(folder, 0)
 	if err != nil {
-		return false
+		return last
 	}
-	whole, _, err := d.List()
-	return err == nil && len(whole) > 0
+	if whole, _, err := d.List(); err == nil && len(whole) > 0 {
+		last = whole[len(whole)-1]
+	}
+	return last
 }
 
 // LogFile is the name of the file with every point of a run's curves.

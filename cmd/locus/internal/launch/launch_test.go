@@ -123,7 +123,7 @@ func TestExitCodes(t *testing.T) {
 		if !errors.As(err, &f) || f.Rank != c.rank || f.Code != c.code {
 			t.Errorf("%s: %+v, %v", c.script, f, err)
 		}
-		if d := time.Since(started); d > 5*time.Second {
+		if d := time.Since(started); d > 30*time.Second {
 			t.Errorf("%s: took %v", c.script, d)
 		}
 	}
@@ -182,7 +182,7 @@ func TestCancel(t *testing.T) {
 		if err := Run(ctx, s); !errors.Is(err, cause) {
 			t.Errorf("%s: %v", script, err)
 		}
-		if d := time.Since(started); d > 10*time.Second {
+		if d := time.Since(started); d > 30*time.Second {
 			t.Errorf("%s: took %v", script, d)
 		}
 	}
@@ -268,10 +268,9 @@ func TestHostsEnd(t *testing.T) {
 	s.Grace = 3 * time.Second
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
-		for strings.Count(r.out.String(), "up") < 2 {
+		for strings.Count(r.out.String(), "\n") < 4 { // two lines of each rank
 			time.Sleep(time.Millisecond)
 		}
-		time.Sleep(50 * time.Millisecond)
 		cancel()
 	}()
 	if err := Run(ctx, s); !errors.Is(err, context.Canceled) {
@@ -280,7 +279,7 @@ func TestHostsEnd(t *testing.T) {
 	for _, line := range sorted(r.out.String()) {
 		var rank, pid, number int
 		if n, _ := fmt.Sscanf(line, "[%d] up %d %d", &rank, &pid, &number); n == 3 {
-			for end := time.Now().Add(5 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+			for end := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 				if b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)); err != nil || strings.Contains(string(b), ") Z ") {
 					break
 				}
