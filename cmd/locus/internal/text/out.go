@@ -9,25 +9,33 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 
 	"golang.org/x/term"
 )
 
 // Out is where text goes and what can be shown there. It remembers the first
-// error of a write, so that callers need not look at each: see [Out.Err].
+// error of a write, so that callers need not look at each: see [Out.Err]. Goroutines may
+// write to it at the same time.
 type Out struct {
-	w        io.Writer
+	to       *sink
 	Width    int // columns
 	Terminal bool
 	Color    bool
 	Unicode  bool
-	err      error
+}
+
+// sink is what an Out and its copies share.
+type sink struct {
+	mu  sync.Mutex
+	w   io.Writer
+	err error
 }
 
 // New finds out what w can show. Color needs a terminal and no NO_COLOR; the
 // width is that of the terminal, else COLUMNS, else 80.
 func New(w io.Writer, env func(string) string) *Out {
-	o := &Out{w: w, Width: 80, Unicode: true}
+	o := &Out{to: &sink{w: w}, Width: 80, Unicode: true}
 	if f, ok := w.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
 		o.Terminal = env("TERM") != "dumb"
 		o.Color = o.Terminal && env("NO_COLOR") == "" && (runtime.GOOS != "windows" || env("WT_SESSION") != "")
@@ -58,16 +66,23 @@ func unicode(goos string, env func(string) string) bool {
 
 // Write writes as it is.
 func (o *Out) Write(p []byte) (int, error) {
-	if o.err != nil {
-		return 0, o.err
+	s := o.to
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil {
+		return 0, s.err
 	}
-	n, err := o.w.Write(p)
-	o.err = err
+	n, err := s.w.Write(p)
+	s.err = err
 	return n, err
 }
 
 // Err is the first error of a write.
-func (o *Out) Err() error { return o.err }
+func (o *Out) Err() error {
+	o.to.mu.Lock()
+	defer o.to.mu.Unlock()
+	return o.to.err
+}
 
 // Printf prints.
 func (o *Out) Printf(format string, args ...any) { fmt.Fprintf(o, format, args...) }
@@ -150,6 +165,6 @@ func (o *Out) Bar(part float64, width int) string {
 // To returns an Out that looks the same and writes to w.
 func (o *Out) To(w io.Writer) *Out {
 	c := *o
-	c.w, c.err = w, nil
+	c.to = &sink{w: w}
 	return &c
 }

@@ -5,6 +5,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -145,5 +146,21 @@ func TestFirstErrorStays(t *testing.T) {
 	var b strings.Builder
 	if p := o.To(&b); p.Err() != nil {
 		t.Error("an Out made from one that failed has its error")
+	}
+}
+
+// Goroutines may write at the same time, to an Out and its copies: for the race detector.
+func TestOutFromGoroutines(t *testing.T) {
+	var b strings.Builder
+	o := New(&b, none)
+	c := *o
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() { o.Println("line") })
+		wg.Go(func() { c.Println("line") })
+	}
+	wg.Wait()
+	if o.Err() != nil || b.String() != strings.Repeat("line\n", 16) {
+		t.Errorf("%v %q", o.Err(), b.String())
 	}
 }
