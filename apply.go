@@ -17,8 +17,8 @@ type launch struct {
 	specs []op.Spec
 }
 
-// release puts l back for the next op. It releases the operands' memory and
-// of the attributes; the rest is small, and clearing it would take longer than a small op.
+// release puts l back for the next op. It drops the operands' memory and the
+// attributes; the rest is small, and clearing it would take longer than a small op.
 func (l *launch) release() {
 	for i := range l.call.In {
 		l.call.In[i].Block = nil

@@ -47,7 +47,7 @@
 //
 //   - places: device.go, places.go (what devices there are), default.go, gpus.go,
 //     splitgpu.go, move.go, fetch.go, pin.go, ledger.go (transfers and the guard),
-//     telemetry.go, timeline.go (profiles)
+//     telemetry.go, profile.go, timeline.go
 //   - tensors: tensor.go, create.go, key.go (random numbers), host.go (Go slices in
 //     and out), print.go, errors.go, gate.go and arguments.go (checks of arguments)
 //   - memory: memory.go (counters and reports), scope.go
@@ -63,6 +63,6 @@
 //     embedding.go, gridsample.go, loss.go, loss_class.go, ctc.go; conv3d.go and pool3d.go
 //     for volumes
 //   - optimizers: optimize.go, update.go (a step of all parameters), lists.go, clip.go
-//   - gradients: autograd.go, engine.go and joined.go (the backward pass), nograd.go,
+//   - gradients: autograd.go, engine*.go and joined.go (the backward pass), nograd.go,
 //     functional.go, vmap.go; rules in grad_*.go
 package locus

@@ -3,7 +3,6 @@ package locus
 import (
 	"slices"
 
-	"github.com/locusml/locus/internal/layout"
 	"github.com/locusml/locus/internal/memory"
 	"github.com/locusml/locus/internal/op"
 )
@@ -38,12 +37,6 @@ type engine struct {
 	late int                      // with each: bytes of the gradients that wait to be converted
 }
 
-// late is the gradient of a node's result that is passed on at the end.
-type late struct {
-	n *node
-	g *Tensor
-}
-
 func (e *engine) run(outputs, seeds []*Tensor) {
 	e.grads, e.held = map[*node]*Tensor{}, map[*memory.Block]int{}
 	var roots []*node
@@ -72,25 +65,6 @@ func (e *engine) run(outputs, seeds []*Tensor) {
 	if !e.retain {
 		e.letGo()
 	}
-}
-
-// letGo releases what was saved. The pool is told, because only now is it garbage,
-// all at once, and it is most of what a training step has computed.
-func (e *engine) letGo() {
-	var blocks []*memory.Block
-	for _, n := range e.passed {
-		n.spent.Store(true)
-		if n.out != nil && n.out.owner && n.out.block != nil {
-			blocks = append(blocks, n.out.block)
-		}
-		for _, t := range n.saved {
-			if t.owner && t.block != nil {
-				blocks = append(blocks, t.block)
-			}
-		}
-		n.inputs, n.out, n.saved, n.filter = nil, nil, nil, nil
-	}
-	memory.Drop(blocks)
 }
 
 // nodesOf returns the nodes of tensors that have one.
@@ -264,143 +238,6 @@ func (e *engine) visit(n *node) {
 	}
 }
 
-// noteCustom notes that a rule of the program has seen the gradient of n's result, and made
-// those of its inputs.
-func (e *engine) noteCustom(n *node) {
-	if e.customs == nil {
-		e.customs = map[*node]bool{}
-	}
-	e.customs[n] = true
-}
-
-// unread notes that the gradient has passed n, and frees those operands that it has
-// passed everywhere else too, where the gradients of their own ops do not read them: the
-// memory is there while those are computed. An operand that has got no gradient stays, with
-// all that the pass does not reach: another pass may.
-func (e *engine) unread(n *node) {
-	for _, t := range n.inputs {
-		m := t.node
-		if m == nil || m.leaf != nil {
-			continue
-		}
-		got := e.grads[m] != nil || len(e.pieces[m]) > 0
-		if e.read[m]++; e.read[m] == e.uses[m] && got && e.frees(m) && e.useful[m] && m.outUnread() {
-			e.freeOut(m) // what was saved is read
-		}
-	}
-}
-
-// frees reports whether the result of a node that the gradient has passed is freed.
-func (e *engine) frees(n *node) bool { return e.free || n.lost && !e.retain && !e.create }
-
-// defers reports whether the gradient of n's result is passed on at the end: that of
-// a leaf in another type, as all parameters are in mixed precision. Converting them
-// together takes one launch. Where a leaf has other gradients they are added in the
-// order in which they come, so that bits do not depend on who asks.
-func (e *engine) defers(n *node, g *Tensor) bool {
-	if e.create || g.lane != nil || n.def == nil || n.def.ID != op.CastTo || !g.dtype.IsFloat() {
-		return false
-	}
-	to := n.inputs[0]
-	if to.node == nil || to.node.leaf == nil || to.dtype == g.dtype || !e.useful[to.node] || e.uses[to.node] > 1 {
-		return false
-	}
-	if e.waits == nil {
-		e.waits = map[*node]bool{}
-	}
-	e.waits[to.node] = true
-	e.casts = append(e.casts, late{n, g})
-	e.late += g.Bytes()
-	return true
-}
-
-// convert passes on what defers has kept.
-func (e *engine) convert() {
-	for len(e.casts) > 0 {
-		d := e.casts[0].n.inputs[0].dtype
-		var same, others []late
-		var grads []*Tensor
-		for _, c := range e.casts {
-			if c.n.inputs[0].dtype == d {
-				same, grads = append(same, c), append(grads, c.g)
-			} else {
-				others = append(others, c)
-			}
-		}
-		for i, g := range CastAll(grads, d) {
-			c := same[i]
-			e.held[g.block]++
-			e.add(c.n.inputs[0].node, g)
-			e.release(g, nil)
-			e.release(c.g, c.n)
-			if e.frees(c.n) {
-				e.freeResult(c.n)
-			}
-		}
-		e.casts = others
-	}
-	leaves := e.waits
-	e.waits = nil
-	for _, n := range e.passed { // in a fixed order
-		if n.def != nil && n.def.ID == op.CastTo && leaves[n.inputs[0].node] {
-			delete(leaves, n.inputs[0].node)
-			e.visit(n.inputs[0].node)
-		}
-	}
-	e.putInOrder()
-	e.late = 0
-}
-
-// turns reports whether g, the gradient of a leaf, waits to be put in order: a filter's
-// may lie channels last, and optimizers and those who store gradients want it to lie as the
-// filter does. Putting all in order together takes one launch.
-func (e *engine) turns(n *node, g *Tensor) bool {
-	if n.leaf == nil || !g.place.arranges() || !layout.IsLast(g.shape, g.strides) || g.lane != nil {
-		return false
-	}
-	if e.create { // with its history
-		e.replace(n, g.contiguous())
-		return false
-	}
-	if slices.Contains(e.turned, n) {
-		return true
-	}
-	e.turned = append(e.turned, n)
-	e.late += g.Bytes()
-	if e.turning += g.Bytes(); e.turning >= turnBytes {
-		e.putInOrder()
-	}
-	return true
-}
-
-// turnBytes is how many bytes of gradients wait to be put in order before they are: while
-// they are, there are two of each.
-const turnBytes = 16 << 20
-
-// putInOrder passes on what turns has kept.
-func (e *engine) putInOrder() {
-	if len(e.turned) == 0 {
-		return
-	}
-	leaves := e.turned
-	e.turned, e.turning = nil, 0
-	grads := make([]*Tensor, len(leaves))
-	for i, n := range leaves {
-		grads[i] = e.grads[n]
-	}
-	for i, g := range contiguousAll(grads) {
-		e.replace(leaves[i], g)
-		e.visit(leaves[i])
-	}
-}
-
-// replace puts g in place of the gradient of a node's result.
-func (e *engine) replace(n *node, g *Tensor) {
-	e.held[g.block]++
-	e.release(e.grads[n], nil)
-	e.grads[n] = g
-}
-
 // has reports whether t lives in the memory of one of n's tensors: a rule may
 // return an operand.
 func (n *node) has(t *Tensor) bool {
@@ -432,36 +269,6 @@ func (e *engine) passes(n *node) bool {
 	return !e.ends[n] && slices.ContainsFunc(n.inputs, func(t *Tensor) bool { return t.node != nil && e.useful[t.node] })
 }
 
-// freeResult frees the result of a node that the gradient has passed, and with
-// it all that needed the result. Views have no memory of their own, and where
-// that of a custom node comes from is not known.
-func (e *engine) freeResult(n *node) {
-	if e.freeOut(n) && n.def.Saves {
-		for _, t := range n.saved {
-			t.Free()
-		}
-	}
-}
-
-// freeOut frees the result itself, and reports whether it may be freed.
-func (e *engine) freeOut(n *node) bool {
-	if n.def == nil || n.def.Family == op.ViewFamily || e.keep[n.out.block] || e.held[n.out.block] > 0 { // it may be a gradient too
-		return false
-	}
-	n.out.Free()
-	return true
-}
-
-// spare keeps tensors from being freed.
-func (e *engine) spare(ts []*Tensor) {
-	if e.keep == nil {
-		e.keep = map[*memory.Block]bool{}
-	}
-	for _, t := range ts {
-		e.keep[t.block] = true
-	}
-}
-
 // add adds to the gradient of a node's result.
 func (e *engine) add(n *node, g *Tensor) {
 	if !e.create {
@@ -477,19 +284,6 @@ func (e *engine) add(n *node, g *Tensor) {
 	e.grads[n] = sum
 	e.held[sum.block]++
 	e.release(old, nil)
-}
-
-// release frees a gradient that was passed on, unless it shares its memory with
-// one that is still on its way, or the program may hold it. This keeps the
-// memory of a long backward pass as low as the collector cannot.
-func (e *engine) release(g *Tensor, n *node) {
-	e.held[g.block]--
-	if e.customs[n] {
-		e.held[g.block]++ // for good
-	}
-	if e.held[g.block] == 0 && !e.create {
-		g.freeMemory()
-	}
 }
 
 // seen returns n as its rule sees it. Without history, computing with its tensors
