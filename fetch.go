@@ -25,23 +25,25 @@ type Fetched struct {
 //	next := step(y)               // the GPU goes on
 //	fmt.Println(loss.Wait().Item()) // while this is read
 //
-// The tensor may be freed meanwhile. One that is in main memory already is its own copy.
+// The copy belongs to no scope: the tensor may be freed, and its scope closed, before it is
+// waited for. A tensor in main memory that is in no scope is its own copy, as with To.
 // Gradients flow back as through To.
 func (t *Tensor) Fetch() *Fetched {
 	t.check("Fetch")
 	t.single("Fetch")
 	readable("Fetch")
 	f := &Fetched{from: t.place}
-	if t.place.host {
-		f.out = t
-		return f
-	}
 	b, ok := t.place.backend.(backend.Fetcher)
-	if ok && t.Bytes() > 0 {
-		f.out = allocatePinned(t.spec(), scopeOf([]*Tensor{t}))
+	if ok && !t.place.host && t.Bytes() > 0 {
+		f.out = allocatePinned(t.spec(), nil)
 	}
 	if f.out == nil {
-		f.out = t.To(CPU())
+		if f.out = t.To(CPU()); f.out == t && t.scope.Load() != nil {
+			f.out = t.Copy()
+		}
+		if f.out != t && f.out.block != nil {
+			f.out.keep("Fetch")
+		}
 		return f
 	}
 	f.begin(b, t)
@@ -53,10 +55,7 @@ func (t *Tensor) Fetch() *Fetched {
 func (f *Fetched) begin(b backend.Fetcher, t *Tensor) {
 	src := t.contiguous()
 	src.hold("Fetch")
-	if !f.out.block.TryHold() { // another goroutine closed its scope
-		src.letGo()
-		f.out.failClosed("Fetch")
-	}
+	f.out.hold("Fetch")
 	transfer(DeviceToHost, t.place, machine.cpu, src.Bytes(), func() {
 		wait, err := b.Fetch(f.out.hostBytes(), src.block, src.offset*src.dtype.Size(), func() {
 			src.letGo()

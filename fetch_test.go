@@ -98,3 +98,21 @@ func TestFetchFails(t *testing.T) {
 		t.Error("a compiled function fetches")
 	}
 }
+
+// The copy outlives the scope that the tensor was computed in, and the tensor.
+func TestFetchOutlivesScopes(t *testing.T) {
+	for _, d := range []locus.Device{locus.CPU(), locus.AddVirtualGPUs(1, 0)[0]} {
+		for _, n := range []int{0, 1, 1 << 16} {
+			var f *locus.Fetched
+			x := d.Full(float64(n), n)
+			locus.Scoped(func(s *locus.Scope) { f = s.Use(x).Add(1).Fetch() })
+			g := x.Fetch()
+			if d != locus.CPU() { // there it is its own copy
+				x.Free()
+			}
+			if a, b := f.Wait(), g.Wait(); a.Len() != n || n > 0 && (a.Max().Item() != float64(n)+1 || b.Min().Item() != float64(n)) {
+				t.Errorf("%s, %d elements: another copy", d, n)
+			}
+		}
+	}
+}
