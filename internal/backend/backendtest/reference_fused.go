@@ -48,6 +48,9 @@ func fused(id op.ID, a op.Attrs, e *expected, in []*array) {
 		} else {
 			attend(a, e, in)
 		}
+		if a.Rows {
+			byRows(id, e, in)
+		}
 	case op.Grid:
 		gridSample(id, a, e, in)
 	case op.Alignment:
@@ -250,6 +253,27 @@ func attend(a op.Attention, e *expected, in []*array) {
 			}
 		}
 	}
+}
+
+// byRows lays the results out anew: of matrices (…, H, L, E), one after the other, as rows.
+func byRows(id op.ID, e *expected, in []*array) {
+	q, parts, width := in[0].shape, 1, 0
+	if id == op.AttendGrad {
+		q, parts = in[1].shape, 3
+		width = q[len(q)-1]
+	} else {
+		width = e.shape[len(e.shape)-1]
+	}
+	heads, rows := q[len(q)-3], q[len(q)-2]
+	size := len(e.floats) / parts
+	floats, scale := make([]float64, len(e.floats)), make([]float64, len(e.scale))
+	for from := range floats {
+		part, at := from/size, from%size
+		col, row, head, outer := at%width, at/width%rows, at/width/rows%heads, at/width/rows/heads
+		to := (((outer*rows+row)*parts+part)*heads+head)*width + col
+		floats[to], scale[to] = e.floats[from], e.scale[from]
+	}
+	e.floats, e.scale = floats, scale
 }
 
 func attendGrad(a op.Attention, e *expected, in []*array) {
