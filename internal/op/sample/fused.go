@@ -79,7 +79,7 @@ func (b *builder) attention() {
 		{[]int{2}, 20, 150, 72, 80, true, b.d, Contiguous, BroadcastFirst},
 		{[]int{1}, 150, 140, 128, 16, false, dtype.Bool, Contiguous, Contiguous},
 		{[]int{2, 3}, 130, 130, 64, 64, false, 0, Swapped, Contiguous}, // large enough for kernels of every kind
-		{[]int{2}, 129, 129, 128, 128, true, dtype.Bool, Contiguous, Contiguous},
+		{[]int{2}, 129, 129, 72, 72, true, dtype.Bool, Contiguous, Contiguous},
 		{[]int{1}, 9, 11, 130, 140, false, 0, Contiguous, Contiguous},
 		{[]int{1}, 70, 300, 4, 3, true, 0, Contiguous, Contiguous},
 		{[]int{4, 5}, 7, 6, 3, 4, false, dtype.Bool, Swapped, Contiguous},
