@@ -205,7 +205,13 @@ func (e *engine) visit(n *node) {
 			fail(n.def.Name, op.Problemf(ErrGrad, "%s has no gradient; detach its result if none is wanted", n.def.Name), n.inputs...)
 		}
 	}
-	grads := e.settle(n, e.through(n.seen(e.useful, e.create), rule, g))
+	var grads []*Tensor
+	old := e.added(n, g)
+	if old != nil {
+		grads = e.addTo(n, old, g)
+	} else {
+		grads = e.settle(n, e.through(n.seen(e.useful, e.create), rule, g))
+	}
 	passed := func(i int) bool { return grads[i] != nil && e.useful[n.inputs[i].node] }
 	if n.custom() { // what they are made of belongs to the program
 		for _, gi := range grads {
@@ -231,6 +237,9 @@ func (e *engine) visit(n *node) {
 		if passed(i) {
 			e.release(gi, nil)
 		}
+	}
+	if old != nil {
+		e.release(old, nil)
 	}
 	e.release(g, n)
 	if e.frees(n) {
@@ -364,7 +373,7 @@ func (e *engine) add(n *node, g *Tensor) {
 		e.held[g.block]++
 		return
 	}
-	sum := old.Add(g)
+	sum := e.sum(old, g)
 	e.grads[n] = sum
 	e.held[sum.block]++
 	e.release(old, nil)

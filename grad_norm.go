@@ -23,8 +23,8 @@ func init() {
 		}
 		return all
 	}
-	gradients[op.Normalized] = func(n *node, g *Tensor) []*Tensor { return normGradient(n, op.NormalizeGrad, g) }
-	gradients[op.BatchNorm] = func(n *node, g *Tensor) []*Tensor { return normGradient(n, op.BatchNormGrad, g) }
+	gradients[op.Normalized] = func(n *node, g *Tensor) []*Tensor { return normGradient(n, op.NormalizeGrad, g, nil, nil) }
+	gradients[op.BatchNorm] = func(n *node, g *Tensor) []*Tensor { return normGradient(n, op.BatchNormGrad, g, nil, nil) }
 	compositionsAll[op.NormalizeGrad] = func(a op.Attrs, in []*Tensor) []*Tensor {
 		return composeNormGrad(op.Normalized, a.(op.Normalize), in)
 	}
@@ -35,8 +35,9 @@ func init() {
 
 // normGradient is the rule: one op computes the gradients of x, weight and bias.
 // Where gradients have gradients, each of them differentiates the composition; they
-// are the same numbers as elsewhere.
-func normGradient(n *node, id op.ID, g *Tensor) []*Tensor {
+// are the same numbers as elsewhere. added may be nil; else x's gradient is added to it, in
+// the memory of over if that is not nil.
+func normGradient(n *node, id op.ID, g, added, over *Tensor) []*Tensor {
 	a := n.attrs.(op.Normalize)
 	grads := make([]*Tensor, len(n.inputs))
 	if n.out.Len() == 0 { // nothing was computed, and nothing saved
@@ -60,7 +61,13 @@ func normGradient(n *node, id op.ID, g *Tensor) []*Tensor {
 	for _, t := range append(in, stats...) {
 		values = append(values, t.detach())
 	}
-	all := applyAll(id, a, values...)
+	var all []*Tensor
+	if added != nil {
+		results := append([]op.Spec{added.spec()}, op.Get(id).More(a, specs(values))...)
+		all = runJoined(op.NormalizeGradAdd, a, append(values, added), over, results...)
+	} else {
+		all = applyAll(id, a, values...)
+	}
 	if tracked(in) {
 		for i, t := range all {
 			t.node = &node{inputs: in, out: t, own: &ownRule{name: op.Get(id).Name, back: func(n *node, g *Tensor) []*Tensor {
