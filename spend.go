@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/locusml/locus/internal/lend"
+	"github.com/locusml/locus/internal/memory"
 	"github.com/locusml/locus/internal/op"
 )
 
@@ -14,6 +15,15 @@ import (
 func init() {
 	lend.Spend = func(x, by any) { x.(*Tensor).lose(by.(*Tensor), true) }
 	lend.Lose = func(x, by any) { x.(*Tensor).lose(by.(*Tensor), false) }
+	lend.Drop = func(tensors []any) {
+		var blocks []*memory.Block
+		for _, t := range tensors {
+			if t := t.(*Tensor); t.block != nil && t.place.of == nil {
+				blocks = append(blocks, t.block)
+			}
+		}
+		memory.Drop(blocks)
+	}
 }
 
 // outUnread are ops whose gradient does not read their result, and inUnread those whose

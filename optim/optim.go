@@ -12,6 +12,7 @@ import (
 
 	"github.com/locusml/locus"
 	"github.com/locusml/locus/internal/callsite"
+	"github.com/locusml/locus/internal/lend"
 	"github.com/locusml/locus/internal/trace"
 	"github.com/locusml/locus/nn"
 )
@@ -221,6 +222,12 @@ func (o *Optimizer) update(s *locus.Scope, group []int, factor, ok *locus.Tensor
 		ok = s.Use(ok).To(list[0].Value.Device())
 	}
 	rule, lr := o.of(group[0])
+	var replaced []any // values that no step has made: at first those that the network was made with
+	for _, x := range list {
+		if x.Value.IsView() {
+			replaced = append(replaced, x.Value)
+		}
+	}
 	var updated []locus.Updating
 	o.late(group[0], func() { updated = locus.UpdateAll(rule.update(lr, o.steps), list, factor, ok) })
 	for k, x := range updated {
@@ -231,6 +238,10 @@ func (o *Optimizer) update(s *locus.Scope, group []int, factor, ok *locus.Tensor
 	}
 	for _, t := range moved {
 		t.Free()
+	}
+	if len(replaced) > 0 {
+		clear(list)
+		lend.Drop(replaced)
 	}
 }
 

@@ -68,6 +68,10 @@ var (
 	// will read it. With Spend only the op that made by has read x.
 	Spend, Lose func(x, by any)
 
+	// Drop says that the caller does not need some *locus.Tensor any more, though the
+	// program may: their memory is looked at early.
+	Drop func(tensors []any)
+
 	// Readable panics with a *locus.Error if the calling goroutine traces a function, while
 	// which there is nothing to read.
 	Readable func(name string)
