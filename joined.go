@@ -103,3 +103,30 @@ func (e *engine) addTo(n *node, old, g *Tensor) []*Tensor {
 	delete(e.grads, n.inputs[0].node)
 	return grads
 }
+
+// addNorm returns x + d and its LayerNorm, as the two ops record them.
+func addNorm(x, d *Tensor, shape []int, weight, bias *Tensor, eps float64) (sum, y *Tensor) {
+	all := []*Tensor{x, d, weight, bias}
+	checkOperands("LayerNorm", all)
+	same := func(t *Tensor) bool { return t.dtype == x.dtype && t.place == x.place }
+	if !sameShape(x.shape, d.shape) || !same(d) || !same(weight) || !same(bias) || !joins(op.AddNormalize, all...) {
+		sum = x.Add(d)
+		return sum, LayerNorm(sum, shape, weight, bias, eps)
+	}
+	from := trailing("LayerNorm", []*Tensor{x, weight, bias}, shape, weight, bias)
+	a := op.Normalize{From: from, Params: [2]int{from, len(x.shape)}, Eps: eps, Weight: true, Bias: true}
+	track := tracked(all)
+	results := []op.Spec{x.spec(), x.spec()}
+	if track {
+		results = append(results, a.Stats(op.Normalized, x.spec())...)
+	}
+	made := runJoined(op.AddNormalize, a, all, nil, results...)
+	y, sum = made[0], made[1]
+	if tracked(all[:2]) {
+		sum.node = &node{def: op.Get(op.Add), inputs: []*Tensor{x, d}, out: sum}
+	}
+	if track {
+		y.node = &node{def: op.Get(op.Normalized), attrs: a, inputs: []*Tensor{sum, weight, bias}, out: y, saved: made[2:]}
+	}
+	return sum, y
+}

@@ -15,6 +15,9 @@ import (
 func init() {
 	lend.Spend = func(x, by any) { x.(*Tensor).lose(by.(*Tensor), true) }
 	lend.Lose = func(x, by any) { x.(*Tensor).lose(by.(*Tensor), false) }
+	lend.AddNorm = func(x, d any, shape []int, weight, bias any, eps float64) (sum, y any) {
+		return addNorm(x.(*Tensor), d.(*Tensor), shape, weight.(*Tensor), bias.(*Tensor), eps)
+	}
 	lend.Drop = func(tensors []any) {
 		var blocks []*memory.Block
 		for _, t := range tensors {

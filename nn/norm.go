@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 
 	"github.com/locusml/locus"
+	"github.com/locusml/locus/internal/lend"
 	"github.com/locusml/locus/internal/trace"
 )
 
@@ -126,6 +127,14 @@ func (l *LayerNormLayer) Forward(x *locus.Tensor) *locus.Tensor {
 	made("nn.LayerNorm", l != nil && l.Weight != nil && l.Bias != nil)
 	defer blame(l)
 	return locus.LayerNorm(x, l.shape, l.Weight.Value(), l.Bias.Value(), l.Eps)
+}
+
+// after normalises x + d, and returns the sum too.
+func (l *LayerNormLayer) after(x, d *locus.Tensor) (sum, y *locus.Tensor) {
+	made("nn.LayerNorm", l != nil && l.Weight != nil && l.Bias != nil)
+	defer blame(l)
+	s, n := lend.AddNorm(x, d, l.shape, l.Weight.Value(), l.Bias.Value(), l.Eps)
+	return s.(*locus.Tensor), n.(*locus.Tensor)
 }
 
 // GroupNormLayer normalises groups of channels of each element of a batch.

@@ -78,26 +78,67 @@ func (l *EncoderLayer) Forward(x *locus.Tensor) *locus.Tensor { return l.Encode(
 
 // Encode is Forward with a mask, as [MultiHeadAttentionLayer.Attend] takes it.
 func (l *EncoderLayer) Encode(x, mask *locus.Tensor) *locus.Tensor {
-	made("nn.TransformerEncoderLayer", l != nil && l.SelfAttn != nil && l.Linear1 != nil && l.Linear2 != nil && l.Norm1 != nil && l.Norm2 != nil && l.Dropout != nil)
-	x = shortcut(x, l.Norm1, l.o.PreNorm, l.Dropout, func(x *locus.Tensor) *locus.Tensor { return l.SelfAttn.Attend(x, x, x, mask) })
-	return lose(shortcut(x, l.Norm2, l.o.PreNorm, l.Dropout, func(x *locus.Tensor) *locus.Tensor {
-		return l.o.feed(x, l.Linear1, l.Linear2, l.Dropout)
-	}), x)
+	return l.encode(residual{x: x}, mask).sum()
 }
 
-// shortcut adds what f makes of x to x, with the normalisation before f or after
-// the sum.
-func shortcut(x *locus.Tensor, norm Module, pre bool, dropout *DropoutLayer, f func(*locus.Tensor) *locus.Tensor) *locus.Tensor {
-	if pre {
-		n := norm.Forward(x)
-		y := f(n)
-		d := dropout.Forward(y)
-		return lose(spend(x.Add(d), d), n, y)
+func (l *EncoderLayer) encode(r residual, mask *locus.Tensor) residual {
+	made("nn.TransformerEncoderLayer", l != nil && l.SelfAttn != nil && l.Linear1 != nil && l.Linear2 != nil && l.Norm1 != nil && l.Norm2 != nil && l.Dropout != nil)
+	r = r.shortcut(l.Norm1, l.o.PreNorm, l.Dropout, func(x *locus.Tensor) *locus.Tensor { return l.SelfAttn.Attend(x, x, x, mask) })
+	return r.shortcut(l.Norm2, l.o.PreNorm, l.Dropout, func(x *locus.Tensor) *locus.Tensor {
+		return l.o.feed(x, l.Linear1, l.Linear2, l.Dropout)
+	})
+}
+
+// residual is a sum x + d on its way to a normalisation, with which it is one op where the
+// device has that. d is nil where it is x alone.
+type residual struct {
+	x, d *locus.Tensor
+	own  bool            // nothing else has a handle of x
+	read []*locus.Tensor // on the way to d, of which nothing else has handles
+}
+
+// sum returns x + d.
+func (r residual) sum() *locus.Tensor {
+	if r.d == nil {
+		return r.x
 	}
-	y := f(x)
-	d := dropout.Forward(y)
-	sum := lose(spend(x.Add(d), d), y)
-	return lose(norm.Forward(sum), sum)
+	return r.done(r.x.Add(r.d))
+}
+
+// done releases what sum was computed from, and returns it.
+func (r residual) done(sum *locus.Tensor) *locus.Tensor {
+	lose(spend(sum, r.d), r.read...)
+	if r.own {
+		lose(sum, r.x)
+	}
+	return sum
+}
+
+// normed returns the sum and what norm makes of it.
+func (r residual) normed(norm *LayerNormLayer) (sum, y *locus.Tensor) {
+	if r.d == nil {
+		return r.x, norm.Forward(r.x)
+	}
+	sum, y = norm.after(r.x, r.d)
+	return r.done(sum), y
+}
+
+// shortcut adds what f makes of the sum to it, with the normalisation before f or after
+// the new sum.
+func (r residual) shortcut(norm *LayerNormLayer, pre bool, dropout *DropoutLayer, f func(*locus.Tensor) *locus.Tensor) residual {
+	next := residual{own: r.own || r.d != nil}
+	if pre {
+		var n *locus.Tensor
+		next.x, n = r.normed(norm)
+		y := f(n)
+		next.d, next.read = dropout.Forward(y), []*locus.Tensor{n, y}
+		return next
+	}
+	next.x = r.sum()
+	y := f(next.x)
+	next.d, next.read = dropout.Forward(y), []*locus.Tensor{y}
+	sum, n := next.normed(norm)
+	return residual{x: lose(n, sum), own: true}
 }
 
 // DecoderLayer is a transformer's decoder layer: causal self-attention, attention to
@@ -130,12 +171,16 @@ func TransformerDecoderLayer(features, heads int, o TransformerOptions, opts ...
 // S, features). The masks, of x's positions and of memory's, may be nil; see
 // [MultiHeadAttentionLayer.Attend].
 func (l *DecoderLayer) Decode(x, memory, mask, memoryMask *locus.Tensor) *locus.Tensor {
+	return l.decode(residual{x: x}, memory, mask, memoryMask).sum()
+}
+
+func (l *DecoderLayer) decode(r residual, memory, mask, memoryMask *locus.Tensor) residual {
 	made("nn.TransformerDecoderLayer", l != nil && l.SelfAttn != nil && l.MultiheadAttn != nil && l.Linear1 != nil && l.Linear2 != nil && l.Norm1 != nil && l.Norm2 != nil && l.Norm3 != nil && l.Dropout != nil)
-	x = shortcut(x, l.Norm1, l.o.PreNorm, l.Dropout, func(x *locus.Tensor) *locus.Tensor { return l.SelfAttn.Attend(x, x, x, mask) })
-	x = shortcut(x, l.Norm2, l.o.PreNorm, l.Dropout, func(x *locus.Tensor) *locus.Tensor {
+	r = r.shortcut(l.Norm1, l.o.PreNorm, l.Dropout, func(x *locus.Tensor) *locus.Tensor { return l.SelfAttn.Attend(x, x, x, mask) })
+	r = r.shortcut(l.Norm2, l.o.PreNorm, l.Dropout, func(x *locus.Tensor) *locus.Tensor {
 		return l.MultiheadAttn.Attend(x, memory, memory, memoryMask)
 	})
-	return shortcut(x, l.Norm3, l.o.PreNorm, l.Dropout, func(x *locus.Tensor) *locus.Tensor {
+	return r.shortcut(l.Norm3, l.o.PreNorm, l.Dropout, func(x *locus.Tensor) *locus.Tensor {
 		return l.o.feed(x, l.Linear1, l.Linear2, l.Dropout)
 	})
 }
@@ -167,23 +212,25 @@ func (e *Encoder) Encode(x, mask *locus.Tensor) *locus.Tensor {
 	made("nn.TransformerEncoder", e != nil)
 	w := where{kind: "Encoder"}
 	defer w.blame()
+	r := residual{x: x}
 	for i, l := range e.Layers {
 		w.at("Layers", i, l)
-		y := l.Encode(x, mask)
-		if i > 0 {
-			lose(y, x)
-		}
-		x = y
+		r = l.encode(r, mask)
 	}
-	if e.Norm != nil {
-		w.at("Norm", -1, e.Norm)
-		y := e.Norm.Forward(x)
-		if len(e.Layers) > 0 {
-			lose(y, x)
-		}
-		x = y
+	return r.end(&w, e.Norm)
+}
+
+// end returns the sum, or what norm, which may be nil, makes of it.
+func (r residual) end(w *where, norm *LayerNormLayer) *locus.Tensor {
+	if norm == nil {
+		return r.sum()
 	}
-	return x
+	w.at("Norm", -1, norm)
+	sum, y := r.normed(norm)
+	if r.own || r.d != nil {
+		lose(y, sum)
+	}
+	return y
 }
 
 // Decoder is a stack of decoder layers.
@@ -210,13 +257,10 @@ func (d *Decoder) Decode(x, memory, mask, memoryMask *locus.Tensor) *locus.Tenso
 	made("nn.TransformerDecoder", d != nil)
 	w := where{kind: "Decoder"}
 	defer w.blame()
+	r := residual{x: x}
 	for i, l := range d.Layers {
 		w.at("Layers", i, l)
-		x = l.Decode(x, memory, mask, memoryMask)
+		r = l.decode(r, memory, mask, memoryMask)
 	}
-	if d.Norm != nil {
-		w.at("Norm", -1, d.Norm)
-		x = d.Norm.Forward(x)
-	}
-	return x
+	return r.end(&w, d.Norm)
 }

@@ -68,6 +68,10 @@ var (
 	// will read it. With Spend only the op that made by has read x.
 	Spend, Lose func(x, by any)
 
+	// AddNorm returns x + d and its locus.LayerNorm over the last axes, all *locus.Tensor: in
+	// one launch where the device has that.
+	AddNorm func(x, d any, shape []int, weight, bias any, eps float64) (sum, y any)
+
 	// Drop says that the caller does not need some *locus.Tensor any more, though the
 	// program may: their memory is looked at early.
 	Drop func(tensors []any)
