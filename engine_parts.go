@@ -100,14 +100,24 @@ func (e *engine) join(n *node) {
 }
 
 // sideBySide returns the gradient of which parts are the parts, in order, if they lie in
-// one block as the parts of a tensor in order do; else nil. A gradient that was computed
-// for all parts at once, as attention's is, needs no copy then.
+// one block at equal distances; else nil. A gradient that was computed for all parts at
+// once, as attention's is, needs no copy then if they lie as the whole does, and one
+// instead of one per part if not.
 func sideBySide(parts []piece, shape []int) *Tensor {
 	first, axis := parts[0].g, parts[0].axis
-	strides := op.Strides(shape)
+	if len(parts) < 2 || first.block == nil {
+		return nil
+	}
+	strides := slices.Clone(first.strides)
+	for i := range strides { // whatever it is where nothing follows
+		if shape[i] == 1 {
+			strides[i] = 1
+		}
+	}
+	strides[axis] = (parts[1].g.offset - first.offset) / parts[1].start
 	for _, p := range parts {
 		g := p.g
-		if g.block == nil || g.block != first.block || g.lane != nil || g.dtype != first.dtype || g.offset != first.offset+p.start*strides[axis] {
+		if g.block != first.block || g.lane != nil || g.dtype != first.dtype || g.offset != first.offset+p.start*strides[axis] {
 			return nil
 		}
 		for i, s := range g.strides {
@@ -116,5 +126,9 @@ func sideBySide(parts []piece, shape []int) *Tensor {
 			}
 		}
 	}
-	return first.detach().laid(shape, strides, first.offset)
+	whole := first.detach().laid(shape, strides, first.offset)
+	if op.IsContiguous(shape, strides) {
+		return whole
+	}
+	return whole.Copy()
 }
