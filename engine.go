@@ -24,6 +24,7 @@ type engine struct {
 	casts  []late                 // gradients of leaves that are to be converted
 	waits  map[*node]bool         // leaves that wait for them
 	uses   map[*node]int          // how often nodes are operands
+	read   map[*node]int          // how often of nodes that the gradient has passed
 	slices map[*node]int          // how often of slices
 	pieces map[*node][]piece      // gradients of parts of their results
 	lanes  *lane                  // that outputs and seeds have
@@ -58,6 +59,7 @@ func (e *engine) run(outputs, seeds []*Tensor) {
 	e.prune(order)
 	for i := len(order) - 1; i >= 0; i-- {
 		e.visit(order[i])
+		e.unread(order[i])
 		if e.each != nil {
 			e.finals(order[i])
 		}
@@ -134,7 +136,7 @@ func sorted(roots []*node, ends map[*node]bool) []*node {
 // prune finds the nodes between the results and what is wanted: only there does
 // a gradient flow.
 func (e *engine) prune(order []*node) {
-	e.useful, e.uses, e.slices = make(map[*node]bool, len(order)), map[*node]int{}, map[*node]int{}
+	e.useful, e.uses, e.read, e.slices = make(map[*node]bool, len(order)), map[*node]int{}, map[*node]int{}, map[*node]int{}
 	for _, n := range order {
 		_, useful := e.wanted[n]
 		// What lies behind a released node is not known: assume the worst.
@@ -247,6 +249,21 @@ func (e *engine) visit(n *node) {
 	}
 }
 
+// unread notes that the gradient has passed n, and frees those operands that it has
+// passed everywhere else too, where the gradients of their own ops do not read them: the
+// memory is there while those are computed.
+func (e *engine) unread(n *node) {
+	for _, t := range n.inputs {
+		m := t.node
+		if m == nil || m.leaf != nil {
+			continue
+		}
+		if e.read[m]++; e.read[m] == e.uses[m] && e.frees(m) && e.useful[m] && m.outUnread() && e.held[m.out.block] == 0 {
+			e.freeOut(m) // what was saved is read
+		}
+	}
+}
+
 // frees reports whether the result of a node that the gradient has passed is freed.
 func (e *engine) frees(n *node) bool { return e.free || n.lost && !e.retain && !e.create }
 
@@ -342,14 +359,20 @@ func (e *engine) passes(n *node) bool {
 // it all that needed the result. Views have no memory of their own, and where
 // that of a custom node comes from is not known.
 func (e *engine) freeResult(n *node) {
-	if n.def != nil && n.def.Family != op.ViewFamily && !e.keep[n.out.block] {
-		n.out.Free()
-		if n.def.Saves {
-			for _, t := range n.saved {
-				t.Free()
-			}
+	if e.freeOut(n) && n.def.Saves {
+		for _, t := range n.saved {
+			t.Free()
 		}
 	}
+}
+
+// freeOut frees the result itself, and reports whether it may be freed.
+func (e *engine) freeOut(n *node) bool {
+	if n.def == nil || n.def.Family == op.ViewFamily || e.keep[n.out.block] {
+		return false
+	}
+	n.out.Free()
+	return true
 }
 
 // spare keeps tensors from being freed.

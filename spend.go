@@ -32,8 +32,9 @@ func init() {
 // outUnread are ops whose gradient does not read their result, and inUnread those whose
 // gradient reads no operand, but for shapes.
 var (
-	outUnread = []op.ID{op.Add, op.Sub, op.BatchNorm, op.Normalized, op.Conv2D, op.MatMul}
-	inUnread  = []op.ID{op.Add, op.Sub, op.Relu, op.Relu6, op.Sigmoid, op.Tanh}
+	outUnread = []op.ID{op.Add, op.Sub, op.Mul, op.BatchNorm, op.Normalized, op.Conv2D, op.ConvGradInput, op.MatMul, op.Concat, op.AvgPool, op.MaxPool,
+		op.Gelu, op.GeluTanh, op.Silu, op.HardSigmoid, op.HardSwish, op.Mish, op.CastTo}
+	inUnread = []op.ID{op.Add, op.Sub, op.Relu, op.Relu6, op.Sigmoid, op.Tanh}
 )
 
 // lose drops the last handle of x, from which by was computed. Where no gradient
