@@ -105,7 +105,7 @@ func (e *engine) join(n *node) {
 // instead of one per part if not.
 func sideBySide(parts []piece, shape []int) *Tensor {
 	first, axis := parts[0].g, parts[0].axis
-	if len(parts) < 2 || first.block == nil {
+	if len(parts) < 2 || first.block == nil || parts[1].start == 0 { // one, or the first is empty
 		return nil
 	}
 	strides := slices.Clone(first.strides)

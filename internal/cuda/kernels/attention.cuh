@@ -42,8 +42,8 @@ DEV i64 row_step(const Attention& p, i32 cols) { return (i64)p.heads * p.parts *
 
 // result_at is where the results of a matrix begin.
 DEV i64 result_at(const Attention& p, u64 batch, i32 rows, i32 cols) {
-  u64 outer = batch / p.heads;
-  return (i64)outer * rows * row_step(p, cols) + (i64)(batch - outer * p.heads) * cols;
+  u32 outer = (u32)batch / (u32)p.heads; // a division of 64 bits takes registers
+  return (i64)outer * rows * row_step(p, cols) + (i64)((u32)batch - outer * p.heads) * cols;
 }
 
 #define LOG2E 1.4426950408889634
