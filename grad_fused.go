@@ -130,8 +130,8 @@ func init() {
 
 // convActGradient needs of the result only what the activation's gradient does.
 func convActGradient(n *node, g *Tensor) []*Tensor {
-	given, c := g, n.attrs.(op.ConvEpilogue)
-	g, ok := throughActivation(n, c.Act, g)
+	given, c, hasBias := g, n.attrs.(op.ConvEpilogue), len(n.inputs) == 3 && n.needs(2)
+	g, sums, ok := throughActivation(n, c.Act, g, hasBias)
 	if !ok {
 		return throughComposition(n, g)
 	}
@@ -143,8 +143,11 @@ func convActGradient(n *node, g *Tensor) []*Tensor {
 	if n.needs(1) {
 		grads[1] = convGradWeight(c.Conv, g, x, w.shape)
 	}
-	if len(grads) == 3 && n.needs(2) {
-		grads[2] = g.Sum(0, 2, 3)
+	if hasBias {
+		if sums == nil {
+			sums = g.Sum(0, 2, 3)
+		}
+		grads[2] = sums
 	}
 	if g != given {
 		g.freeUnlessRecorded(grads)

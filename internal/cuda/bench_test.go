@@ -51,11 +51,18 @@ func (x *bench) random(t dtype.DType, shape ...int) backend.View {
 // time runs a call in batches of about 20 ms and reports its rate: amount per
 // call in units of 1e9, or 1e12 for TFLOP/s.
 func (x *bench) time(c *backend.Call, amount float64, unit string) {
+	x.timeAll([]*backend.Call{c}, amount, unit)
+}
+
+// timeAll does so with several calls, one after the other.
+func (x *bench) timeAll(calls []*backend.Call, amount float64, unit string) {
 	batch := func(n int) time.Duration {
 		start := x.d.Record()
 		for range n {
-			if err := x.d.Run(c); err != nil {
-				x.b.Fatal(err)
+			for _, c := range calls {
+				if err := x.d.Run(c); err != nil {
+					x.b.Fatal(err)
+				}
 			}
 		}
 		end := x.d.Record()

@@ -25,6 +25,8 @@ var emulable = strings.NewReplacer(
 	`asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h.x) : "f"(f));`, `h.x = as<u16>((_Float16)f);`,
 	`f32 r; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x)); return r;`, `return exp2f(x);`,
 	`asm volatile("st.global.cs.v2.u64 [%0], {%1, %2};" ::"l"(p), "l"(v.lo), "l"(v.hi) : "memory");`, `*p = v;`,
+	`asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x * 1.4426950408889634f));`, `r = exp2f(x * 1.4426950408889634f);`,
+	`DEV f32 settled(f32 x) { asm("" : "+f"(x)); return x; }`, `DEV f32 settled(f32 x) { return x; }`,
 	`extern __shared__ __align__(128) char room[];`, `alignas(128) static char room[256 << 10];`,
 )
 

@@ -151,6 +151,7 @@ static inline long long __double_as_longlong(double v) { return as<long long>(v)
 static inline void __threadfence() {}
 static inline void __threadfence_system() {}
 template <class T, class U> static inline T atomicAdd(T* p, U v) { T old = *p; *p = old + (T)v; return old; }
+static inline unsigned atomicInc(unsigned* p, unsigned most) { unsigned old = *p; *p = old >= most ? 0 : old + 1; return old; }
 template <class T, class U> static inline T atomicMax(T* p, U v) { T old = *p; if ((T)v > old) *p = (T)v; return old; }
 
 // emulate runs a kernel of n threads a block. It returns 1 if threads wait for each other
