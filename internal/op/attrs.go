@@ -182,6 +182,11 @@ type NormEpilogue struct {
 type Attention struct {
 	Scale  float64
 	Causal bool
+
+	// Rows lays results out by rows: Attend's is (…, L, H, E) for q (…, H, L, D), and
+	// AttendGrad's is (…, L, 3, H, D), for q, k and v of one shape. A projection before
+	// or behind the heads then needs no copy.
+	Rows bool
 }
 
 // Epilogue is the attribute of Linear: the unary op that is applied to the result
