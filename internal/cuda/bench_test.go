@@ -209,7 +209,6 @@ func BenchmarkNormalize(b *testing.B) {
 func BenchmarkEmbeddingVarying(b *testing.B) {
 	defer SetVarying(Varying())
 	SetVarying(true)
-	defer setUntried(true)()
 	BenchmarkEmbedding(b)
 }
 
@@ -249,7 +248,6 @@ func BenchmarkEmbedding(b *testing.B) {
 func BenchmarkAttentionVarying(b *testing.B) {
 	defer SetVarying(Varying())
 	SetVarying(true)
-	defer setUntried(true)()
 	BenchmarkAttention(b)
 }
 
