@@ -4,7 +4,6 @@ import (
 	"math"
 	"slices"
 
-	"github.com/locusml/locus/internal/backend"
 	"github.com/locusml/locus/internal/op"
 )
 
@@ -120,14 +119,8 @@ func byRows(operands []*Tensor) bool {
 	}
 	q := operands[0]
 	r := len(q.shape)
-	return r > 2 && q.place.root().attendsByRows() && q.dtype.IsFloat() && q.shape[r-3] > 1 && q.strides[r-1] == 1 && q.strides[r-3] == q.shape[r-1] &&
+	return r > 2 && q.dtype.IsFloat() && q.shape[r-3] > 1 && q.strides[r-1] == 1 && q.strides[r-3] == q.shape[r-1] &&
 		q.strides[r-2] >= q.shape[r-3]*q.shape[r-1]
-}
-
-// attendsByRows reports whether attention at p makes results by rows as well as others.
-func (p *place) attendsByRows() bool {
-	d, ok := p.backend.(backend.RowAttender)
-	return !ok || d.AttendsByRows()
 }
 
 // packed reports whether q, k and v lie in one tensor (…, L, 3, H, D), as one projection
@@ -135,7 +128,7 @@ func (p *place) attendsByRows() bool {
 func packed(q, k, v *Tensor) bool {
 	r := len(q.shape)
 	if r < 3 || q.block == nil || q.block != k.block || q.block != v.block || !sameShape(q.shape, k.shape) || !sameShape(q.shape, v.shape) ||
-		q.lane != nil || k.lane != nil || v.lane != nil || !q.place.root().attendsByRows() {
+		q.lane != nil || k.lane != nil || v.lane != nil {
 		return false
 	}
 	all := op.Strides(slices.Concat(q.shape[:r-3], []int{q.shape[r-2], 3, q.shape[r-3], q.shape[r-1]}))

@@ -3,6 +3,7 @@ package locus
 import (
 	"slices"
 
+	"github.com/locusml/locus/internal/layout"
 	"github.com/locusml/locus/internal/op"
 )
 
@@ -12,19 +13,23 @@ import (
 // are one launch, over the convolution's result, and recorded as that op all the same: its
 // gradient needs less than those of the three.
 func convAct(a op.ConvEpilogue, operands []*Tensor) *Tensor {
-	x, w := operands[0], operands[1]
-	p := x.place
-	if len(operands) != 3 || p.backend.Supports(op.ConvAct, x.dtype) || p.arranges() || !joins(op.BiasActivate, operands[2]) ||
+	p := operands[0].place
+	if len(operands) != 3 || p.backend.Supports(op.ConvAct, operands[0].dtype) || !joins(op.BiasActivate, operands[2]) ||
 		slices.ContainsFunc(operands, func(t *Tensor) bool { return t.lane != nil || t.place != p }) {
 		return apply(op.ConvAct, a, operands...)
 	}
 	if spec, err := op.Check(op.ConvAct, a, specs(operands)); err != nil || op.Elements(spec.Shape) == 0 {
 		return apply(op.ConvAct, a, operands...) // which says what is wrong
 	}
-	y := apply(op.Conv2D, a.Conv, x.detach(), w.detach())
-	y = runJoined(op.BiasActivate, op.Epilogue{Act: a.Act}, []*Tensor{y, operands[2]}, y, y.spec())[0]
+	y := apply(op.Conv2D, a.Conv, operands[:2]...)
+	conv := y.node
+	y.node = nil
+	runJoined(op.BiasActivate, op.Epilogue{Act: a.Act}, []*Tensor{y, operands[2]}, y, y.spec())
 	if tracked(operands) {
 		y.node = &node{def: op.Get(op.ConvAct), attrs: a, inputs: slices.Clone(operands), out: y}
+		if conv != nil {
+			y.node.filter = conv.filter
+		}
 	}
 	return y
 }
@@ -54,8 +59,18 @@ func biasAxes(n *node) op.AxisSet {
 // what grad needs besides. Both are nil where the device has no such op, or where somebody
 // records or traces.
 func gradWithSums(grad op.ID, g, y *Tensor, axes op.AxisSet) (d, sums *Tensor) {
-	if axes == 0 || !op.SumsGrad(grad) || g.dtype != y.dtype || g.place != y.place || !sameShape(g.shape, y.shape) || tracked([]*Tensor{g, y}) ||
-		!joins(op.ActivationGradSum, g, y) {
+	in := []*Tensor{g, y}
+	if axes == 0 || !op.SumsGrad(grad) || g.dtype != y.dtype || g.place != y.place || !sameShape(g.shape, y.shape) || tracked(in) {
+		return nil, nil
+	}
+	var over *Tensor
+	a, b := g.view(), y.view()
+	switch {
+	case joins(op.ActivationGradSum, in...):
+	case a.ChannelsLast() && b.ChannelsLast() && joinsAnyhow(op.ActivationGradSum, in...):
+		over = allocate(g.place, op.ActivationGradSum.String(), g.spec(), scopeOf(in), in)
+		over.strides = layout.Strides(g.shape)
+	default:
 		return nil, nil
 	}
 	var channels []int
@@ -64,7 +79,7 @@ func gradWithSums(grad op.ID, g, y *Tensor, axes op.AxisSet) (d, sums *Tensor) {
 			channels = append(channels, n)
 		}
 	}
-	made := runJoined(op.ActivationGradSum, op.GradSum{Grad: grad, Axes: axes}, []*Tensor{g, y}, nil, g.spec(), op.Spec{DType: g.dtype, Shape: channels})
+	made := runJoined(op.ActivationGradSum, op.GradSum{Grad: grad, Axes: axes}, in, over, g.spec(), op.Spec{DType: g.dtype, Shape: channels})
 	return made[0], made[1]
 }
 

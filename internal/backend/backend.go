@@ -131,13 +131,6 @@ type Arranger interface {
 	Arranges(c *Call) (can bool, saves int)
 }
 
-// RowAttender is a device that may lay the results of attention out by rows at the cost of
-// a copy: see Rows of op.Attention. Of other devices that is not asked.
-type RowAttender interface {
-	// AttendsByRows reports whether that costs nothing.
-	AttendsByRows() bool
-}
-
 // Recorder is a device that can queue many calls as one: a CUDA graph, for instance.
 // A recording is bound to addresses: what counts is the memory in which the blocks of
 // its calls lay, which by the time of a replay may belong to other blocks.

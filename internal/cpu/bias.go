@@ -18,7 +18,14 @@ func init() {
 // to save here.
 func actGradSum(c *backend.Call) error {
 	a, d := c.Attrs.(op.GradSum), c.Out.DType
-	if err := table[a.Grad][d](&backend.Call{Op: a.Grad, In: c.In, Out: c.Out}); err != nil {
+	single := backend.Call{Op: a.Grad, In: c.In, Out: c.Out}
+	if c.Out.ChannelsLast() {
+		single.In = slices.Clone(c.In)
+		for _, v := range []*backend.View{&single.In[0], &single.In[1], &single.Out} {
+			v.Shape, v.Strides = pixels(v.Shape), pixels(v.Strides)
+		}
+	}
+	if err := table[a.Grad][d](&single); err != nil {
 		return err
 	}
 	grad, sums, axes := c.Out, c.More[0], a.Axes

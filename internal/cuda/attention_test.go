@@ -97,7 +97,6 @@ func TestAttentionByDNN(t *testing.T) {
 		} {
 			for _, varies := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s/%v/varies=%v", dt, c, varies), func(t *testing.T) {
-					defer setUntried(true)()
 					defer SetVarying(Varying())
 					SetVarying(varies)
 					x := &rig{t, d, pool}

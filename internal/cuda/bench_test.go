@@ -216,7 +216,6 @@ func BenchmarkNormalize(b *testing.B) {
 func BenchmarkEmbeddingVarying(b *testing.B) {
 	defer SetVarying(Varying())
 	SetVarying(true)
-	defer setUntried(true)()
 	BenchmarkEmbedding(b)
 }
 
@@ -256,7 +255,6 @@ func BenchmarkEmbedding(b *testing.B) {
 func BenchmarkAttentionVarying(b *testing.B) {
 	defer SetVarying(Varying())
 	SetVarying(true)
-	defer setUntried(true)()
 	BenchmarkAttention(b)
 }
 

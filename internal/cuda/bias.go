@@ -7,6 +7,7 @@ import (
 
 	"github.com/locusml/locus/dtype"
 	"github.com/locusml/locus/internal/backend"
+	"github.com/locusml/locus/internal/layout"
 	"github.com/locusml/locus/internal/op"
 )
 
@@ -70,7 +71,8 @@ func (d *Device) runActGradSum(c *backend.Call) error {
 	a, t := c.Attrs.(op.GradSum), c.Out.DType
 	g, y, sums := &c.In[0], &c.In[1], &c.More[0]
 	kind, ok := gradSums[a.Grad]
-	if ok && t != dtype.Float64 && g.Contiguous() && y.Contiguous() && c.Out.Contiguous() && (addr(g)|addr(y)|addr(&c.Out))%16 == 0 {
+	last := g.ChannelsLast() && y.ChannelsLast() && c.Out.ChannelsLast()
+	if ok && t != dtype.Float64 && (last || g.Contiguous() && y.Contiguous() && c.Out.Contiguous()) && (addr(g)|addr(y)|addr(&c.Out))%16 == 0 {
 		p := (*gradSumParams)(unsafe.Pointer(&d.params)) // see reduce
 		which, grid, err := d.planReduce(&p.reduceParams, op.Sum, g, a.Axes, addr(sums))
 		if err != nil {
@@ -86,7 +88,11 @@ func (d *Device) runActGradSum(c *backend.Call) error {
 			return d.launch(k, grid)
 		}
 	}
-	if err := runners[a.Grad](d, &backend.Call{Op: a.Grad, In: c.In, Out: c.Out}); err != nil {
+	single := backend.Call{Op: a.Grad, In: c.In, Out: c.Out}
+	if last {
+		single.In, single.Out = []backend.View{layout.Pixels(*g), layout.Pixels(*y)}, layout.Pixels(c.Out)
+	}
+	if err := runners[a.Grad](d, &single); err != nil {
 		return err
 	}
 	return d.reduce(op.Sum, &c.Out, a.Axes, addr(sums))

@@ -64,6 +64,15 @@ func checkBias(t *testing.T, d *Device, shapes [][]int) {
 					x.ok(d.Run(&backend.Call{Op: op.ActivationGradSum, Attrs: op.GradSum{Grad: grad, Axes: axes}, In: []backend.View{g, y}, Out: got, More: []backend.View{gotSums}}))
 					x.same(grad.String(), got, want)
 					x.same("sums of "+grad.String(), gotSums, wantSums)
+					if !differs(shape) {
+						continue
+					}
+					a, b, out := x.toLast(g), x.toLast(y), x.last(dt, shape, 0)
+					x.ok(d.Run(&backend.Call{Op: op.ActivationGradSum, Attrs: op.GradSum{Grad: grad, Axes: axes}, In: []backend.View{a, b}, Out: out, More: []backend.View{gotSums}}))
+					x.ok(d.Run(&backend.Call{Op: op.Sum, Attrs: op.Reduce{Axes: axes}, In: []backend.View{out}, Out: wantSums}))
+					x.ok(d.Run(&backend.Call{Op: op.Copy, In: []backend.View{out}, Out: got}))
+					x.same(grad.String()+", channels last", got, want)
+					x.same("sums of "+grad.String()+", channels last", gotSums, wantSums)
 				}
 				if r != 4 && r != 2 {
 					return

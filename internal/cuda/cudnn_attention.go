@@ -295,7 +295,7 @@ func (d *Device) dnnAttend(c *backend.Call, a *attentionParams) (bool, error) {
 // the heads at a time.
 func (d *Device) dnnAttendGrad(c *backend.Call, g *attentionGradParams) (bool, error) {
 	a := &g.a
-	varies := untried && varying.Load()
+	varies := varying.Load()
 	if a.depth <= dnnWide && !varies {
 		return false, nil
 	}

@@ -17,7 +17,7 @@ func init() {
 	}
 }
 
-// reduceParams is Reduce of kernels/reduce.cu.
+// reduceParams is Reduce of kernels/reduce.cuh.
 type reduceParams struct {
 	in, out, partial, arrived uintptr
 	outs, length              uint64
@@ -123,7 +123,7 @@ func (d *Device) planReduce(p *reduceParams, id op.ID, x *backend.View, axes op.
 	return which, grid{x: blocks, y: int(p.splits), threads: threads}, err
 }
 
-// tileLanes is TILE_LANES of kernels/reduce.cu.
+// tileLanes is TILE_LANES of kernels/reduce.cuh.
 func tileLanes(t dtype.DType) int { return min(4, lanes(t)) }
 
 // maxCounters is how many results may be shared by several blocks each: fewer

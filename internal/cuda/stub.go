@@ -41,9 +41,6 @@ func (*Device) Details() Details { return Details{} }
 // Telemetry is never reached: there are no devices.
 func (*Device) Telemetry() (Telemetry, error) { return Telemetry{}, errNoCUDA }
 
-// AttendsByRows is never reached: there are no devices.
-func (*Device) AttendsByRows() bool { return false }
-
 // Launches is never reached: there are no devices.
 func (*Device) Launches() Launches { return Launches{} }
 

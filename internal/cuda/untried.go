@@ -8,19 +8,9 @@ import (
 	"github.com/locusml/locus/internal/op"
 )
 
-// untried lets devices use what no card has run yet. Each use is off until it was measured
-// on one: LOCUS_UNTRIED=1 turns all of them on, for that purpose.
-//
-//   - attention that lays its results out by rows (op.Attention.Rows)
-//   - cuDNN's gradient of attention in no fixed order (SetVarying)
-//   - sums at indices by atomic additions (SetVarying)
-//   - bias and activation, and their gradients, as one launch (untriedOps)
-//
-// What is measured, and right, loses its condition here.
-var untried = os.Getenv("LOCUS_UNTRIED") == "1"
-
-// untriedOps are ops that devices do not support unless untried is set.
+// untriedOps are ops that no card has run yet: devices do not support them until they were
+// measured on one, for which LOCUS_UNTRIED=1 turns them on. What is measured, and right, is
+// taken out of here.
 var untriedOps = map[op.ID]bool{op.BiasActivate: true, op.ActivationGradSum: true}
 
-// AttendsByRows reports whether attention's kernels lay results out by rows themselves.
-func (*Device) AttendsByRows() bool { return untried }
+var untried = os.Getenv("LOCUS_UNTRIED") == "1"

@@ -167,8 +167,8 @@ type Normalize struct {
 	GradWeight, GradBias bool // gradients: whether theirs are wanted, as further results
 }
 
-// NormEpilogue is an attribute of BatchNorm and BatchNormGrad that only passes over
-// programs set; no function of package locus does. The result of BatchNorm is then
+// NormEpilogue is an attribute of BatchNorm and BatchNormGrad for images that lie channels
+// last, on devices that say that they have it. The result of BatchNorm is then
 // Act(batch_norm(x) + the last operand); Act or the last operand may be missing. The
 // result of BatchNormGrad is the gradient of Act(batch_norm(x)), and the bias, if there
 // is one, is an operand behind the weight.
