@@ -31,10 +31,11 @@ const (
 	pipeAlign = 64
 	// pipeControlSize is where the data begins.
 	pipeControlSize = 4096
-	// pipeSize is how far the writer may be ahead. Two of them fit the cache of a core.
-	pipeSize = 256 << 10
+	// pipeSize is how far the writer may be ahead. All-reduces of 0.8 and 8 MB take longer with
+	// half and with twice of it.
+	pipeSize = 1 << 20
 	// pipeStep is after how many bytes the other side is told of them.
-	pipeStep = 32 << 10
+	pipeStep = 128 << 10
 )
 
 func newPipe(memory []byte) *pipe {
