@@ -3,14 +3,16 @@ package ring
 import (
 	"fmt"
 	"sync/atomic"
+	"time"
 	"unsafe"
 )
 
 // pipe is a queue of bytes in memory that two processes share: one writes, the other reads.
 // What is written is a multiple of pipeAlign long, so that elements are aligned.
 type pipe struct {
-	c    *pipeControl
-	data []byte
+	c      *pipeControl
+	data   []byte
+	stream int // so many pieces more are written past the caches
 }
 
 // pipeControl is the beginning of the memory. What one side writes often is on a cache line
@@ -39,7 +41,7 @@ const (
 )
 
 func newPipe(memory []byte) *pipe {
-	return &pipe{(*pipeControl)(unsafe.Pointer(&memory[0])), memory[pipeControlSize:]}
+	return &pipe{c: (*pipeControl)(unsafe.Pointer(&memory[0])), data: memory[pipeControlSize:]}
 }
 
 // room returns free memory of up to n bytes, in one piece; nothing if there is none yet.
@@ -66,6 +68,33 @@ func (p *pipe) there(n int) ([]byte, error) {
 func (p *pipe) piece(at uint64, n int) []byte {
 	from := int(at % uint64(len(p.data)))
 	return p.data[from:min(from+n, len(p.data))]
+}
+
+// An ordinary store fetches the line that it overwrites from the cache of the core that has
+// read it. Where that is near, it is the fastest way; between parts of a processor that have
+// no cache in common, or between processors, it is several times slower than to write past
+// the caches. Which of the two it is shows in the time.
+const (
+	streamMin  = 16 << 10 // smaller pieces are copied
+	streamSlow = 6        // bytes per nanosecond below which a copy is slow
+	streamFor  = 64       // pieces, before an ordinary copy is tried again
+)
+
+// fill copies src to dst, which is as long and was returned by room.
+func (p *pipe) fill(dst, src []byte) {
+	switch {
+	case len(src) < streamMin:
+		copy(dst, src)
+	case p.stream > 0:
+		p.stream--
+		stream(dst, src)
+	default:
+		start := time.Now()
+		copy(dst, src)
+		if int(time.Since(start)) > len(src)/streamSlow {
+			p.stream = streamFor
+		}
+	}
 }
 
 // wrote tells that n bytes of room are filled, and reports whether the reader must be woken.

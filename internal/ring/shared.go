@@ -257,7 +257,8 @@ func (t *transfer) send() (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		n := copy(b, t.rest)
+		n := min(len(b), len(t.rest))
+		out.fill(b[:n], t.rest[:n])
 		t.rest = t.rest[n:]
 		if out.wrote(padded(n)) {
 			t.ring(t.r.next)

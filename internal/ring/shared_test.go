@@ -219,3 +219,30 @@ func TestSharedOutOfStep(t *testing.T) {
 		}
 	}
 }
+
+// Every way to fill a pipe copies the same bytes, and nothing behind them.
+func TestFill(t *testing.T) {
+	m, err := newMemory(pipeControlSize + pipeSize)
+	if err != nil {
+		t.Skipf("not run: %v", err)
+	}
+	defer m.unmap()
+	m.closeFile()
+	p := newPipe(m.bytes)
+	for _, n := range []int{1, 63, 64, 65, streamMin - 1, streamMin, streamMin + 1, streamMin + 63, pipeStep, pipeSize} {
+		for _, past := range []int{0, 1} {
+			for _, at := range []int{0, 1, 4} { // operands lie anywhere
+				src := numbers(dtype.Uint8, n+at, 1)[at:]
+				clear(p.data)
+				p.stream = past
+				p.fill(p.data[:n], src)
+				if !bytes.Equal(p.data[:n], src) {
+					t.Fatalf("%d bytes are copied wrong, past the caches: %v", n, past == 1)
+				}
+				if n < len(p.data) && bytes.Count(p.data[n:], []byte{0}) != len(p.data)-n {
+					t.Fatalf("more than %d bytes are copied, past the caches: %v", n, past == 1)
+				}
+			}
+		}
+	}
+}
