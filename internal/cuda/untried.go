@@ -8,9 +8,12 @@ import (
 	"github.com/locusml/locus/internal/op"
 )
 
-// untriedOps are ops that no card has run yet: devices do not support them until they were
-// measured on one, for which LOCUS_UNTRIED=1 turns them on. What is measured, and right, is
-// taken out of here.
-var untriedOps = map[op.ID]bool{op.BiasActivate: true, op.ActivationGradSum: true}
-
+// untried lets devices use what no card has run yet, which LOCUS_UNTRIED=1 turns on to
+// measure it. What is measured, and right, loses its condition:
+//
+//   - the ops of untriedOps
+//   - batch normalization of images channels last in one launch: see pixelsTogether
 var untried = os.Getenv("LOCUS_UNTRIED") == "1"
+
+// untriedOps are ops that devices do not support unless untried is set.
+var untriedOps = map[op.ID]bool{op.BiasActivate: true, op.ActivationGradSum: true}
