@@ -1,5 +1,7 @@
 // Ranks measures what a second rank gains on a second core: a training step of an MLP and of
-// LeNet by one rank alone, while the others wait, and by all together with the same batch.
+// LeNet by one rank alone, while the others wait, by all together with the same batch, and by
+// each for itself with its part of the batch at the same time, which is the most that the
+// machine can give.
 //
 //	go build -o ranks ./bench/ranks
 //	LOCUS_THREADS=1 locus launch -n 2 ./ranks     in turns, several rounds; the goal is 1.8
@@ -63,7 +65,7 @@ func measure(ctx context.Context) error {
 		return fmt.Errorf("one rank has nobody to share with: start it with locus launch -n 2")
 	}
 	for _, w := range works {
-		var alone, together, ratios []float64
+		var alone, together, apart, ratios []float64
 		for range rounds {
 			one := 0.0
 			if g.Rank() == 0 {
@@ -78,11 +80,20 @@ func measure(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			alone, together, ratios = append(alone, one), append(together, all), append(ratios, one/all)
+			if err := g.Barrier(ctx); err != nil {
+				return err
+			}
+			part := w
+			part.batch /= g.Size()
+			own, err := fit(part)
+			if err != nil {
+				return err
+			}
+			alone, together, apart, ratios = append(alone, one), append(together, all), append(apart, own), append(ratios, one/all)
 		}
 		if g.Rank() == 0 {
-			fmt.Printf("%s, batch %d, by %s: %.2f ms alone, %.2f ms on %d ranks; %.2f times as fast (of each round: %.2f)\n",
-				w.name, w.batch, g.Engine(locus.CPU()), 1e3*median(alone), 1e3*median(together), g.Size(), median(ratios), ratios)
+			fmt.Printf("%s, batch %d, by %s: %.2f ms alone, %.2f ms on %d ranks, %.2f ms without exchange; %.2f times as fast (of each round: %.2f)\n",
+				w.name, w.batch, g.Engine(locus.CPU()), 1e3*median(alone), 1e3*median(together), g.Size(), 1e3*median(apart), median(ratios), ratios)
 		}
 	}
 	return nil

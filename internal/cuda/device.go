@@ -152,7 +152,7 @@ var blocking = os.Getenv("LOCUS_CUDA_BLOCKING") == "1"
 // Supports reports whether there is a kernel, or a detour to one.
 func (d *Device) Supports(id op.ID, t dtype.DType) bool {
 	def := op.Get(id)
-	return def.Family != op.ViewFamily && (untried || !untriedOps[id]) && (runners[id] != nil || mayDetour(id)) && def.KernelTypes().Has(t)
+	return def.Family != op.ViewFamily && (runners[id] != nil || mayDetour(id)) && def.KernelTypes().Has(t)
 }
 
 // runners maps each op to what queues it. Each file of a family fills its part.

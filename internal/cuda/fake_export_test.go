@@ -9,7 +9,9 @@ import "testing"
 func UseFake(t *testing.T) (launched func() []string) {
 	f, devices := openFake(t, 1)
 	opened.once.Do(func() {})
+	old, err := opened.devices, opened.err
 	opened.devices, opened.err = devices, nil
+	t.Cleanup(func() { opened.devices, opened.err = old, err })
 	return func() (names []string) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
@@ -20,6 +22,3 @@ func UseFake(t *testing.T) (launched func() []string) {
 		return names
 	}
 }
-
-// SetUntried is setUntried.
-func SetUntried(on bool) func() { return setUntried(on) }

@@ -30,10 +30,8 @@ func BenchmarkFetch(b *testing.B) {
 	multiply := func(i int) {
 		x.ok(d.Run(&backend.Call{Op: op.MatMul, In: []backend.View{p, q}, Out: outs[i%2]}))
 	}
-	defer func() { fetchBeside = false }()
-	for _, way := range []string{"no copies", "CopyOut", "Fetch", "Fetch beside"} {
+	for _, way := range []string{"no copies", "CopyOut", "Fetch"} {
 		b.Run(way, func(b *testing.B) {
-			fetchBeside = way == "Fetch beside"
 			multiply(0)
 			x.ok(d.Synchronize())
 			b.ResetTimer()
@@ -46,7 +44,7 @@ func BenchmarkFetch(b *testing.B) {
 				switch way {
 				case "CopyOut":
 					x.ok(d.CopyOut(hosts[i%2], outs[i%2].Block, 0))
-				case "Fetch", "Fetch beside":
+				case "Fetch":
 					wait, err := d.Fetch(hosts[i%2], outs[i%2].Block, 0, func() {})
 					x.ok(err)
 					waits[i%2] = wait
