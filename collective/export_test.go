@@ -2,9 +2,12 @@ package collective
 
 import (
 	"fmt"
+	"sync/atomic"
 	"testing"
 
+	"github.com/locusml/locus"
 	"github.com/locusml/locus/internal/backend"
+	"github.com/locusml/locus/internal/lend"
 	"github.com/locusml/locus/internal/memory"
 	"github.com/locusml/locus/internal/nccl"
 )
@@ -12,7 +15,8 @@ import (
 // fakeCard is a virtual GPU as a card of NCCL's.
 type fakeCard struct {
 	backend.Device
-	name string
+	name  string
+	lanes atomic.Int32 // in use
 }
 
 func (c *fakeCard) WithContext(f func() error) error { return f() }
@@ -22,6 +26,24 @@ func (c *fakeCard) Card() string                     { return c.name }
 func (c *fakeCard) Foreign(in []*memory.Block, out *memory.Block, queue func(stream uintptr) error, release func()) (backend.Event, error) {
 	defer release()
 	if err := c.Synchronize(); err != nil {
+		return nil, err
+	}
+	if err := queue(1); err != nil {
+		return nil, err
+	}
+	return c.Record(), nil
+}
+
+// Fence marks the end of the queue.
+func (c *fakeCard) Fence(*memory.Block) (backend.Event, error) { return c.Record(), nil }
+
+func (c *fakeCard) OpenLane() (int, error) { return int(c.lanes.Add(1)), nil }
+func (c *fakeCard) CloseLane(int)          { c.lanes.Add(-1) }
+
+// OnLane waits for the work.
+func (c *fakeCard) OnLane(_ int, _ *memory.Block, queue func(stream uintptr) error, release func()) (backend.Event, error) {
+	defer release()
+	if err := c.Synchronize(); err != nil { // where it is lost
 		return nil, err
 	}
 	if err := queue(1); err != nil {
@@ -48,7 +70,7 @@ func FakeCards(t testing.TB, version int, shared bool) {
 			if !shared {
 				name = fmt.Sprint("card ", len(all))
 			}
-			all[b] = &fakeCard{b, name}
+			all[b] = &fakeCard{Device: b, name: name}
 		}
 		return all[b]
 	}
@@ -67,3 +89,17 @@ func Apart(t interface{ Cleanup(func()) }) {
 	t.Cleanup(func() { processOf = was })
 	processOf = func(rank int) int { return rank }
 }
+
+// Busy says what NCCL has under way on a tensor's card, "" if nothing.
+func Busy(x *locus.Tensor) string {
+	t := trafficOf(asCard(lend.Backend(x)))
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.collectives|t.messages|t.pairs|t.groups|t.wanted == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d collectives, %d messages, %d pairs, %d and %d groups", t.collectives, t.messages, t.pairs, t.groups, t.wanted)
+}
+
+// Lanes returns how many lanes of a tensor's card are in use.
+func Lanes(x *locus.Tensor) int { return int(asCard(lend.Backend(x)).(*fakeCard).lanes.Load()) }

@@ -285,9 +285,13 @@ func (g *Group) over() error {
 // enqueue starts a job that was checked.
 func (g *Group) enqueue(j *job) *Pending {
 	j.Pending = newPending()
+	if e, ok := g.eng.(*remote); ok && e.cards != nil && (j.kind == send || j.kind == recv) {
+		e.cards.prepare(j)
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if err := g.over(); err != nil {
+		j.unready()
 		return failed(j.name, err)
 	}
 	at := 0
@@ -337,6 +341,7 @@ func (g *Group) work(q *queue) {
 		broken := g.broken
 		g.mu.Unlock()
 		if broken != nil {
+			j.unready()
 			j.end(nil, broken)
 			continue
 		}
@@ -351,7 +356,10 @@ func (g *Group) work(q *queue) {
 			}
 			j.result = t
 			return err
-		}, func(err error) { j.end(j.result, err) })
+		}, func(err error) {
+			j.unready()
+			j.end(j.result, err)
+		})
 	}
 }
 

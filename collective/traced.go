@@ -87,7 +87,7 @@ func (s step) Start(on backend.Device, in, out *backend.View) program.Flight {
 		j.into = to
 	}
 	p := s.g.enqueue(j)
-	if q, ok := s.g.eng.(interface{ queues(*locus.Tensor) bool }); ok && q.queues(j.x) {
+	if q, ok := s.g.eng.(*remote); ok && q.queues(j) {
 		<-p.done // it is on its way when the card's queue has it: behind what the program has queued so far
 	}
 	return &stepFlight{p, s, j.x.Device(), own}

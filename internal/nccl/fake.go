@@ -17,6 +17,9 @@ func Fake(version int) *Library {
 		Path: "a fake", Version: version,
 		getUniqueID: func(i *id) int32 { rand.Read(i.bytes[:]); return 0 },
 		initRank:    f.init,
+		initPair: func(comm *uintptr, size int32, i id, rank int32, _ *config) int32 {
+			return f.init(comm, size, i, rank)
+		},
 		abort:       func(comm uintptr) int32 { f.comm(comm).group.abort(); return 0 },
 		destroy:     func(uintptr) int32 { return 0 },
 		asyncError:  func(_ uintptr, code *int32) int32 { *code = 0; return 0 },
@@ -57,6 +60,12 @@ func Fake(version int) *Library {
 				}
 			})
 		},
+		send: func(in uintptr, n uint64, t, _ int32, comm, _ uintptr) int32 {
+			return f.comm(comm).call(in, 0, n, t, func(g *fakeGroup, i int) { g.pass(t, i) })
+		},
+		recv: func(out uintptr, n uint64, t, _ int32, comm, _ uintptr) int32 {
+			return f.comm(comm).call(0, out, n, t, func(g *fakeGroup, i int) { g.pass(t, i) })
+		},
 	}
 }
 
@@ -74,6 +83,9 @@ type fakeGroup struct {
 	came    int
 	turn    int
 	in, out []uintptr
+	n       uint64 // of the first that came
+	t       int32
+	differ  bool // somebody came with another length or type
 	aborted bool
 }
 
@@ -117,7 +129,16 @@ func (c *fakeComm) call(in, out uintptr, n uint64, t int32, do func(g *fakeGroup
 	defer g.mu.Unlock()
 	g.in[c.rank], g.out[c.rank] = in, out
 	turn := g.turn
-	if g.came++; g.came == g.size {
+	if g.came++; g.came == 1 {
+		g.n, g.t = n, t
+	} else if n != g.n || t != g.t { // where NCCL would wait for ever or write too far
+		g.differ = true
+	}
+	if g.differ {
+		g.changed.Broadcast()
+		return 5
+	}
+	if g.came == g.size {
 		for i := range int(n) {
 			do(g, i)
 		}
@@ -126,10 +147,21 @@ func (c *fakeComm) call(in, out uintptr, n uint64, t int32, do func(g *fakeGroup
 		g.changed.Broadcast()
 		return 0
 	}
-	for g.turn == turn && !g.aborted {
+	for g.turn == turn && !g.aborted && !g.differ {
 		g.changed.Wait()
 	}
+	if g.differ {
+		return 5
+	}
 	return 0 // as kernels that were aborted end
+}
+
+// pass copies an element from the rank that sends to the one that receives.
+func (g *fakeGroup) pass(t int32, i int) {
+	if g.in[0] == 0 || g.out[1] == 0 {
+		panic("rank 0 of a pair sends and rank 1 receives")
+	}
+	put(t, g.out[1], i, get(t, g.in[0], i))
 }
 
 // reduced is an element of all ranks' operands, reduced as NCCL numbers its ops.

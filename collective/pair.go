@@ -1,0 +1,337 @@
+package collective
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/locusml/locus/internal/nccl"
+)
+
+// Messages of GPU tensors go from card to card by NCCL if both sides say so first. NCCL's
+// kernels wait on the card for the other side, so nothing is queued before it is certain that
+// they will not wait long, whatever else the two ranks do and in whatever order:
+//
+//   - Each pair of ranks has a communicator and a stream (a lane of the card) of its own for
+//     each direction. Messages wait neither for collectives nor for each other.
+//   - The sender offers a message when its tensor is computed. The receiver answers when the
+//     memory for it is free. Then the sender has the last word, and both queue it.
+//   - Whatever speaks against it makes the message go through main memory, as messages of
+//     CPU tensors do: a tensor on a CPU or on another card than the pair's, a shape or type
+//     that differs (Recv then says how), a card that is busy with collectives while the pair
+//     has no communicator yet (traffic), a receiver whose card waits for other ranks.
+//
+// The words travel over a connection for each direction, which the sender opens:
+//
+//	sender                          receiver
+//	no                                             through main memory
+//	offer: shape, type, card, id
+//	                                here           Recv was called
+//	                                yes or no
+//	yes or no                                      by NCCL or through main memory
+//
+// A sender that hears no "here" in time says no at once: so a Send that main memory would
+// take in does not wait for the receiver's call. It skips that offer's words later.
+
+const (
+	// eager is the size up to which a message goes through main memory at once: the words
+	// would take longer.
+	eager = 64 << 10
+	// patience is how long a message of at most buffered bytes waits for the receiver's call.
+	// Main memory takes about so much in without one; a larger message waits anyway.
+	patience = 100 * time.Millisecond
+	buffered = 4 << 20
+	// maxWord is the longest word.
+	maxWord = 16 << 10
+)
+
+// pair is one direction of messages between this rank and another, as this rank sees it. The
+// jobs of its queue use it, one at a time.
+type pair struct {
+	c     *cards
+	peer  int
+	sends bool
+
+	conn net.Conn
+	in   *bufio.Reader
+	skip int // words that are not wanted any more
+
+	on   card // where the communicator is; nil before there is one
+	comm *nccl.Comm
+	lane int
+	id   []byte // of the next communicator that the sender makes
+}
+
+// word is what the two sides say.
+type word struct {
+	Yes   bool   `json:",omitempty"`
+	What  string `json:",omitempty"` // the tensor: shape and type
+	Place string `json:",omitempty"` // its card: see placeOf
+	ID    []byte `json:",omitempty"` // of the communicator to make; none if there is one
+}
+
+func writeWord(w io.Writer, x word) error {
+	body, err := json.Marshal(x)
+	if err == nil && len(body) > maxWord {
+		err = fmt.Errorf("a word of %d bytes about a message", len(body))
+	}
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(append(binary.LittleEndian.AppendUint32(nil, uint32(len(body))), body...))
+	return err
+}
+
+func readWord(r io.Reader) (x word, err error) {
+	var head [4]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return x, err
+	}
+	n := binary.LittleEndian.Uint32(head[:])
+	if n > maxWord {
+		return x, fmt.Errorf("a word of %d bytes about a message", n)
+	}
+	body := make([]byte, n)
+	if _, err := io.ReadFull(r, body); err != nil {
+		return x, err
+	}
+	return x, json.Unmarshal(body, &x)
+}
+
+// open connects the two ranks.
+func (p *pair) open(ctx context.Context) (err error) {
+	if p.conn != nil {
+		return nil
+	}
+	var c net.Conn
+	if p.sends {
+		c, err = p.c.member.Dial(ctx, p.peer, "cards")
+	} else {
+		c, err = p.c.member.Accept(ctx, p.peer, "cards")
+	}
+	if err != nil {
+		return err
+	}
+	p.c.pairs.Lock()
+	defer p.c.pairs.Unlock()
+	p.conn, p.in = c, bufio.NewReader(c)
+	return nil
+}
+
+var past = time.Unix(1, 0)
+
+// agree decides with the other side how a job goes: by NCCL if it reports true. Then the
+// card's traffic counts the message, and the pair has its communicator.
+func (p *pair) agree(ctx context.Context, j *job) (ok bool, err error) {
+	if err := p.open(ctx); err != nil {
+		return false, err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = p.conn.SetDeadline(past) }) // a closed connection has ended as well
+	defer stop()
+	var id []byte
+	if p.sends {
+		ok, id, err = p.offer(ctx, j)
+	} else {
+		ok, id, err = p.answer(ctx, j)
+	}
+	if err != nil {
+		if ctx.Err() != nil {
+			return false, ctx.Err()
+		}
+		return false, fmt.Errorf("agreeing on a message with %s: %w", p.c.member.Peer(p.peer), err)
+	}
+	if ok && p.comm == nil {
+		err = p.start(ctx, j.ready.on, id)
+	}
+	return ok, err
+}
+
+// offer is the sender's side.
+func (p *pair) offer(ctx context.Context, j *job) (ok bool, id []byte, err error) {
+	r := j.ready
+	if r == nil || p.on != nil && p.on != r.on {
+		return false, nil, writeWord(p.conn, word{})
+	}
+	if _, err := r.free(ctx, false); err != nil {
+		return false, nil, err
+	}
+	w := word{Yes: true, What: j.text, Place: p.c.placeOf(r.on)}
+	if p.comm == nil {
+		trafficOf(r.on).lull(ctx)
+		if p.id == nil {
+			if p.id, err = p.c.lib.NewID(); err != nil {
+				return false, nil, err
+			}
+		}
+		w.ID = p.id
+	}
+	if err := writeWord(p.conn, w); err != nil {
+		return false, nil, err
+	}
+	here, err := p.hear(ctx, j.x.Bytes() <= buffered)
+	if err != nil {
+		return false, nil, err
+	}
+	if !here {
+		p.skip += 2
+		return false, nil, writeWord(p.conn, word{})
+	}
+	a, err := readWord(p.in)
+	if err != nil {
+		return false, nil, err
+	}
+	t := trafficOf(r.on)
+	ok = a.Yes && t.message(p.comm != nil)
+	if err := writeWord(p.conn, word{Yes: ok}); err != nil {
+		if ok {
+			t.messageDone(p.comm != nil)
+		}
+		return false, nil, err
+	}
+	if ok {
+		p.id = nil
+	}
+	return ok, w.ID, nil
+}
+
+// hear waits for the receiver's call, and reports false if it is impatient and the call does
+// not come.
+func (p *pair) hear(ctx context.Context, impatient bool) (bool, error) {
+	for ; ; p.skip-- {
+		if impatient {
+			if came, err := p.comes(ctx); err != nil || !came {
+				return false, err
+			}
+		}
+		if _, err := readWord(p.in); err != nil {
+			return false, err
+		}
+		if p.skip == 0 {
+			return true, nil
+		}
+	}
+}
+
+// comes reports whether a word begins to come before patience ends.
+func (p *pair) comes(ctx context.Context) (bool, error) {
+	_ = p.conn.SetReadDeadline(time.Now().Add(patience)) // a closed connection fails below
+	_, err := p.in.Peek(1)
+	_ = p.conn.SetReadDeadline(time.Time{})
+	if ctx.Err() != nil { // its deadline was just undone
+		return false, ctx.Err()
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// answer is the receiver's side.
+func (p *pair) answer(ctx context.Context, j *job) (ok bool, id []byte, err error) {
+	w, err := readWord(p.in)
+	if err != nil || !w.Yes {
+		return false, nil, err
+	}
+	if err := writeWord(p.conn, word{Yes: true}); err != nil {
+		return false, nil, err
+	}
+	r := j.ready
+	ok = r != nil && w.What == j.text && (p.on == nil || p.on == r.on) &&
+		(p.comm == nil) == (len(w.ID) > 0) && clash(w.Place, p.c.placeOf(r.on)) == ""
+	if ok {
+		if ok, err = r.free(ctx, r.behind); err != nil {
+			return false, nil, err
+		}
+	}
+	if ok && p.comm == nil {
+		trafficOf(r.on).lull(ctx)
+	}
+	ok = ok && trafficOf(r.on).message(p.comm != nil)
+	err = writeWord(p.conn, word{Yes: ok})
+	var last word
+	if err == nil {
+		last, err = readWord(p.in)
+	}
+	if ok && (err != nil || !last.Yes) {
+		trafficOf(r.on).messageDone(p.comm != nil)
+		ok = false
+	}
+	return ok, w.ID, err
+}
+
+// start makes the communicator, as the other side does at the same time.
+func (p *pair) start(ctx context.Context, d card, id []byte) error {
+	t := trafficOf(d)
+	lane, err := d.OpenLane()
+	if err != nil {
+		t.messageDone(false)
+		return cardError("Send", err)
+	}
+	comm, err := p.c.start(ctx, d, func() (*nccl.Comm, error) { return p.c.lib.InitPair(id, !p.sends) })
+	if err != nil {
+		t.messageDone(false)
+		d.CloseLane(lane)
+		return err
+	}
+	p.c.pairs.Lock()
+	p.on, p.comm, p.lane = d, comm, lane
+	over := p.c.member.Fault() != nil
+	p.c.pairs.Unlock()
+	if over { // abort was here before
+		p.abort()
+	}
+	return t.made(ctx)
+}
+
+// abort ends what kernels on the card wait for.
+func (p *pair) abort() {
+	if p.comm != nil {
+		_ = p.on.WithContext(func() error { p.comm.Abort(); return nil }) // a lost card has ended it
+	}
+}
+
+// pairs are a group's, made as they are used.
+type pairs struct {
+	sync.Mutex
+	all    map[string]*pair
+	flying int // messages on their way
+}
+
+// pair returns a direction of messages.
+func (c *cards) pair(peer int, sends bool) *pair {
+	c.pairs.Lock()
+	defer c.pairs.Unlock()
+	key := fmt.Sprint(peer, sends)
+	p := c.pairs.all[key]
+	if p == nil {
+		p = &pair{c: c, peer: peer, sends: sends}
+		if c.pairs.all == nil {
+			c.pairs.all = map[string]*pair{}
+		}
+		c.pairs.all[key] = p
+	}
+	return p
+}
+
+// each calls f for every pair, at the same time: NCCL may wait in one for another.
+func (c *cards) each(f func(p *pair)) {
+	c.pairs.Lock()
+	var all []pair
+	for _, p := range c.pairs.all {
+		all = append(all, *p)
+	}
+	c.pairs.Unlock()
+	var wg sync.WaitGroup
+	for i := range all {
+		wg.Go(func() { f(&all[i]) })
+	}
+	wg.Wait()
+}
