@@ -273,12 +273,15 @@ func TestFakeNCCLMessageLost(t *testing.T) {
 		t.Run(fmt.Sprint(victim), func(t *testing.T) {
 			collective.FakeCards(t, 22803, false)
 			groups := joinCards(t, 2, collective.Timeout(20*time.Second))
-			devices := locus.AddVirtualGPUs(2, 16<<20)
+			devices := locus.AddVirtualGPUs(2, 64<<20)
 			probes := []*locus.Tensor{devices[0].Ones(1), devices[1].Ones(1)}
 			meet(t, groups, devices)
 			started := time.Now()
 			each(t, 2, func(r int) error {
-				x := devices[r].Ones(20_000)
+				x := devices[r].Ones(1_200_000) // more than is sent before the other takes part
+				if err := devices[r].Synchronize(); err != nil {
+					return err
+				}
 				if r == victim {
 					lend.Backend(x).(*virtual.Device).LoseAfter(1)
 				}

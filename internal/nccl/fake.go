@@ -20,7 +20,7 @@ func Fake(version int) *Library {
 		initPair: func(comm *uintptr, size int32, i id, rank int32, _ *config) int32 {
 			return f.init(comm, size, i, rank)
 		},
-		abort:       func(comm uintptr) int32 { f.comm(comm).group.abort(); return 0 },
+		abort:       func(comm uintptr) int32 { f.comm(comm).abort(); return 0 },
 		destroy:     func(uintptr) int32 { return 0 },
 		asyncError:  func(_ uintptr, code *int32) int32 { *code = 0; return 0 },
 		errorString: func(int32) string { return "the fake failed" },
@@ -86,12 +86,12 @@ type fakeGroup struct {
 	n       uint64 // of the first that came
 	t       int32
 	differ  bool // somebody came with another length or type
-	aborted bool
 }
 
 type fakeComm struct {
-	group *fakeGroup
-	rank  int
+	group   *fakeGroup
+	rank    int
+	aborted bool // what this rank waits for ends; the others go on waiting, as on cards
 }
 
 func (f *fake) init(comm *uintptr, size int32, i id, rank int32) int32 {
@@ -102,7 +102,7 @@ func (f *fake) init(comm *uintptr, size int32, i id, rank int32) int32 {
 		g.changed = sync.NewCond(&g.mu)
 		f.groups[i] = g
 	}
-	c := &fakeComm{g, int(rank)}
+	c := &fakeComm{group: g, rank: int(rank)}
 	f.comms = append(f.comms, c)
 	*comm = uintptr(len(f.comms)) // a handle that is not 0
 	f.mu.Unlock()
@@ -115,11 +115,11 @@ func (f *fake) comm(handle uintptr) *fakeComm {
 	return f.comms[handle-1]
 }
 
-func (g *fakeGroup) abort() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.aborted = true
-	g.changed.Broadcast()
+func (c *fakeComm) abort() {
+	c.group.mu.Lock()
+	defer c.group.mu.Unlock()
+	c.aborted = true
+	c.group.changed.Broadcast()
 }
 
 // call waits for all ranks; the last one does each element's work.
@@ -147,7 +147,7 @@ func (c *fakeComm) call(in, out uintptr, n uint64, t int32, do func(g *fakeGroup
 		g.changed.Broadcast()
 		return 0
 	}
-	for g.turn == turn && !g.aborted && !g.differ {
+	for g.turn == turn && !c.aborted && !g.differ {
 		g.changed.Wait()
 	}
 	if g.differ {
