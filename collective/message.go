@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/locusml/locus"
@@ -126,9 +127,19 @@ func (p *pair) pass(ctx context.Context, j *job) (*locus.Tensor, error) {
 		}
 		return p.comm.Recv(k, stream)
 	}
+	connect := sync.OnceFunc(func() {
+		if !p.connected {
+			p.connected = true
+			t.connected()
+		}
+	})
 	done := make(chan struct{})
 	c.fly(1)
-	_, err := r.on.OnLane(p.lane, block, queue, func() {
+	_, err := r.on.OnLane(p.lane, block, func(stream uintptr) error {
+		defer connect()
+		return queue(stream)
+	}, func() {
+		connect() // where it was not even queued
 		r.loan.Release()
 		t.messageDone(true)
 		c.fly(-1)

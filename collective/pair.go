@@ -64,10 +64,11 @@ type pair struct {
 	in   *bufio.Reader
 	skip int // words that are not wanted any more
 
-	on   card // where the communicator is; nil before there is one
-	comm *nccl.Comm
-	lane int
-	id   []byte // of the next communicator that the sender makes
+	on        card // where the communicator is; nil before there is one
+	comm      *nccl.Comm
+	lane      int
+	connected bool   // its first message is queued
+	id        []byte // of the next communicator that the sender makes
 }
 
 // word is what the two sides say.
@@ -129,7 +130,8 @@ func (p *pair) open(ctx context.Context) (err error) {
 var past = time.Unix(1, 0)
 
 // agree decides with the other side how a job goes: by NCCL if it reports true. Then the
-// card's traffic counts the message, and the pair has its communicator.
+// card's traffic counts the message, or the pair's beginning, and the pair has its
+// communicator.
 func (p *pair) agree(ctx context.Context, j *job) (ok bool, err error) {
 	if err := p.open(ctx); err != nil {
 		return false, err
@@ -163,9 +165,9 @@ func (p *pair) offer(ctx context.Context, j *job) (ok bool, id []byte, err error
 	if _, err := r.free(ctx, false); err != nil {
 		return false, nil, err
 	}
-	w := word{Yes: true, What: j.text, Place: p.c.placeOf(r.on)}
+	w, t := word{Yes: true, What: j.text, Place: p.c.placeOf(r.on)}, trafficOf(r.on)
 	if p.comm == nil {
-		trafficOf(r.on).lull(ctx)
+		defer t.offer()()
 		if p.id == nil {
 			if p.id, err = p.c.lib.NewID(); err != nil {
 				return false, nil, err
@@ -188,11 +190,10 @@ func (p *pair) offer(ctx context.Context, j *job) (ok bool, id []byte, err error
 	if err != nil {
 		return false, nil, err
 	}
-	t := trafficOf(r.on)
-	ok = a.Yes && t.message(p.comm != nil)
+	ok = a.Yes && t.message(p.connected)
 	if err := writeWord(p.conn, word{Yes: ok}); err != nil {
 		if ok {
-			t.messageDone(p.comm != nil)
+			t.messageDone(p.connected)
 		}
 		return false, nil, err
 	}
@@ -254,14 +255,14 @@ func (p *pair) answer(ctx context.Context, j *job) (ok bool, id []byte, err erro
 	if ok && p.comm == nil {
 		trafficOf(r.on).lull(ctx)
 	}
-	ok = ok && trafficOf(r.on).message(p.comm != nil)
+	ok = ok && trafficOf(r.on).message(p.connected)
 	err = writeWord(p.conn, word{Yes: ok})
 	var last word
 	if err == nil {
 		last, err = readWord(p.in)
 	}
 	if ok && (err != nil || !last.Yes) {
-		trafficOf(r.on).messageDone(p.comm != nil)
+		trafficOf(r.on).messageDone(p.connected)
 		ok = false
 	}
 	return ok, w.ID, err
@@ -288,7 +289,7 @@ func (p *pair) start(ctx context.Context, d card, id []byte) error {
 	if over { // abort was here before
 		p.abort()
 	}
-	return t.made(ctx)
+	return nil
 }
 
 // abort ends what kernels on the card wait for.

@@ -2,21 +2,24 @@ package collective
 
 import (
 	"context"
+	"math/rand/v2"
 	"sync"
+	"time"
 )
 
-// traffic is what NCCL does on a card, in all groups of the process. A communicator is made
-// only while no kernel of NCCL's is on the card: to make one, the driver may wait for the card, on
-// which a kernel may wait for a rank that waits for this communicator. What both sides of a
-// pair have agreed on, the making of their communicator and the message itself, never waits
-// for anything but the same of other pairs, and so always ends.
+// traffic is what NCCL does on a card, in all groups of the process. While a pair makes its
+// communicator and sends the first message, which connects it, nothing else of NCCL's is on
+// either card: the driver may wait for the card meanwhile, on which a kernel may wait for a
+// rank that waits for this pair. What both sides of a pair have agreed on so waits for
+// nothing else, and always ends.
 type traffic struct {
 	mu          sync.Mutex
 	collectives int           // under way, or about to be queued
 	messages    int           // the same
-	pairs       int           // communicators of pairs that are being made
+	pairs       int           // pairs that begin: one at most
 	groups      int           // communicators of groups that are being made
 	wanted      int           // and those that wait for messages to end
+	offers      int           // by which this rank wants to begin a pair, without an answer yet
 	changed     chan struct{} // closed when one of these becomes less
 }
 
@@ -53,7 +56,7 @@ func (t *traffic) less(n *int) {
 	t.changed = make(chan struct{})
 }
 
-// collective begins a collective, when no pair makes its communicator.
+// collective begins a collective, when no pair begins.
 func (t *traffic) collective(ctx context.Context) error {
 	return t.until(ctx, func() bool {
 		if t.pairs > 0 {
@@ -90,24 +93,45 @@ func (t *traffic) start(ctx context.Context) error {
 
 func (t *traffic) startDone() { t.less(&t.groups) }
 
-// lull waits a moment for messages to end, so that a pair can make its communicator.
+// offer says that this rank offers to begin a pair, until the function that it returns is
+// called.
+func (t *traffic) offer() (settled func()) {
+	t.mu.Lock()
+	t.offers++
+	t.mu.Unlock()
+	return sync.OnceFunc(func() { t.less(&t.offers) })
+}
+
+// lull waits a while for a moment in which a pair can begin. Ranks that all offer and receive
+// would refuse each other every time, so each leaves the others a different time to go first.
 func (t *traffic) lull(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	_ = t.until(ctx, func() bool { return t.messages == 0 || t.collectives > 0 }) // message sees
+	alone := false
+	_ = t.until(ctx, func() bool { // message looks again
+		alone = t.offers == 0
+		return t.messages+t.pairs == 0 || t.collectives > 0
+	})
+	if alone {
+		return
+	}
+	select {
+	case <-time.After(rand.N(patience / 10)):
+	case <-ctx.Done():
+	}
 }
 
-// message begins a message, of a pair that has its communicator or else is about to make it.
-// It reports false if this is not the moment.
-func (t *traffic) message(made bool) bool {
+// message begins a message, of a pair that is connected or else begins with it. It reports
+// false if this is not the moment.
+func (t *traffic) message(connected bool) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {
-	case t.groups+t.wanted > 0:
+	case t.pairs+t.groups+t.wanted > 0:
 		return false
-	case made && t.pairs == 0:
+	case connected:
 		t.messages++
-	case !made && t.collectives+t.messages == 0:
+	case t.collectives+t.messages == 0:
 		t.pairs++
 	default:
 		return false
@@ -115,23 +139,17 @@ func (t *traffic) message(made bool) bool {
 	return true
 }
 
-// made says that a message's pair has its communicator now, and waits for those that other
-// pairs are making.
-func (t *traffic) made(ctx context.Context) error {
+// connected says that a pair's first message is queued.
+func (t *traffic) connected() {
 	t.mu.Lock()
-	t.messages++ // no other pair begins any more
+	t.messages++
 	t.mu.Unlock()
 	t.less(&t.pairs)
-	err := t.until(ctx, func() bool { return t.pairs == 0 })
-	if err != nil {
-		t.less(&t.messages)
-	}
-	return err
 }
 
-// messageDone ends a message whose pair has its communicator, or else gives up making it.
-func (t *traffic) messageDone(made bool) {
-	if made {
+// messageDone ends a message of a pair that is connected, or gives up beginning one.
+func (t *traffic) messageDone(connected bool) {
+	if connected {
 		t.less(&t.messages)
 	} else {
 		t.less(&t.pairs)

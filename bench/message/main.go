@@ -27,7 +27,7 @@ var (
 	device = flag.String("device", "cpu", "where the tensors are")
 )
 
-const warm = 5
+const warm = 10 // pairs of cards get to know each other meanwhile
 
 func main() {
 	flag.Parse()
