@@ -2,8 +2,11 @@ package collective_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -101,14 +104,16 @@ func exchange(g *collective.Group, on, from locus.Device, n int, value float64) 
 	other := 1 - g.Rank()
 	sent := g.Send(ctx, on.Full(value+float64(g.Rank()), n), other)
 	y, err := g.Recv(ctx, from.Zeros(n), other).Wait()
+	if _, e := sent.Wait(); err == nil {
+		err = e
+	}
 	if err != nil {
 		return err
 	}
 	if lo, hi := y.Min().Item(), y.Max().Item(); lo != value+float64(other) || hi != lo {
 		return fmt.Errorf("rank %d sent %v to %v", other, lo, hi)
 	}
-	_, err = sent.Wait()
-	return err
+	return nil
 }
 
 // Which messages go by NCCL: between cards, not small ones, nor on another card than the
@@ -418,4 +423,99 @@ func TestFakeNCCLMessagesCompiled(t *testing.T) {
 		t.Errorf("%d messages by NCCL", by)
 	}
 	quiet(t, gpus()[:2])
+}
+
+// Ranks that all send and receive at a time refuse each other's first messages, but not for
+// long.
+func TestFakeNCCLMessagesMeet(t *testing.T) {
+	collective.FakeCards(t, 22803, false)
+	for _, size := range []int{2, 4} {
+		groups := joinCards(t, size)
+		around := func(times int) (sent, by int) {
+			return byNCCL(func() {
+				each(t, size, func(r int) error {
+					x := gpus()[r].Ones(20_000)
+					for range times {
+						sent := groups[r].Send(ctx, x, (r+1)%size)
+						if _, err := groups[r].Recv(ctx, x, (r+size-1)%size).Wait(); err != nil {
+							return err
+						}
+						if _, err := sent.Wait(); err != nil {
+							return err
+						}
+					}
+					return nil
+				})
+			})
+		}
+		around(30)
+		quiet(t, gpus()[:size])
+		if sent, by := around(5); by != sent {
+			t.Errorf("%d of %d messages of %d ranks by NCCL", by, sent, size)
+		}
+	}
+}
+
+// The words through networks that are slow and cut everything in pieces.
+func TestFakeNCCLMessagesInPieces(t *testing.T) {
+	for _, delay := range []time.Duration{0, 2 * time.Millisecond} {
+		through(t, delay)
+		collective.FakeCards(t, 22803, false)
+		groups := joinCards(t, 2)
+		for range 10 {
+			each(t, 2, func(r int) error { return exchange(groups[r], gpus()[r], gpus()[r], 20_000, 2) })
+		}
+		quiet(t, gpus()[:2])
+	}
+}
+
+// Connections break or go silent among messages: every rank gets an error in time.
+func TestFakeNCCLMessagesBroken(t *testing.T) {
+	times := 6
+	if testing.Short() {
+		times = 2
+	}
+	for i := range times {
+		swallow := i%2 == 1
+		t.Run(fmt.Sprint("swallow ", swallow), func(t *testing.T) {
+			collective.FakeCards(t, 22803, false)
+			n := through(t, 0)
+			const size = 3
+			groups := joinCards(t, size, collective.Timeout(1500*time.Millisecond), collective.DeadAfter(time.Second))
+			var once sync.Once
+			started := time.Now()
+			each(t, size, func(r int) error {
+				x := gpus()[r].Ones(20_000)
+				for i := 0; ; i++ {
+					if i == 5 && r == 0 {
+						go once.Do(func() {
+							time.Sleep(rand.N(20 * time.Millisecond))
+							_, _, k := n.pick()
+							if swallow {
+								k.swallow.Store(true)
+								return
+							}
+							k.near.Close()
+							k.far.Close()
+						})
+					}
+					sent := groups[r].Send(ctx, x, (r+1)%size)
+					_, err := groups[r].Recv(ctx, x, (r+2)%size).Wait()
+					if _, e := sent.Wait(); err == nil {
+						err = e
+					}
+					if errors.Is(err, collective.ErrRank) || errors.Is(err, collective.ErrTimeout) || time.Since(started) > 10*time.Second {
+						return nil // a connection that nobody uses any more does not matter
+					}
+					if err != nil {
+						return err
+					}
+				}
+			})
+			if d := time.Since(started); d > 12*time.Second {
+				t.Errorf("it took %v", d)
+			}
+			quiet(t, gpus()[:size])
+		})
+	}
 }
