@@ -186,7 +186,7 @@ func (g *Group) Barrier(ctx context.Context) error {
 
 // Send sends x to another rank, which calls [Group.Recv]. Messages between two ranks arrive
 // in order; they are not ordered with collectives. Wait returns when x is not needed any
-// more, which may be before the other rank has received it.
+// more, which for small tensors may be before the other rank has called Recv.
 func (g *Group) Send(ctx context.Context, x *locus.Tensor, to int) *Pending {
 	return g.start(&job{ctx: ctx, name: "Send", kind: send, x: x, root: to}, func(j *job) error {
 		j.text = describe(x)

@@ -11,7 +11,6 @@ import (
 	"github.com/locusml/locus/internal/backend"
 	"github.com/locusml/locus/internal/guard"
 	"github.com/locusml/locus/internal/lend"
-	"github.com/locusml/locus/internal/memory"
 	"github.com/locusml/locus/internal/nccl"
 )
 
@@ -105,18 +104,18 @@ func (e *remote) message(ctx context.Context, j *job) (*locus.Tensor, error) {
 	return p.pass(ctx, j)
 }
 
-// pass queues a message that both sides have agreed on. A Recv is done for the host when it is
-// queued, as what uses the result is queued behind it; a Send when the card has read x.
+// pass queues a message that both sides have agreed on. It is done for the host when it is
+// queued, since what uses its memory afterwards is queued behind it; but a program's memory is
+// used in other ways, so that a Send of one is done when the card has read x.
 func (p *pair) pass(ctx context.Context, j *job) (*locus.Tensor, error) {
 	started := time.Now()
 	r, t, c := j.ready, trafficOf(p.on), p.c
 	j.ready = nil
 	k := &nccl.Call{N: j.x.Len(), DType: j.x.DType()}
-	var block *memory.Block
 	if j.kind == send {
 		k.In = address(r.loan)
 	} else {
-		k.Out, block = address(r.loan), r.loan.Block
+		k.Out = address(r.loan)
 	}
 	queue := func(stream uintptr) error {
 		switch {
@@ -135,7 +134,7 @@ func (p *pair) pass(ctx context.Context, j *job) (*locus.Tensor, error) {
 	})
 	done := make(chan struct{})
 	c.fly(1)
-	_, err := r.on.OnLane(p.lane, block, func(stream uintptr) error {
+	err := r.on.OnLane(p.lane, r.loan.Block, func(stream uintptr) error {
 		defer connect()
 		return queue(stream)
 	}, func() {
@@ -150,14 +149,20 @@ func (p *pair) pass(ctx context.Context, j *job) (*locus.Tensor, error) {
 	}
 	j.by, j.watched = ", by NCCL", true
 	over := make(chan struct{})
-	go func() {
+	see := func() {
 		defer close(over)
 		p.watch(j, done)
 		if lend.Profiling() {
 			j.note(started)
 		}
-	}()
-	if j.kind == send {
+	}
+	select {
+	case <-done:
+		see()
+	default:
+		go see()
+	}
+	if j.kind == send && j.program {
 		select {
 		case <-over:
 		case <-ctx.Done():

@@ -29,7 +29,7 @@ type card interface {
 	// Lanes are streams for messages.
 	Fence(b *memory.Block) (backend.Event, error)
 	OpenLane() (int, error)
-	OnLane(lane int, out *memory.Block, queue func(stream uintptr) error, release func()) (backend.Event, error)
+	OnLane(lane int, b *memory.Block, queue func(stream uintptr) error, release func()) error
 	CloseLane(lane int)
 }
 

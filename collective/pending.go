@@ -87,9 +87,10 @@ type job struct {
 	text  string
 	seq   uint64
 
-	ready  *ready // of a message that may go by NCCL
-	failed error  // why that cannot be got ready
-	by     string // ", by NCCL", of a message that went so
+	program bool   // it is a step of one, whose memory it uses
+	ready   *ready // of a message that may go by NCCL
+	failed  error  // why that cannot be got ready
+	by      string // ", by NCCL", of a message that went so
 
 	watched bool // it goes on on a card, whose engine notes its time
 	seen    bool // the timeline has it by the card's own clock

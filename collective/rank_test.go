@@ -93,7 +93,10 @@ func play(role string) error {
 			return err
 		}
 		var err error
-		sent, by := byNCCL(func() { err = passOn(g, d.Ones(25_000_000)) })
+		sent, by := byNCCL(func() {
+			err = passOn(g, d.Ones(25_000_000))
+			time.Sleep(50 * time.Millisecond) // it is noted when the card has done it
+		})
 		if err != nil {
 			return err
 		}

@@ -129,7 +129,11 @@ func (r *rank) toTheNext() (y *locus.Tensor, from int) {
 // byNCCL sends once more and reports whether that went from card to card.
 func (r *rank) byNCCL() bool {
 	by := false
-	for _, s := range locus.Profile(func() { r.toTheNext() }).Spans {
+	for _, s := range locus.Profile(func() {
+		r.toTheNext()
+		r.check(r.d.Synchronize())
+		time.Sleep(50 * time.Millisecond) // it is noted when the card has done it
+	}).Spans {
 		by = by || s.Name == "Send" && strings.HasSuffix(s.Detail, ", by NCCL")
 	}
 	return by

@@ -126,7 +126,7 @@ func TestCopiesKeepTheirOrder(t *testing.T) {
 			wait      func() error
 		}
 		var fetches, messages []fetch
-		var lanes [2][2]int // by device and direction
+		var lanes [2][3]int // by device
 		for i, d := range devices {
 			for k := range lanes[i] {
 				var err error
@@ -136,15 +136,14 @@ func TestCopiesKeepTheirOrder(t *testing.T) {
 			}
 		}
 		var passing atomic.Int32
-		pass := func(d *Device, direction int, b, out *memory.Block, run, release func()) {
+		pass := func(d *Device, lane int, b *memory.Block, run, release func()) {
 			fence, err := d.Fence(b)
 			if err != nil {
 				t.Fatal(err)
 			}
 			fence.Wait()
 			passing.Add(1)
-			lane := lanes[slices.Index(devices, d)][direction]
-			if _, err := d.OnLane(lane, out, func(stream uintptr) error {
+			if err := d.OnLane(lanes[slices.Index(devices, d)][lane], b, func(stream uintptr) error {
 				f.enqueue(stream, func() bool { return true }, run)
 				return nil
 			}, func() { release(); passing.Add(-1) }); err != nil {
@@ -156,21 +155,23 @@ func TestCopiesKeepTheirOrder(t *testing.T) {
 			x := &blocks[pick.IntN(len(blocks))]
 			d := devices[x.on]
 			switch pick.IntN(10) {
-			case 9: // a message that leaves on a lane, from a block that is freed meanwhile
+			case 9: // a message that leaves on a lane, from a block that is freed or written to meanwhile
 				if x.want == nil {
 					continue
 				}
 				got, b := make([]byte, len(x.want)), x.Block
 				b.Hold()
-				pass(d, 0, b, nil, func() { copy(got, unsafe.Slice((*byte)(pointer(b.Addr)), len(got))) }, b.LetGo)
-				messages = append(messages, fetch{got: got, want: x.want})
-				x.Free()
-				*x = fresh(x.on)
+				pass(d, pick.IntN(2), b, func() { copy(got, unsafe.Slice((*byte)(pointer(b.Addr)), len(got))) }, b.LetGo)
+				messages = append(messages, fetch{got: got, want: bytes.Clone(x.want)})
+				if pick.IntN(2) == 0 { // or it is written to
+					x.Free()
+					*x = fresh(x.on)
+				}
 			case 8: // a message that comes on a lane
 				src := make([]byte, large)
 				x.want = fill(src)
 				to := x.Addr
-				pass(d, 1, x.Block, x.Block, func() { copy(unsafe.Slice((*byte)(pointer(to)), large), src) }, func() {})
+				pass(d, 2, x.Block, func() { copy(unsafe.Slice((*byte)(pointer(to)), large), src) }, func() {})
 			case 7: // read while others are queued, from a block that is freed meanwhile
 				if x.want == nil {
 					continue

@@ -151,12 +151,10 @@ func (d *Device) waitFor(stream, event uintptr) error {
 	return d.result("cuStreamWaitEvent", Result(d.c.do()))
 }
 
-// openCopiesTo is openCopies for copies to b, behind what is on another lane's way there.
+// openCopiesTo is openCopies for copies to b, behind what uses it on another lane.
 func (d *Device) openCopiesTo(b *memory.Block) error {
-	if a, ok := b.Arrival().(*arrival); ok && a.on != &d.copies {
-		if err := d.arrived(b); err != nil {
-			return err
-		}
+	if err := d.leaveLanes(b, &d.copies); err != nil {
+		return err
 	}
 	return d.openCopies()
 }

@@ -62,30 +62,30 @@ func (d *Device) CloseLane(i int) {
 	}
 }
 
-// OnLane lets another library queue work on a lane. The work waits for nothing: the caller
-// has waited for the fences of the memory that it uses. What is queued later on the device
-// waits for it where it uses out, which may be nil. release is called when the device has
-// passed it. queue is called with the context current and the device not held.
-func (d *Device) OnLane(i int, out *memory.Block, queue func(stream uintptr) error, release func()) (backend.Event, error) {
+// OnLane lets another library queue work on a lane that reads or writes b. The work waits
+// for nothing: the caller has waited for b's fence. What is queued later on the device waits
+// for it where it uses b. release is called when the device has passed it. queue is called
+// with the context current and the device not held.
+func (d *Device) OnLane(i int, b *memory.Block, queue func(stream uintptr) error, release func()) error {
 	d.mu.Lock()
 	l := d.lanes.all[i]
 	d.mu.Unlock()
-	e, err := d.onLane(l, out, queue)
+	e, err := d.onLane(l, b, queue)
 	if err != nil {
 		go func() { // some of it may be on its way
 			_ = d.wait("cuStreamSynchronize", d.card.drv.streamSynchronize, l.stream) // it has failed already
 			release()
 		}()
-		return nil, err
+		return err
 	}
 	go func() { // not in the order of the device's other flights, which may take longer
 		e.Wait()
 		release()
 	}()
-	return e, nil
+	return nil
 }
 
-func (d *Device) onLane(l *lane, out *memory.Block, queue func(stream uintptr) error) (*event, error) {
+func (d *Device) onLane(l *lane, b *memory.Block, queue func(stream uintptr) error) (*event, error) {
 	if err := d.WithContext(func() error { return queue(l.stream) }); err != nil {
 		return nil, err
 	}
@@ -93,8 +93,17 @@ func (d *Device) onLane(l *lane, out *memory.Block, queue func(stream uintptr) e
 		return nil, err
 	}
 	defer d.end()
-	if out == nil {
-		return d.recordQuiet(l.stream)
+	if err := d.leaveLanes(b, l); err != nil { // which a message of the same tensor may use
+		return nil, err
 	}
-	return d.closeLane(l, out)
+	return d.closeLane(l, b)
+}
+
+// leaveLanes makes the device's stream wait for what uses b on another lane than l, between
+// begin and end.
+func (d *Device) leaveLanes(b *memory.Block, l *lane) error {
+	if a, ok := b.Arrival().(*arrival); ok && a.on != l {
+		return d.arrived(b)
+	}
+	return nil
 }
