@@ -1,6 +1,7 @@
 package collective
 
 import (
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -17,6 +18,17 @@ type fakeCard struct {
 	backend.Device
 	name  string
 	lanes atomic.Int32 // in use
+
+	collectives, messages atomic.Int32 // under way
+}
+
+// alone counts work that must not be beside n of another kind.
+func alone(own, other *atomic.Int32, queue func(stream uintptr) error) error {
+	if n := other.Load(); own.Add(1) > 0 && n > 0 {
+		return errors.New("a message and a collective are on the card at a time")
+	}
+	defer own.Add(-1)
+	return queue(1)
 }
 
 func (c *fakeCard) WithContext(f func() error) error { return f() }
@@ -28,7 +40,7 @@ func (c *fakeCard) Foreign(in []*memory.Block, out *memory.Block, queue func(str
 	if err := c.Synchronize(); err != nil {
 		return nil, err
 	}
-	if err := queue(1); err != nil {
+	if err := alone(&c.collectives, &c.messages, queue); err != nil {
 		return nil, err
 	}
 	return c.Record(), nil
@@ -46,7 +58,10 @@ func (c *fakeCard) OnLane(_ int, _ *memory.Block, queue func(stream uintptr) err
 	if err := c.Synchronize(); err != nil { // where it is lost
 		return err
 	}
-	return queue(1)
+	if c.messages.Load() > 0 {
+		return errors.New("two messages are on the card at a time")
+	}
+	return alone(&c.messages, &c.collectives, queue)
 }
 
 // FakeCards makes virtual GPUs cards, for which a fake NCCL of some version serves; shared
@@ -92,10 +107,10 @@ func Busy(x *locus.Tensor) string {
 	t := trafficOf(asCard(lend.Backend(x)))
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.collectives|t.messages|t.pairs|t.groups|t.wanted == 0 {
+	if t.collectives|t.groups|t.wanted == 0 && !t.message {
 		return ""
 	}
-	return fmt.Sprintf("%d collectives, %d messages, %d pairs, %d and %d groups", t.collectives, t.messages, t.pairs, t.groups, t.wanted)
+	return fmt.Sprintf("%d collectives, a message: %v, %d and %d groups", t.collectives, t.message, t.groups, t.wanted)
 }
 
 // Lanes returns how many lanes of a tensor's card are in use.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/locusml/locus"
@@ -126,21 +125,11 @@ func (p *pair) pass(ctx context.Context, j *job) (*locus.Tensor, error) {
 		}
 		return p.comm.Recv(k, stream)
 	}
-	connect := sync.OnceFunc(func() {
-		if !p.connected {
-			p.connected = true
-			t.connected()
-		}
-	})
 	done := make(chan struct{})
 	c.fly(1)
-	err := r.on.OnLane(p.lane, r.loan.Block, func(stream uintptr) error {
-		defer connect()
-		return queue(stream)
-	}, func() {
-		connect() // where it was not even queued
+	err := r.on.OnLane(p.lane, r.loan.Block, queue, func() {
 		r.loan.Release()
-		t.messageDone(true)
+		t.messageDone()
 		c.fly(-1)
 		close(done)
 	})

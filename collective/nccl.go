@@ -305,11 +305,13 @@ func (c *cards) run(ctx context.Context, j *job, d card) (*locus.Tensor, error) 
 	}
 	var event backend.Event
 	seen, err := lend.Beside(d, j.name, j.text, x.Bytes(), func() (err error) {
-		event, err = d.Foreign([]*memory.Block{in.Block}, block, func(stream uintptr) error { return c.queue(j.kind, k, stream) }, in.Release)
+		event, err = d.Foreign([]*memory.Block{in.Block}, block, func(stream uintptr) error { return c.queue(j.kind, k, stream) }, func() {
+			in.Release()
+			t.collectiveDone()
+		})
 		return cardError(j.name, err)
 	})
 	if err != nil {
-		t.collectiveDone()
 		return nil, err
 	}
 	j.watched, j.seen = true, seen
@@ -358,13 +360,9 @@ func (c *cards) look() {
 			if lend.Profiling() && !c.inFlight[0].job.seen {
 				c.inFlight[0].job.note(c.inFlight[0].since)
 			}
-			trafficOf(c.on).collectiveDone()
 			c.inFlight = c.inFlight[1:]
 		}
 		if len(c.inFlight) == 0 || c.member.Fault() != nil {
-			for range c.inFlight {
-				trafficOf(c.on).collectiveDone()
-			}
 			c.inFlight, c.watched = nil, false
 			c.mu.Unlock()
 			return

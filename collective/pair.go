@@ -21,13 +21,16 @@ import (
 // they will not wait long, whatever else the two ranks do and in whatever order:
 //
 //   - Each pair of ranks has a communicator and a stream (a lane of the card) of its own for
-//     each direction. Messages wait neither for collectives nor for each other.
+//     each direction. A message waits for no collective and for no message of other pairs.
 //   - The sender offers a message when its tensor is computed. The receiver answers when the
-//     memory for it is free. Then the sender has the last word, and both queue it.
+//     memory for it is free. Both counted from the call: what a program queues later does not
+//     matter.
+//   - Then both sides take their cards for the message alone (traffic), one after the other in
+//     an order that is the same for all ranks, so that no two wait for each other's card.
 //   - Whatever speaks against it makes the message go through main memory, as messages of
 //     CPU tensors do: a tensor on a CPU or on another card than the pair's, a shape or type
-//     that differs (Recv then says how), a card that is busy with collectives while the pair
-//     has no communicator yet (traffic), a receiver whose card waits for other ranks.
+//     that differs (Recv then says how), a card with collectives that do not end, a receiver
+//     whose card is behind such.
 //
 // The words travel over a connection for each direction, which the sender opens:
 //
@@ -35,16 +38,17 @@ import (
 //	no                                             through main memory
 //	offer: shape, type, card, id
 //	                                here           Recv was called
-//	                                yes or no
-//	yes or no                                      by NCCL or through main memory
+//	                                yes or no      taken already, if its card comes first
+//	yes or no                                      the sender's card is taken
+//	                                yes or no      if the receiver's card comes second
 //
 // A sender that hears no "here" in time says no at once: so a Send that main memory would
 // take in does not wait for the receiver's call. It skips that offer's words later.
 
 const (
-	// eager is the size up to which a message goes through main memory at once: the words
-	// would take longer.
-	eager = 64 << 10
+	// eager is the size up to which a message goes through main memory at once, which is as
+	// fast: bench/message.
+	eager = 256 << 10
 	// patience is how long a message of at most buffered bytes waits for the receiver's call.
 	// Main memory takes about so much in without one; a larger message waits anyway.
 	patience = 100 * time.Millisecond
@@ -64,11 +68,12 @@ type pair struct {
 	in   *bufio.Reader
 	skip int // words that are not wanted any more
 
-	on        card // where the communicator is; nil before there is one
-	comm      *nccl.Comm
-	lane      int
-	connected bool   // its first message is queued
-	id        []byte // of the next communicator that the sender makes
+	on   card // where the communicator is; nil before there is one
+	comm *nccl.Comm
+	lane int
+	id   []byte // of the next communicator that the sender makes
+
+	taken bool // the card is taken for the message that is being agreed on
 }
 
 // word is what the two sides say.
@@ -130,8 +135,7 @@ func (p *pair) open(ctx context.Context) (err error) {
 var past = time.Unix(1, 0)
 
 // agree decides with the other side how a job goes: by NCCL if it reports true. Then the
-// card's traffic counts the message, or the pair's beginning, and the pair has its
-// communicator.
+// card is taken for it, and the pair has its communicator.
 func (p *pair) agree(ctx context.Context, j *job) (ok bool, err error) {
 	if err := p.open(ctx); err != nil {
 		return false, err
@@ -144,15 +148,17 @@ func (p *pair) agree(ctx context.Context, j *job) (ok bool, err error) {
 	} else {
 		ok, id, err = p.answer(ctx, j)
 	}
-	if err != nil {
-		if ctx.Err() != nil {
-			return false, ctx.Err()
-		}
-		return false, fmt.Errorf("agreeing on a message with %s: %w", p.c.member.Peer(p.peer), err)
-	}
-	if ok && p.comm == nil {
+	if err != nil && ctx.Err() != nil {
+		err = ctx.Err()
+	} else if err != nil {
+		err = fmt.Errorf("agreeing on a message with %s: %w", p.c.member.Peer(p.peer), err)
+	} else if ok && p.comm == nil {
 		err = p.start(ctx, j.ready.on, id)
 	}
+	if p.taken && (!ok || err != nil) {
+		trafficOf(j.ready.on).messageDone()
+	}
+	p.taken = false
 	return ok, err
 }
 
@@ -165,9 +171,8 @@ func (p *pair) offer(ctx context.Context, j *job) (ok bool, id []byte, err error
 	if _, err := r.free(ctx, false); err != nil {
 		return false, nil, err
 	}
-	w, t := word{Yes: true, What: j.text, Place: p.c.placeOf(r.on)}, trafficOf(r.on)
+	w := word{Yes: true, What: j.text, Place: p.c.placeOf(r.on)}
 	if p.comm == nil {
-		defer t.offer()()
 		if p.id == nil {
 			if p.id, err = p.c.lib.NewID(); err != nil {
 				return false, nil, err
@@ -175,6 +180,7 @@ func (p *pair) offer(ctx context.Context, j *job) (ok bool, id []byte, err error
 		}
 		w.ID = p.id
 	}
+	trafficOf(r.on).lull(ctx)
 	if err := writeWord(p.conn, w); err != nil {
 		return false, nil, err
 	}
@@ -190,17 +196,22 @@ func (p *pair) offer(ctx context.Context, j *job) (ok bool, id []byte, err error
 	if err != nil {
 		return false, nil, err
 	}
-	ok = a.Yes && t.message(p.connected)
-	if err := writeWord(p.conn, word{Yes: ok}); err != nil {
-		if ok {
-			t.messageDone(p.connected)
+	if a.Yes {
+		if ok, err = p.take(ctx, r.on); err != nil {
+			return false, nil, err
 		}
+	}
+	if err := writeWord(p.conn, word{Yes: ok}); err != nil || !ok {
 		return false, nil, err
 	}
-	if ok {
-		p.id = nil
+	if w.Place < a.Place {
+		last, err := readWord(p.in)
+		if err != nil || !last.Yes {
+			return false, nil, err
+		}
 	}
-	return ok, w.ID, nil
+	p.id = nil
+	return true, w.ID, nil
 }
 
 // hear waits for the receiver's call, and reports false if it is impatient and the call does
@@ -244,41 +255,59 @@ func (p *pair) answer(ctx context.Context, j *job) (ok bool, id []byte, err erro
 	if err := writeWord(p.conn, word{Yes: true}); err != nil {
 		return false, nil, err
 	}
-	r := j.ready
-	ok = r != nil && w.What == j.text && (p.on == nil || p.on == r.on) &&
-		(p.comm == nil) == (len(w.ID) > 0) && clash(w.Place, p.c.placeOf(r.on)) == ""
+	r, place := j.ready, ""
+	if ok = r != nil && w.What == j.text && (p.on == nil || p.on == r.on) && (p.comm == nil) == (len(w.ID) > 0); ok {
+		place = p.c.placeOf(r.on)
+		ok = clash(w.Place, place) == ""
+	}
 	if ok {
 		if ok, err = r.free(ctx, r.behind); err != nil {
 			return false, nil, err
 		}
 	}
-	if ok && p.comm == nil {
+	first := place < w.Place
+	if ok {
 		trafficOf(r.on).lull(ctx)
+		if first {
+			if ok, err = p.take(ctx, r.on); err != nil {
+				return false, nil, err
+			}
+		}
 	}
-	ok = ok && trafficOf(r.on).message(p.connected)
-	err = writeWord(p.conn, word{Yes: ok})
-	var last word
-	if err == nil {
-		last, err = readWord(p.in)
+	if err := writeWord(p.conn, word{Yes: ok, Place: place}); err != nil {
+		return false, nil, err
 	}
-	if ok && (err != nil || !last.Yes) {
-		trafficOf(r.on).messageDone(p.connected)
-		ok = false
+	last, err := readWord(p.in)
+	if err != nil || !ok || !last.Yes {
+		return false, nil, err
+	}
+	if !first {
+		if ok, err = p.take(ctx, r.on); err != nil {
+			return false, nil, err
+		}
+		err = writeWord(p.conn, word{Yes: ok})
 	}
 	return ok, w.ID, err
 }
 
+// take takes the card for the message that is being agreed on.
+func (p *pair) take(ctx context.Context, d card) (ok bool, err error) {
+	p.taken, err = trafficOf(d).take(ctx)
+	return p.taken, err
+}
+
 // start makes the communicator, as the other side does at the same time.
 func (p *pair) start(ctx context.Context, d card, id []byte) error {
-	t := trafficOf(d)
 	lane, err := d.OpenLane()
 	if err != nil {
-		t.messageDone(false)
 		return cardError("Send", err)
 	}
-	comm, err := p.c.start(ctx, d, func() (*nccl.Comm, error) { return p.c.lib.InitPair(id, !p.sends) })
+	rank := 0 // sends
+	if !p.sends {
+		rank = 1
+	}
+	comm, err := p.c.start(ctx, d, func() (*nccl.Comm, error) { return p.c.lib.Init(id, rank, 2) })
 	if err != nil {
-		t.messageDone(false)
 		d.CloseLane(lane)
 		return err
 	}

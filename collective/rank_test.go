@@ -194,7 +194,7 @@ func passOn(g *collective.Group, x *locus.Tensor) error {
 // meetAll has every rank send to the next, one after the other, so that all these pairs have
 // their communicators.
 func meetAll(g *collective.Group, d locus.Device) error {
-	x := d.Ones(50_000)
+	x := d.Ones(100_000)
 	for from := range g.Size() {
 		var err error
 		switch to := (from + 1) % g.Size(); g.Rank() {

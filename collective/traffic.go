@@ -2,25 +2,22 @@ package collective
 
 import (
 	"context"
-	"math/rand/v2"
 	"sync"
 	"time"
 )
 
-// traffic is what NCCL does on a card, in all groups of the process. While a pair makes its
-// communicator and sends the first message, which connects it, nothing else of NCCL's is on
-// either card: the driver may wait for the card meanwhile, on which a kernel may wait for a
-// rank that waits for this pair. What both sides of a pair have agreed on so waits for
-// nothing else, and always ends.
+// traffic is what NCCL does on a card, in all groups of the process. A message has the card
+// for itself, from before it is queued until it is done, its communicator's making included:
+// kernels of NCCL's wait on the card for other ranks, and streams of a card may wait for each
+// other without a reason that a program could see (CUDA maps many to few queues), so that two
+// ranks with the same two pieces of work under way in different order could wait for ever.
 type traffic struct {
 	mu          sync.Mutex
 	collectives int           // under way, or about to be queued
-	messages    int           // the same
-	pairs       int           // pairs that begin: one at most
+	message     bool          // one is under way
 	groups      int           // communicators of groups that are being made
-	wanted      int           // and those that wait for messages to end
-	offers      int           // by which this rank wants to begin a pair, without an answer yet
-	changed     chan struct{} // closed when one of these becomes less
+	wanted      int           // and those that wait for a message to end
+	changed     chan struct{} // closed when something has ended
 }
 
 var traffics sync.Map // of *traffic, by card
@@ -47,19 +44,19 @@ func (t *traffic) until(ctx context.Context, ready func() bool) error {
 	}
 }
 
-// less says that one of the numbers has become less.
-func (t *traffic) less(n *int) {
+// ended changes t and wakes whoever waits.
+func (t *traffic) ended(change func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	*n--
+	change()
 	close(t.changed)
 	t.changed = make(chan struct{})
 }
 
-// collective begins a collective, when no pair begins.
+// collective begins a collective, when no message is under way.
 func (t *traffic) collective(ctx context.Context) error {
 	return t.until(ctx, func() bool {
-		if t.pairs > 0 {
+		if t.message {
 			return false
 		}
 		t.collectives++
@@ -67,7 +64,7 @@ func (t *traffic) collective(ctx context.Context) error {
 	})
 }
 
-func (t *traffic) collectiveDone() { t.less(&t.collectives) }
+func (t *traffic) collectiveDone() { t.ended(func() { t.collectives-- }) }
 
 // behind reports whether what is queued on the card may wait for other ranks.
 func (t *traffic) behind() bool {
@@ -81,9 +78,9 @@ func (t *traffic) start(ctx context.Context) error {
 	t.mu.Lock()
 	t.wanted++ // no message begins any more
 	t.mu.Unlock()
-	defer t.less(&t.wanted)
+	defer t.ended(func() { t.wanted-- })
 	return t.until(ctx, func() bool {
-		if t.messages+t.pairs > 0 {
+		if t.message {
 			return false
 		}
 		t.groups++
@@ -91,67 +88,35 @@ func (t *traffic) start(ctx context.Context) error {
 	})
 }
 
-func (t *traffic) startDone() { t.less(&t.groups) }
+func (t *traffic) startDone() { t.ended(func() { t.groups-- }) }
 
-// offer says that this rank offers to begin a pair, until the function that it returns is
-// called.
-func (t *traffic) offer() (settled func()) {
-	t.mu.Lock()
-	t.offers++
-	t.mu.Unlock()
-	return sync.OnceFunc(func() { t.less(&t.offers) })
-}
+// moment is how long a message waits for collectives: they may be short, or wait for a rank
+// that waits for the message.
+const moment = 10 * time.Millisecond
 
-// lull waits a while for a moment in which a pair can begin. Ranks that all offer and receive
-// would refuse each other every time, so each leaves the others a different time to go first.
+// lull waits for a moment without collectives, but not for long.
 func (t *traffic) lull(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, moment)
 	defer cancel()
-	alone := false
-	_ = t.until(ctx, func() bool { // message looks again
-		alone = t.offers == 0
-		return t.messages+t.pairs == 0 || t.collectives > 0
+	_ = t.until(ctx, func() bool { return t.collectives == 0 }) // take looks again
+}
+
+// take gives the card to a message, when the one before it has ended. It reports false if the
+// card has other work of NCCL's, which may wait for other ranks.
+func (t *traffic) take(ctx context.Context) (ok bool, err error) {
+	err = t.until(ctx, func() bool {
+		switch {
+		case t.collectives+t.groups+t.wanted > 0:
+			ok = false
+		case t.message:
+			return false
+		default:
+			t.message, ok = true, true
+		}
+		return true
 	})
-	if alone {
-		return
-	}
-	select {
-	case <-time.After(rand.N(patience / 10)):
-	case <-ctx.Done():
-	}
+	return ok, err
 }
 
-// message begins a message, of a pair that is connected or else begins with it. It reports
-// false if this is not the moment.
-func (t *traffic) message(connected bool) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	switch {
-	case t.pairs+t.groups+t.wanted > 0:
-		return false
-	case connected:
-		t.messages++
-	case t.collectives+t.messages == 0:
-		t.pairs++
-	default:
-		return false
-	}
-	return true
-}
-
-// connected says that a pair's first message is queued.
-func (t *traffic) connected() {
-	t.mu.Lock()
-	t.messages++
-	t.mu.Unlock()
-	t.less(&t.pairs)
-}
-
-// messageDone ends a message of a pair that is connected, or gives up beginning one.
-func (t *traffic) messageDone(connected bool) {
-	if connected {
-		t.less(&t.messages)
-	} else {
-		t.less(&t.pairs)
-	}
-}
+// messageDone ends what take began.
+func (t *traffic) messageDone() { t.ended(func() { t.message = false }) }

@@ -58,8 +58,7 @@ func TestClash(t *testing.T) {
 	}
 }
 
-// A pair begins alone; collectives wait for it, messages do not begin, and the communicator of
-// a group waits for messages.
+// A message has the card for itself; collectives and the communicators of groups wait for it.
 func TestTraffic(t *testing.T) {
 	tr := &traffic{changed: make(chan struct{})}
 	ctx := context.Background()
@@ -68,31 +67,36 @@ func TestTraffic(t *testing.T) {
 		defer cancel()
 		return f(c) != nil
 	}
-	if err := tr.collective(ctx); err != nil || tr.message(false) || !tr.message(true) {
-		t.Fatal("beside a collective, a pair begins or a message does not", err)
+	take := func(ctx context.Context) error { _, err := tr.take(ctx); return err }
+	refused := func() bool { ok, err := tr.take(ctx); return !ok && err == nil }
+	if err := tr.collective(ctx); err != nil || !tr.behind() || !refused() {
+		t.Fatal("a message is taken in beside a collective", err)
 	}
 	tr.collectiveDone()
-	if tr.message(false) || !waits(tr.start) {
-		t.Fatal("beside a message, a pair begins or a group does")
-	}
-	tr.messageDone(true)
-	if !tr.message(false) || tr.message(false) || tr.message(true) || !waits(tr.collective) || !waits(tr.start) {
-		t.Fatal("something begins beside a pair that does")
+	if ok, err := tr.take(ctx); !ok || err != nil || !waits(take) || !waits(tr.collective) || !waits(tr.start) {
+		t.Fatal("something begins beside a message", err)
 	}
 	done := make(chan error, 1)
-	go func() { done <- tr.collective(ctx) }()
-	tr.connected()
-	if err := <-done; err != nil || !tr.behind() {
-		t.Fatal(err)
+	go func() { done <- tr.start(ctx) }()
+	for {
+		tr.mu.Lock()
+		wanted := tr.wanted
+		tr.mu.Unlock()
+		if wanted > 0 {
+			break
+		}
+		time.Sleep(time.Millisecond)
 	}
-	tr.messageDone(true)
-	tr.collectiveDone()
-	if err := tr.start(ctx); err != nil || tr.message(false) || tr.message(true) || waits(tr.collective) {
+	if !refused() {
+		t.Fatal("a message waits where a group does")
+	}
+	tr.messageDone()
+	if err := <-done; err != nil || !refused() || waits(tr.collective) {
 		t.Fatal("beside a group that begins, a message does or a collective does not", err)
 	}
 	tr.startDone()
 	tr.collectiveDone()
-	if tr.collectives|tr.messages|tr.pairs|tr.groups|tr.wanted|tr.offers != 0 {
+	if tr.collectives|tr.groups|tr.wanted != 0 || tr.message {
 		t.Errorf("%+v is left", tr)
 	}
 }

@@ -47,7 +47,7 @@ func (r *rank) wait(what string, list []*collective.Pending) {
 
 // types exchanges tensors of all types with all ranks, both ways at a time.
 func (r *rank) types() {
-	shape := []int{70_001}
+	shape := []int{300_001}
 	for _, dt := range dtypes {
 		x := r.tensor(dt, shape, r.me)
 		var sent []*collective.Pending
@@ -62,7 +62,7 @@ func (r *rank) types() {
 
 // viewed sends what does not lie in order and is freed when Wait has returned.
 func (r *rank) viewed() {
-	const n = 200
+	const n = 300
 	r.others(func(k int) {
 		x := r.tensor(locus.Float32, []int{n, n}, r.me)
 		sent := r.g.Send(r.ctx, x.T(), k)
@@ -75,7 +75,7 @@ func (r *rank) viewed() {
 
 // mixed sends between the device and main memory, in turns with messages within the device.
 func (r *rank) mixed() {
-	shape, device := []int{30_000}, r.device
+	shape, device := []int{70_000}, r.device
 	defer func() { r.device = device }()
 	for turn := range 6 {
 		from, to := device, device
@@ -103,7 +103,7 @@ func (r *rank) mixed() {
 func (r *rank) bothSendFirst() {
 	if other := r.me ^ 1; other < r.size {
 		for turn := range 3 {
-			shape := []int{25_000 << turn} // 100 to 400 kB
+			shape := []int{70_000 << turn} // 0.3 to 1.1 MB
 			x := r.tensor(locus.Float32, shape, r.me+turn)
 			r.wait("Send before Recv", []*collective.Pending{r.g.Send(r.ctx, x, other)})
 			got, err := r.g.Recv(r.ctx, x, other).Wait()
@@ -115,7 +115,7 @@ func (r *rank) bothSendFirst() {
 // shuffled starts messages and collectives in an order of this rank's own, but for those that
 // must be in order, and then waits for them.
 func (r *rank) shuffled(random *rand.Rand) {
-	const each, n = 4, 20_000
+	const each, n = 4, 70_000
 	type series struct {
 		kind, peer, next int
 	}
@@ -158,7 +158,7 @@ func (r *rank) shuffled(random *rand.Rand) {
 // crossed has two ranks wait for a message and for a collective in different order, in the
 // ways in which neither needs the other's second call for its first.
 func (r *rank) crossed(queued bool) {
-	const few = 20_000
+	const few = 70_000
 	sum := func() *collective.Pending {
 		return r.g.AllReduce(r.ctx, r.device.Full(float64(r.me+1), few), collective.Sum)
 	}

@@ -27,7 +27,6 @@ type Library struct {
 
 	getUniqueID   func(*id) int32
 	initRank      func(comm *uintptr, size int32, id id, rank int32) int32
-	initPair      func(comm *uintptr, size int32, id id, rank int32, with *config) int32
 	abort         func(comm uintptr) int32
 	destroy       func(comm uintptr) int32
 	asyncError    func(comm uintptr, code *int32) int32
@@ -79,9 +78,8 @@ func load() (*Library, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = h.Functions(map[string]any{"ncclCommInitRankConfig": &n.initPair, "ncclSend": &n.send, "ncclRecv": &n.recv})
-	if err != nil { // before 2.14
-		n.initPair = nil
+	if h.Functions(map[string]any{"ncclSend": &n.send, "ncclRecv": &n.recv}) != nil { // before 2.7
+		n.send = nil
 	}
 	v := new(int32)
 	if r := getVersion(v); r != 0 {
@@ -129,15 +127,12 @@ type Comm struct {
 
 // Init makes a rank's part. All ranks call it at the same time; it waits for them.
 func (l *Library) Init(unique []byte, rank, size int) (*Comm, error) {
-	return l.open("ncclCommInitRank", unique, rank, size, func(comm *uintptr, i id) int32 { return l.initRank(comm, int32(size), i, int32(rank)) })
-}
-
-func (l *Library) open(name string, unique []byte, rank, size int, init func(comm *uintptr, i id) int32) (*Comm, error) {
 	if len(unique) != IDSize {
 		return nil, fmt.Errorf("an id of %d bytes", len(unique))
 	}
+	i := id{[IDSize]byte(unique)}
 	comm := new(uintptr)
-	if err := l.check(name, 0, init(comm, id{[IDSize]byte(unique)})); err != nil {
+	if err := l.check("ncclCommInitRank", 0, l.initRank(comm, int32(size), i, int32(rank))); err != nil {
 		return nil, err
 	}
 	return &Comm{lib: l, comm: *comm, rank: rank, size: size}, nil
