@@ -96,7 +96,7 @@ func newCards(m *control.Member, l *nccl.Library, rank int, timeout time.Duratio
 // abort ends what kernels on the card wait for. Each communicator is ended apart: NCCL may
 // wait until the card is idle, and so for the others.
 func (c *cards) abort() {
-	go c.each((*pair).abort)
+	go c.each(held.abort)
 	c.mu.Lock()
 	comm, on := c.comm, c.on
 	c.mu.Unlock()
@@ -388,14 +388,7 @@ func (c *cards) look() {
 
 // close waits for what is on its way and ends the rank's part.
 func (c *cards) close() {
-	defer c.each(func(p *pair) {
-		if p.conn != nil {
-			p.conn.Close()
-		}
-		if p.comm != nil {
-			p.on.CloseLane(p.lane)
-		}
-	})
+	defer c.each(held.close)
 	for c.member.Fault() == nil && c.busy() {
 		time.Sleep(time.Millisecond)
 	}
@@ -408,11 +401,7 @@ func (c *cards) close() {
 	if comm != nil {
 		_ = on.WithContext(func() error { comm.Destroy(); return nil }) // a lost card has ended it
 	}
-	c.each(func(p *pair) {
-		if p.comm != nil {
-			_ = p.on.WithContext(func() error { p.comm.Destroy(); return nil })
-		}
-	})
+	c.each(held.destroy)
 }
 
 // busy reports whether something is on its way on the card.

@@ -64,16 +64,19 @@ type pair struct {
 	peer  int
 	sends bool
 
-	conn net.Conn
-	in   *bufio.Reader
-	skip int // words that are not wanted any more
+	held
+	in    *bufio.Reader
+	skip  int    // words that are not wanted any more
+	id    []byte // of the next communicator that the sender makes
+	taken bool   // the card is taken for the message that is being agreed on
+}
 
+// held is what a pair has until the group ends. It changes under the lock of pairs.
+type held struct {
+	conn net.Conn
 	on   card // where the communicator is; nil before there is one
 	comm *nccl.Comm
 	lane int
-	id   []byte // of the next communicator that the sender makes
-
-	taken bool // the card is taken for the message that is being agreed on
 }
 
 // word is what the two sides say.
@@ -316,15 +319,32 @@ func (p *pair) start(ctx context.Context, d card, id []byte) error {
 	over := p.c.member.Fault() != nil
 	p.c.pairs.Unlock()
 	if over { // abort was here before
-		p.abort()
+		p.held.abort()
 	}
 	return nil
 }
 
 // abort ends what kernels on the card wait for.
-func (p *pair) abort() {
-	if p.comm != nil {
-		_ = p.on.WithContext(func() error { p.comm.Abort(); return nil }) // a lost card has ended it
+func (h held) abort() {
+	if h.comm != nil {
+		_ = h.on.WithContext(func() error { h.comm.Abort(); return nil }) // a lost card has ended it
+	}
+}
+
+// destroy ends the communicator when everything is done.
+func (h held) destroy() {
+	if h.comm != nil {
+		_ = h.on.WithContext(func() error { h.comm.Destroy(); return nil }) // a lost card has ended it
+	}
+}
+
+// close ends the rest.
+func (h held) close() {
+	if h.conn != nil {
+		h.conn.Close()
+	}
+	if h.comm != nil {
+		h.on.CloseLane(h.lane)
 	}
 }
 
@@ -351,17 +371,17 @@ func (c *cards) pair(peer int, sends bool) *pair {
 	return p
 }
 
-// each calls f for every pair, at the same time: NCCL may wait in one for another.
-func (c *cards) each(f func(p *pair)) {
+// each calls f for what every pair has, at the same time: NCCL may wait in one for another.
+func (c *cards) each(f func(h held)) {
 	c.pairs.Lock()
-	var all []pair
+	var all []held
 	for _, p := range c.pairs.all {
-		all = append(all, *p)
+		all = append(all, p.held)
 	}
 	c.pairs.Unlock()
 	var wg sync.WaitGroup
-	for i := range all {
-		wg.Go(func() { f(&all[i]) })
+	for _, h := range all {
+		wg.Go(func() { f(h) })
 	}
 	wg.Wait()
 }
