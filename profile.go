@@ -49,16 +49,16 @@ func ProfileCalls(f func()) *Timeline {
 
 // take runs f while w, which is p or made of it, watches.
 func (p *profile) take(f func(), w backend.Watcher) *Timeline {
-	if !profiling.CompareAndSwap(nil, p) {
-		fail("Profile", &op.Problem{Kind: ErrArgument, Msg: "a profile is being taken already", Fix: "wait for the other one, and call Profile once around all that is of interest"})
-	}
-	defer profiling.Store(nil)
 	for _, at := range knownPlaces() { // what was queued before does not count
 		if err := at.backend.Synchronize(); err != nil && !errors.Is(err, ErrDeviceLost) { // those that work can be watched
 			failOn(at, "Profile", err, nil)
 		}
 	}
 	p.began = time.Now()
+	if !profiling.CompareAndSwap(nil, p) { // from here on others note what they do
+		fail("Profile", &op.Problem{Kind: ErrArgument, Msg: "a profile is being taken already", Fix: "wait for the other one, and call Profile once around all that is of interest"})
+	}
+	defer profiling.Store(nil)
 	backend.Watch(w)
 	defer backend.Watch(nil)
 	f()

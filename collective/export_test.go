@@ -1,10 +1,14 @@
 package collective
 
 import (
+	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 
+	"github.com/locusml/locus"
 	"github.com/locusml/locus/internal/backend"
+	"github.com/locusml/locus/internal/lend"
 	"github.com/locusml/locus/internal/memory"
 	"github.com/locusml/locus/internal/nccl"
 )
@@ -12,7 +16,19 @@ import (
 // fakeCard is a virtual GPU as a card of NCCL's.
 type fakeCard struct {
 	backend.Device
-	name string
+	name  string
+	lanes atomic.Int32 // in use
+
+	collectives, messages atomic.Int32 // under way
+}
+
+// alone counts work that must not be beside n of another kind.
+func alone(own, other *atomic.Int32, queue func(stream uintptr) error) error {
+	if n := other.Load(); own.Add(1) > 0 && n > 0 {
+		return errors.New("a message and a collective are on the card at a time")
+	}
+	defer own.Add(-1)
+	return queue(1)
 }
 
 func (c *fakeCard) WithContext(f func() error) error { return f() }
@@ -24,10 +40,28 @@ func (c *fakeCard) Foreign(in []*memory.Block, out *memory.Block, queue func(str
 	if err := c.Synchronize(); err != nil {
 		return nil, err
 	}
-	if err := queue(1); err != nil {
+	if err := alone(&c.collectives, &c.messages, queue); err != nil {
 		return nil, err
 	}
 	return c.Record(), nil
+}
+
+// Fence marks the end of the queue.
+func (c *fakeCard) Fence(*memory.Block) (backend.Event, error) { return c.Record(), nil }
+
+func (c *fakeCard) OpenLane() (int, error) { return int(c.lanes.Add(1)), nil }
+func (c *fakeCard) CloseLane(int)          { c.lanes.Add(-1) }
+
+// OnLane waits for the work.
+func (c *fakeCard) OnLane(_ int, _ *memory.Block, queue func(stream uintptr) error, release func()) error {
+	defer release()
+	if err := c.Synchronize(); err != nil { // where it is lost
+		return err
+	}
+	if c.messages.Load() > 0 {
+		return errors.New("two messages are on the card at a time")
+	}
+	return alone(&c.messages, &c.collectives, queue)
 }
 
 // FakeCards makes virtual GPUs cards, for which a fake NCCL of some version serves; shared
@@ -48,7 +82,7 @@ func FakeCards(t testing.TB, version int, shared bool) {
 			if !shared {
 				name = fmt.Sprint("card ", len(all))
 			}
-			all[b] = &fakeCard{b, name}
+			all[b] = &fakeCard{Device: b, name: name}
 		}
 		return all[b]
 	}
@@ -67,3 +101,17 @@ func Apart(t interface{ Cleanup(func()) }) {
 	t.Cleanup(func() { processOf = was })
 	processOf = func(rank int) int { return rank }
 }
+
+// Busy says what NCCL has under way on a tensor's card, "" if nothing.
+func Busy(x *locus.Tensor) string {
+	t := trafficOf(asCard(lend.Backend(x)))
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.collectives|t.groups|t.wanted == 0 && !t.message {
+		return ""
+	}
+	return fmt.Sprintf("%d collectives, a message: %v, %d and %d groups", t.collectives, t.message, t.groups, t.wanted)
+}
+
+// Lanes returns how many lanes of a tensor's card are in use.
+func Lanes(x *locus.Tensor) int { return int(asCard(lend.Backend(x)).(*fakeCard).lanes.Load()) }

@@ -186,7 +186,7 @@ func (g *Group) Barrier(ctx context.Context) error {
 
 // Send sends x to another rank, which calls [Group.Recv]. Messages between two ranks arrive
 // in order; they are not ordered with collectives. Wait returns when x is not needed any
-// more, which may be before the other rank has received it.
+// more, which for small tensors may be before the other rank has called Recv.
 func (g *Group) Send(ctx context.Context, x *locus.Tensor, to int) *Pending {
 	return g.start(&job{ctx: ctx, name: "Send", kind: send, x: x, root: to}, func(j *job) error {
 		j.text = describe(x)
@@ -285,9 +285,13 @@ func (g *Group) over() error {
 // enqueue starts a job that was checked.
 func (g *Group) enqueue(j *job) *Pending {
 	j.Pending = newPending()
+	if e, ok := g.eng.(*remote); ok && e.cards != nil && (j.kind == send || j.kind == recv) {
+		e.cards.prepare(j)
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if err := g.over(); err != nil {
+		j.unready()
 		return failed(j.name, err)
 	}
 	at := 0
@@ -373,6 +377,7 @@ func (g *Group) work(q *queue) {
 		broken := g.broken
 		g.mu.Unlock()
 		if broken != nil {
+			j.unready()
 			j.end(nil, broken)
 			continue
 		}
@@ -387,7 +392,10 @@ func (g *Group) work(q *queue) {
 			}
 			j.result = t
 			return err
-		}, func(err error) { j.end(j.result, err) })
+		}, func(err error) {
+			j.unready()
+			j.end(j.result, err)
+		})
 	}
 }
 

@@ -25,6 +25,12 @@ type card interface {
 	WithContext(f func() error) error
 	Foreign(in []*memory.Block, out *memory.Block, queue func(stream uintptr) error, release func()) (backend.Event, error)
 	Card() string
+
+	// Lanes are streams for messages.
+	Fence(b *memory.Block) (backend.Event, error)
+	OpenLane() (int, error)
+	OnLane(lane int, b *memory.Block, queue func(stream uintptr) error, release func()) error
+	CloseLane(lane int)
 }
 
 // cards serves tensors on NVIDIA GPUs by NCCL, if all ranks have it. Whether they use it is
@@ -42,6 +48,8 @@ type cards struct {
 	on       card
 	inFlight []flight
 	watched  bool
+
+	pairs pairs
 }
 
 // ncclLibrary is NCCL.
@@ -85,8 +93,10 @@ func newCards(m *control.Member, l *nccl.Library, rank int, timeout time.Duratio
 	return c, ""
 }
 
-// abort ends what kernels on the card wait for.
+// abort ends what kernels on the card wait for. Each communicator is ended apart: NCCL may
+// wait until the card is idle, and so for the others.
 func (c *cards) abort() {
+	go c.each(held.abort)
 	c.mu.Lock()
 	comm, on := c.comm, c.on
 	c.mu.Unlock()
@@ -134,12 +144,7 @@ func (c *cards) decide(ctx context.Context, d card) (bool, error) {
 		}
 		return c.comm != nil, nil
 	}
-	shared := 0
-	if os.Getenv("NCCL_MULTI_RANK_GPU_ENABLE") == "1" && c.lib.Version >= 23000 {
-		shared = 1
-	}
-	place := fmt.Sprintf("%s %s %d/%d", c.member.Peer(c.rank).Host, d.Card(), shared, processOf(c.rank))
-	if err := c.member.Tell(fmt.Sprintf("card %d", c.rank), []byte(place)); err != nil {
+	if err := c.member.Tell(fmt.Sprintf("card %d", c.rank), []byte(c.placeOf(d))); err != nil {
 		return false, err
 	}
 	if c.rank == 0 {
@@ -156,6 +161,21 @@ func (c *cards) decide(ctx context.Context, d card) (bool, error) {
 		c.whyNot = string(id)
 		return false, nil
 	}
+	t := trafficOf(d)
+	if err := t.start(ctx); err != nil {
+		return false, err
+	}
+	defer t.startDone()
+	comm, err := c.start(ctx, d, func() (*nccl.Comm, error) { return c.lib.Init(id, c.rank, c.size) })
+	if err != nil {
+		return false, err
+	}
+	c.comm, c.on = comm, d
+	return true, nil
+}
+
+// start makes this rank's part in a group of NCCL's, when the others do.
+func (c *cards) start(ctx context.Context, d card, init func() (*nccl.Comm, error)) (*nccl.Comm, error) {
 	type made struct {
 		comm *nccl.Comm
 		err  error
@@ -164,7 +184,7 @@ func (c *cards) decide(ctx context.Context, d card) (bool, error) {
 	go func() { // it cannot be canceled
 		var m made
 		m.err = d.WithContext(func() (err error) {
-			m.comm, err = c.lib.Init(id, c.rank, c.size)
+			m.comm, err = init()
 			return err
 		})
 		done <- m
@@ -172,36 +192,60 @@ func (c *cards) decide(ctx context.Context, d card) (bool, error) {
 	select {
 	case m := <-done:
 		if m.err != nil {
-			return false, fmt.Errorf("%s does not start: %w (LOCUS_COLLECTIVE=ring does without it)", c.lib, m.err)
+			return nil, fmt.Errorf("%s does not start: %w (LOCUS_COLLECTIVE=ring does without it)", c.lib, m.err)
 		}
-		c.comm, c.on = m.comm, d
-		return true, nil
+		return m.comm, nil
 	case <-ctx.Done():
-		return false, fmt.Errorf("%w: %w", engine.ErrAbandoned, ctx.Err())
+		return nil, fmt.Errorf("%w: %w", engine.ErrAbandoned, ctx.Err())
 	}
+}
+
+// placeOf says where a tensor on a card is, for clash: host, card, whether ranks may share
+// it, and the process.
+func (c *cards) placeOf(d card) string {
+	shared := 0
+	if os.Getenv("NCCL_MULTI_RANK_GPU_ENABLE") == "1" && c.lib.Version >= 23000 {
+		shared = 1
+	}
+	return fmt.Sprintf("%s %s %d/%d", c.member.Peer(c.rank).Host, d.Card(), shared, processOf(c.rank))
+}
+
+// clash returns why NCCL cannot serve two ranks at such places, "" if it can.
+func clash(a, b string) string {
+	card, how, _ := cutLast(a)
+	other, otherHow, _ := cutLast(b)
+	shared, pid, _ := strings.Cut(how, "/")
+	otherShared, otherPID, _ := strings.Cut(otherHow, "/")
+	switch {
+	case card != other:
+		return ""
+	case pid == otherPID:
+		// One rank's NCCL waits on the card for the other. If the first then loads a kernel,
+		// the driver waits for the card and lets nobody into the context, which both have.
+		return "are on one GPU and in one process, where NCCL could wait for ever: collective.Local serves them better"
+	case shared != "1" || otherShared != "1":
+		return "are on one GPU, for which NCCL needs version 2.30 and NCCL_MULTI_RANK_GPU_ENABLE=1"
+	}
+	return ""
 }
 
 // propose is rank 0's word: the id of a group of NCCL's, or why there is none.
 func (c *cards) propose(ctx context.Context) error {
-	seen, process := map[string]int{}, map[string]string{}
+	seen := map[string][]int{} // ranks by card
+	places := make([]string, c.size)
 	for r := range c.size {
 		text, err := c.member.Hear(ctx, fmt.Sprintf("card %d", r))
 		if err != nil {
 			return err
 		}
-		place, how, _ := cutLast(string(text))
-		shared, pid, _ := strings.Cut(how, "/")
-		other, twice := seen[place]
-		// One rank's NCCL waits on the card for the other. If the first then loads a kernel,
-		// the driver waits for the card and lets nobody into the context, which both have.
-		if twice && process[place] == pid {
-			return c.member.Tell("nccl id", fmt.Appendf(nil, "ranks %d and %d are on one GPU and in one process, where NCCL could wait for ever: collective.Local serves them better", other, r))
+		places[r] = string(text)
+		card, _, _ := cutLast(places[r])
+		for _, other := range seen[card] {
+			if why := clash(places[other], places[r]); why != "" {
+				return c.member.Tell("nccl id", fmt.Appendf(nil, "ranks %d and %d %s", other, r, why))
+			}
 		}
-		process[place] = pid
-		if twice && shared != "1" {
-			return c.member.Tell("nccl id", fmt.Appendf(nil, "ranks %d and %d are on one GPU, for which NCCL needs version 2.30 and NCCL_MULTI_RANK_GPU_ENABLE=1", other, r))
-		}
-		seen[place] = r
+		seen[card] = append(seen[card], r)
 	}
 	id, err := c.lib.NewID()
 	if err != nil {
@@ -218,10 +262,10 @@ func cutLast(s string) (before, after string, ok bool) {
 	return s[:i], s[i+1:], true
 }
 
-// queues reports whether NCCL serves a tensor, so that a collective is done for the host
-// when it is queued.
-func (e *remote) queues(x *locus.Tensor) bool {
-	if e.cards.cardOf(x) == nil {
+// queues reports whether NCCL serves a collective, so that it is done for the host when it is
+// queued. A message waits for the other side before, and its memory is known already.
+func (e *remote) queues(j *job) bool {
+	if j.kind == send || j.kind == recv || e.cards.cardOf(j.x) == nil {
 		return false
 	}
 	e.cards.mu.Lock()
@@ -230,7 +274,7 @@ func (e *remote) queues(x *locus.Tensor) bool {
 }
 
 // run queues a job on the card's stream. What uses the result is queued behind.
-func (c *cards) run(j *job, d card) (*locus.Tensor, error) {
+func (c *cards) run(ctx context.Context, j *job, d card) (*locus.Tensor, error) {
 	started := time.Now()
 	s := locus.NewScope()
 	defer s.Close()
@@ -254,14 +298,18 @@ func (c *cards) run(j *job, d card) (*locus.Tensor, error) {
 		in.Release()
 		return out, nil
 	}
+	t := trafficOf(d)
+	if err := t.collective(ctx); err != nil {
+		in.Release()
+		return nil, err
+	}
 	var event backend.Event
 	seen, err := lend.Beside(d, j.name, j.text, x.Bytes(), func() (err error) {
-		event, err = d.Foreign([]*memory.Block{in.Block}, block, func(stream uintptr) error { return c.queue(j.kind, k, stream) }, in.Release)
-		var async *backend.AsyncError
-		if errors.As(err, &async) || errors.Is(err, locus.ErrDeviceLost) { // the device's, not NCCL's
-			err = lend.Error(j.name, err)
-		}
-		return err
+		event, err = d.Foreign([]*memory.Block{in.Block}, block, func(stream uintptr) error { return c.queue(j.kind, k, stream) }, func() {
+			in.Release()
+			t.collectiveDone()
+		})
+		return cardError(j.name, err)
 	})
 	if err != nil {
 		return nil, err
@@ -272,6 +320,9 @@ func (c *cards) run(j *job, d card) (*locus.Tensor, error) {
 }
 
 func (c *cards) queue(kind kind, k *nccl.Call, stream uintptr) error {
+	if c.comm.Ended() {
+		return errEnded
+	}
 	switch kind {
 	case allReduce:
 		return c.comm.AllReduce(k, stream)
@@ -286,6 +337,8 @@ func (c *cards) queue(kind kind, k *nccl.Call, stream uintptr) error {
 	}
 	return errors.New("no collective of NCCL's")
 }
+
+var errEnded = errors.New("NCCL was ended with the group")
 
 // watch looks after work on the card: a kernel that waits for a rank that does not come
 // ends with the time-out, as on the host. A goroutine does so while there is some.
@@ -335,13 +388,8 @@ func (c *cards) look() {
 
 // close waits for what is on its way and ends the rank's part.
 func (c *cards) close() {
-	for c.member.Fault() == nil {
-		c.mu.Lock()
-		busy := len(c.inFlight) > 0
-		c.mu.Unlock()
-		if !busy {
-			break
-		}
+	defer c.each(held.close)
+	for c.member.Fault() == nil && c.busy() {
 		time.Sleep(time.Millisecond)
 	}
 	if c.member.Fault() != nil {
@@ -353,4 +401,14 @@ func (c *cards) close() {
 	if comm != nil {
 		_ = on.WithContext(func() error { comm.Destroy(); return nil }) // a lost card has ended it
 	}
+	c.each(held.destroy)
+}
+
+// busy reports whether something is on its way on the card.
+func (c *cards) busy() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.pairs.Lock()
+	defer c.pairs.Unlock()
+	return len(c.inFlight) > 0 || c.pairs.flying > 0
 }

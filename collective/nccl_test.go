@@ -139,6 +139,31 @@ func TestNCCLProcesses(t *testing.T) {
 	}
 }
 
+// Messages between processes that share the card.
+func TestNCCLMessages(t *testing.T) {
+	needNCCL(t, 1)
+	for _, size := range []int{2, 4} {
+		if size == 4 {
+			t.Setenv("NCCL_MAX_CTAS", "8")
+		}
+		for r, p := range startRanks(t, "messages", size, "LOCUS_SPLIT_GPUS=") {
+			out, err := p.end(3 * time.Minute)
+			if err != nil || r == 0 && !strings.Contains(out, "all is well") {
+				t.Errorf("rank %d of %d: %v\n%s", r, size, err, out)
+			}
+			t.Logf("rank %d of %d: %s", r, size, out)
+		}
+	}
+}
+
+// A process that is killed while messages are on the card.
+func TestNCCLMessagesKill(t *testing.T) {
+	needNCCL(t, 1)
+	for range 3 {
+		kill(t, startRanks(t, "passing", 3, "LOCUS_SPLIT_GPUS=", "LOCUS_TEST_DEVICE=gpu:0", "NCCL_MAX_CTAS=8"), 1, false)
+	}
+}
+
 // A process that is killed while the others' kernels wait for it on the card.
 func TestNCCLKill(t *testing.T) {
 	needNCCL(t, 1)

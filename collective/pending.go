@@ -87,6 +87,11 @@ type job struct {
 	text  string
 	seq   uint64
 
+	program bool   // it is a step of one, whose memory it uses
+	ready   *ready // of a message that may go by NCCL
+	failed  error  // why that cannot be got ready
+	by      string // ", by NCCL", of a message that went so
+
 	watched bool // it goes on on a card, whose engine notes its time
 	seen    bool // the timeline has it by the card's own clock
 }
@@ -98,7 +103,7 @@ func (j *job) note(started time.Time) {
 	if j.x != nil {
 		d, bytes = j.x.Device(), j.x.Bytes()
 	}
-	lend.Span(d, j.name, j.text, bytes, started)
+	lend.Span(d, j.name, j.text+j.by, bytes, started)
 }
 
 // borders returns where the ranks' parts along the first axis begin and end, of AllGather

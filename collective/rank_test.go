@@ -86,6 +86,53 @@ func play(role string) error {
 			fmt.Println("all is well")
 		}
 		return nil
+	case "messages": // between ranks on one GPU, by NCCL
+		d := locus.GPU(0)
+		if err := collectivetest.Messages(context.Background(), g, d, 1, true); err != nil {
+			return err
+		}
+		if err := meetAll(g, d); err != nil {
+			return err
+		}
+		var err error
+		sent, by := byNCCL(func() {
+			err = passOn(g, d.Ones(25_000_000))
+			time.Sleep(50 * time.Millisecond) // it is noted when the card has done it
+		})
+		if err != nil {
+			return err
+		}
+		if sent != 1 || by != 1 {
+			return fmt.Errorf("%d of %d messages by NCCL", by, sent)
+		}
+		if err := speedOfMessages(g, d); err != nil {
+			return err
+		}
+		if g.Rank() == 0 {
+			fmt.Println("all is well")
+		}
+		return nil
+	case "passing": // messages until somebody is killed
+		d, err := locus.ParseDevice(os.Getenv("LOCUS_TEST_DEVICE"))
+		if err != nil {
+			return err
+		}
+		if _, err := g.AllReduce(ctx, d.Ones(1), collective.Sum).Wait(); err != nil {
+			return err
+		}
+		for i := 0; ; i++ {
+			x := d.Ones(50_000 << (i % 6))
+			if err = passOn(g, x); err != nil {
+				return told(err)
+			}
+			if err := d.Synchronize(); err != nil {
+				return err
+			}
+			x.Free()
+			if i == 20 {
+				fmt.Printf("READY rank=%d pid=%d\n", g.Rank(), os.Getpid())
+			}
+		}
 	case "endless": // until somebody is killed
 		d := locus.CPU()
 		if name := os.Getenv("LOCUS_TEST_DEVICE"); name != "" {
@@ -102,12 +149,7 @@ func play(role string) error {
 				}
 			}
 			if err != nil {
-				var f *collective.Fault
-				if !errors.As(err, &f) {
-					return fmt.Errorf("not a fault: %w", err)
-				}
-				fmt.Printf("FAULT rank=%d host=%q timeout=%v text=%s\n", f.Rank, f.Host, errors.Is(err, collective.ErrTimeout), strings.ReplaceAll(err.Error(), "\n", " "))
-				return nil
+				return told(err)
 			}
 			x.Free()
 			y.Free()
@@ -124,6 +166,79 @@ func play(role string) error {
 		return nil
 	}
 	return errors.New("no such role")
+}
+
+// told prints the fault that a rank was told of.
+func told(err error) error {
+	var f *collective.Fault
+	if !errors.As(err, &f) {
+		return fmt.Errorf("not a fault: %w", err)
+	}
+	fmt.Printf("FAULT rank=%d host=%q timeout=%v text=%s\n", f.Rank, f.Host, errors.Is(err, collective.ErrTimeout), strings.ReplaceAll(err.Error(), "\n", " "))
+	return nil
+}
+
+// passOn sends a tensor to the next rank and takes one from the rank before.
+func passOn(g *collective.Group, x *locus.Tensor) error {
+	sent := g.Send(ctx, x, (g.Rank()+1)%g.Size())
+	y, err := g.Recv(ctx, x, (g.Rank()+g.Size()-1)%g.Size()).Wait()
+	if err != nil {
+		return err
+	}
+	if lo, hi := y.Min().Item(), y.Max().Item(); lo != 1 || hi != 1 {
+		return fmt.Errorf("ones were sent, %v to %v have come", lo, hi)
+	}
+	y.Free()
+	_, err = sent.Wait()
+	return err
+}
+
+// meetAll has every rank send to the next, one after the other, so that all these pairs have
+// their communicators.
+func meetAll(g *collective.Group, d locus.Device) error {
+	x := d.Ones(100_000)
+	for from := range g.Size() {
+		var err error
+		switch to := (from + 1) % g.Size(); g.Rank() {
+		case from:
+			_, err = g.Send(ctx, x, to).Wait()
+		case to:
+			_, err = g.Recv(ctx, x, from).Wait()
+		}
+		if err == nil {
+			err = g.Barrier(ctx)
+		}
+		if err == nil {
+			err = d.Synchronize()
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return g.Barrier(ctx)
+}
+
+// speedOfMessages measures 100 MB from each rank to the next, all at a time.
+func speedOfMessages(g *collective.Group, d locus.Device) error {
+	x, best := d.Ones(25_000_000), time.Hour
+	for range 8 {
+		if err := errors.Join(d.Synchronize(), g.Barrier(ctx)); err != nil {
+			return err
+		}
+		started := time.Now()
+		sent := g.Send(ctx, x, (g.Rank()+1)%g.Size())
+		y, err := g.Recv(ctx, x, (g.Rank()+g.Size()-1)%g.Size()).Wait()
+		if err == nil {
+			_, err = sent.Wait()
+		}
+		if err = errors.Join(err, d.Synchronize()); err != nil {
+			return err
+		}
+		best = min(best, time.Since(started))
+		y.Free()
+	}
+	fmt.Printf("100 MB from each of %d ranks to the next, %s: %v\n", g.Size(), d, best)
+	return nil
 }
 
 // recovers checks that a fault in Go code is still a panic, which libraries that take signals

@@ -3,7 +3,6 @@ package collective
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -90,20 +89,23 @@ func (e *remote) enter(ctx context.Context, j *job) error {
 
 func (e *remote) late(j *job, after time.Duration) {
 	if j.kind == send || j.kind == recv {
-		e.member.LateWith(j.root, fmt.Sprintf("%s of %s has not ended within %v", j.name, j.text, after))
+		e.member.LateWith(j.root, lateText(j, after))
 		return
 	}
 	e.member.Late(j.seq, after)
 }
 
 func (e *remote) run(ctx context.Context, j *job) (*locus.Tensor, error) {
-	if d := e.cards.cardOf(j.x); d != nil && j.kind != send && j.kind != recv {
+	if e.cards != nil && (j.kind == send || j.kind == recv) {
+		return e.message(ctx, j)
+	}
+	if d := e.cards.cardOf(j.x); d != nil {
 		ok, err := e.cards.decide(ctx, d)
 		if err != nil {
 			return nil, err
 		}
 		if ok {
-			return e.cards.run(j, d)
+			return e.cards.run(ctx, j, d)
 		}
 	}
 	return e.stage(ctx, j)

@@ -70,7 +70,7 @@ func (g *Group) record(in *trace.Trace, j *job) *Pending {
 
 // Start starts the collective in a run of a program.
 func (s step) Start(on backend.Device, in, out *backend.View) program.Flight {
-	j := &job{ctx: context.Background(), name: s.name, kind: s.kind, op: s.op, root: s.root, n: s.n, parts: s.parts, text: s.text}
+	j := &job{ctx: context.Background(), name: s.name, kind: s.kind, op: s.op, root: s.root, n: s.n, parts: s.parts, text: s.text, program: true}
 	to := lend.View(on, out).(*locus.Tensor)
 	if j.x = to; in != nil {
 		j.x = lend.View(on, in).(*locus.Tensor)
@@ -87,7 +87,7 @@ func (s step) Start(on backend.Device, in, out *backend.View) program.Flight {
 		j.into = to
 	}
 	p := s.g.enqueue(j)
-	if q, ok := s.g.eng.(interface{ queues(*locus.Tensor) bool }); ok && q.queues(j.x) {
+	if q, ok := s.g.eng.(*remote); ok && q.queues(j) {
 		<-p.done // it is on its way when the card's queue has it: behind what the program has queued so far
 	}
 	return &stepFlight{p, s, j.x.Device(), own}

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -122,12 +123,53 @@ func TestCopiesKeepTheirOrder(t *testing.T) {
 			got, want []byte
 			wait      func() error
 		}
-		var fetches []fetch
+		var fetches, messages []fetch
+		var lanes [2][3]int // by device
+		for i, d := range devices {
+			for k := range lanes[i] {
+				var err error
+				if lanes[i][k], err = d.OpenLane(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		var passing atomic.Int32
+		pass := func(d *Device, lane int, b *memory.Block, run, release func()) {
+			fence, err := d.Fence(b)
+			if err != nil {
+				t.Fatal(err)
+			}
+			fence.Wait()
+			passing.Add(1)
+			if err := d.OnLane(lanes[slices.Index(devices, d)][lane], b, func(stream uintptr) error {
+				f.enqueue(stream, func() bool { return true }, run)
+				return nil
+			}, func() { release(); passing.Add(-1) }); err != nil {
+				t.Fatal(err)
+			}
+		}
 		released := atomic.Int32{}
 		for range 200 {
 			x := &blocks[pick.IntN(len(blocks))]
 			d := devices[x.on]
-			switch pick.IntN(8) {
+			switch pick.IntN(10) {
+			case 9: // a message that leaves on a lane, from a block that is freed or written to meanwhile
+				if x.want == nil {
+					continue
+				}
+				got, b := make([]byte, len(x.want)), x.Block
+				b.Hold()
+				pass(d, pick.IntN(2), b, func() { copy(got, unsafe.Slice((*byte)(pointer(b.Addr)), len(got))) }, b.LetGo)
+				messages = append(messages, fetch{got: got, want: bytes.Clone(x.want)})
+				if pick.IntN(2) == 0 { // or it is written to
+					x.Free()
+					*x = fresh(x.on)
+				}
+			case 8: // a message that comes on a lane
+				src := make([]byte, large)
+				x.want = fill(src)
+				to := x.Addr
+				pass(d, 2, x.Block, func() { copy(unsafe.Slice((*byte)(pointer(to)), large), src) }, func() {})
 			case 7: // read while others are queued, from a block that is freed meanwhile
 				if x.want == nil {
 					continue
@@ -208,6 +250,14 @@ func TestCopiesKeepTheirOrder(t *testing.T) {
 				t.Fatalf("seed %d: fetch %d is something else (%v)", seed, i, err)
 			}
 		}
+		if !eventually(func() bool { return passing.Load() == 0 }) {
+			t.Errorf("%d messages are not released", passing.Load())
+		}
+		for i, x := range messages {
+			if !bytes.Equal(x.got, x.want) {
+				t.Fatalf("seed %d: message %d is something else", seed, i)
+			}
+		}
 		if !eventually(func() bool { return int(released.Load()) == len(fetches) }) {
 			t.Errorf("%d of %d fetches are released", released.Load(), len(fetches))
 		}
@@ -220,7 +270,7 @@ func TestCopiesKeepTheirOrder(t *testing.T) {
 			if err := d.Synchronize(); err != nil {
 				t.Fatal(err)
 			}
-			if d.copies.last != nil || d.copies.joined != d.copies.queued {
+			if d.behind != 0 || d.copies.last != nil || d.copies.joined != d.copies.queued {
 				t.Errorf("after waiting, %d of %d copies are joined", d.copies.joined, d.copies.queued)
 			}
 			if e := d.Record(); !func() bool { e.Wait(); return e.Done() }() {

@@ -3,6 +3,7 @@
 package cuda
 
 import (
+	"iter"
 	"slices"
 	"unsafe"
 
@@ -15,8 +16,9 @@ import (
 // everything queued before it is done, and what is queued later waits for it
 // where it uses, or reuses, the memory that is copied to.
 
-// copyStream is that stream. Guarded by the device's mu.
-type copyStream struct {
+// lane is such a stream; what other libraries send has lanes of its own (lane.go). Guarded by
+// the device's mu.
+type lane struct {
 	stream         uintptr
 	fence          uintptr    // the event that it waits for
 	queued, joined int64      // copies queued there, and those that the device's stream waits for
@@ -24,9 +26,10 @@ type copyStream struct {
 	pending        []*arrival // those that it does not wait for yet, in their order
 }
 
-// arrival is a copy into a block on the stream of copies.
+// arrival is a copy into a block on a lane.
 type arrival struct {
 	d     *Device
+	on    *lane
 	event *event
 	seq   int64 // copies are done in this order
 	to    span  // where it goes
@@ -43,33 +46,54 @@ func (a *arrival) Join() {
 
 // join is Join between begin and end.
 func (d *Device) join(a *arrival) error {
-	if a.seq <= d.copies.joined {
+	l := a.on
+	if a.seq <= l.joined {
 		return nil
 	}
-	d.copies.joined = a.seq
+	l.joined = a.seq
 	i := 0
-	for i < len(d.copies.pending) && d.copies.pending[i].seq <= a.seq {
+	for i < len(l.pending) && l.pending[i].seq <= a.seq {
 		i++
 	}
-	d.copies.pending = slices.Delete(d.copies.pending, 0, i)
-	if d.copies.joined == d.copies.queued {
-		d.copies.last = nil
+	l.pending = slices.Delete(l.pending, 0, i)
+	if l.joined == l.queued {
+		l.last = nil
+		d.behind--
 	}
 	return d.waitFor(d.stream, a.event.handle)
 }
 
 // joinAll makes what is queued later wait for all copies, between begin and end.
 func (d *Device) joinAll() error {
-	if d.copies.last == nil {
-		return nil
+	for l := range d.late() {
+		if err := d.join(l.last); err != nil {
+			return err
+		}
 	}
-	return d.join(d.copies.last)
+	return nil
+}
+
+// late are the lanes with copies that the device's stream does not wait for yet.
+func (d *Device) late() iter.Seq[*lane] {
+	return func(yield func(*lane) bool) {
+		if d.behind == 0 {
+			return
+		}
+		if d.copies.last != nil && !yield(&d.copies) {
+			return
+		}
+		for _, l := range d.lanes.all {
+			if l.last != nil && !yield(l) {
+				return
+			}
+		}
+	}
 }
 
 // arrived makes what is queued next wait for what is still being copied to b,
 // between begin and end.
 func (d *Device) arrived(b *memory.Block) error {
-	if d.copies.last == nil || b == nil {
+	if d.behind == 0 || b == nil {
 		return nil
 	}
 	a, ok := b.Arrival().(*arrival)
@@ -82,7 +106,7 @@ func (d *Device) arrived(b *memory.Block) error {
 
 // arrivals makes a call wait for what is still being copied to its blocks.
 func (d *Device) arrivals(c *backend.Call) error {
-	if d.copies.last == nil {
+	if d.behind == 0 {
 		return nil
 	}
 	for i := range c.In {
@@ -101,16 +125,21 @@ func (d *Device) arrivals(c *backend.Call) error {
 // arrivedAt makes what is queued next wait for what is still being copied to any of the
 // places, which are in the order of their addresses, whatever block it is copied to there.
 func (d *Device) arrivedAt(places []span) error {
-	for i := len(d.copies.pending) - 1; i >= 0; i-- { // the last one stands for those before it
-		a := d.copies.pending[i]
-		at, _ := slices.BinarySearchFunc(places, a.to.from, func(s span, from uintptr) int {
-			if s.to <= from {
-				return -1
+	for l := range d.late() {
+		for i := len(l.pending) - 1; i >= 0; i-- { // the last one stands for those before it
+			a := l.pending[i]
+			at, _ := slices.BinarySearchFunc(places, a.to.from, func(s span, from uintptr) int {
+				if s.to <= from {
+					return -1
+				}
+				return 1
+			})
+			if at < len(places) && places[at].from < a.to.to {
+				if err := d.join(a); err != nil {
+					return err
+				}
+				break
 			}
-			return 1
-		})
-		if at < len(places) && places[at].from < a.to.to {
-			return d.join(a)
 		}
 	}
 	return nil
@@ -120,6 +149,14 @@ func (d *Device) arrivedAt(places []span) error {
 func (d *Device) waitFor(stream, event uintptr) error {
 	d.c.fn, d.c.a[0], d.c.a[1], d.c.a[2] = d.card.drv.streamWaitEvent, stream, event, 0
 	return d.result("cuStreamWaitEvent", Result(d.c.do()))
+}
+
+// openCopiesTo is openCopies for copies to b, behind what uses it on another lane.
+func (d *Device) openCopiesTo(b *memory.Block) error {
+	if err := d.leaveLanes(b, &d.copies); err != nil {
+		return err
+	}
+	return d.openCopies()
 }
 
 // openCopies makes the stream of copies wait for everything queued so far.
@@ -144,16 +181,19 @@ func (d *Device) openCopies() error {
 	return d.waitFor(d.copies.stream, d.copies.fence)
 }
 
-// closeCopies notes that all copies to b are queued.
-func (d *Device) closeCopies(b *memory.Block) (*event, error) {
-	e, err := d.recordQuiet(d.copies.stream)
+// closeLane notes that everything that goes to b is queued on a lane.
+func (d *Device) closeLane(l *lane, b *memory.Block) (*event, error) {
+	e, err := d.recordQuiet(l.stream)
 	if err != nil {
 		return nil, err
 	}
-	d.copies.queued++
-	d.copies.last = &arrival{d, e, d.copies.queued, span{b.Addr, b.Addr + uintptr(b.Size)}}
-	d.copies.pending = append(d.copies.pending, d.copies.last)
-	b.SetArrival(d.copies.last)
+	if l.last == nil {
+		d.behind++
+	}
+	l.queued++
+	l.last = &arrival{d, l, e, l.queued, span{b.Addr, b.Addr + uintptr(b.Size)}}
+	l.pending = append(l.pending, l.last)
+	b.SetArrival(l.last)
 	return e, nil
 }
 
@@ -206,13 +246,13 @@ func (d *Device) queuePinnedIn(dst *memory.Block, src []byte) (*event, error) {
 		return nil, err
 	}
 	defer d.end()
-	if err := d.openCopies(); err != nil {
+	if err := d.openCopiesTo(dst); err != nil {
 		return nil, err
 	}
 	if err := d.queueIn(dst.Addr, uintptr(unsafe.Pointer(&src[0])), len(src), d.copies.stream); err != nil {
 		return nil, err
 	}
-	return d.closeCopies(dst)
+	return d.closeLane(&d.copies, dst)
 }
 
 // copySmallIn copies what fits into one small slot.
@@ -289,7 +329,7 @@ func (d *Device) queueSlot(x *slot, dst *memory.Block, off, n int, first, last b
 	defer d.end()
 	var err error
 	if first {
-		err = d.openCopies()
+		err = d.openCopiesTo(dst)
 	}
 	if err == nil {
 		err = d.queueIn(dst.Addr+uintptr(off), x.host, n, d.copies.stream)
@@ -301,7 +341,7 @@ func (d *Device) queueSlot(x *slot, dst *memory.Block, off, n int, first, last b
 	err = d.record(x.event, d.copies.stream)
 	d.stages.large.queued = append(d.stages.large.queued, x)
 	if err == nil && last {
-		_, err = d.closeCopies(dst)
+		_, err = d.closeLane(&d.copies, dst)
 	}
 	return err
 }

@@ -64,7 +64,9 @@ type Device struct {
 	libs    libraries      // NVIDIA's, as far as they are in use
 	events  eventLists     // for reuse
 	stages  staging        // of copies between the device and pageable memory
-	copies  copyStream     // of large copies to the device
+	copies  lane           // of large copies to the device, and of collectives
+	lanes   laneList       // of other libraries' messages
+	behind  int            // lanes with something that the device's stream does not wait for yet
 	fetches fetchStream    // of copies that the program does not wait for
 	flights pendingFlights // host memory that the device still reads
 	trial   trial

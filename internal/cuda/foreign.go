@@ -59,7 +59,7 @@ func (d *Device) foreign(in []*memory.Block, out *memory.Block, queue func(strea
 	if out == nil {
 		return d.recordQuiet(stream)
 	}
-	return d.closeCopies(out)
+	return d.closeLane(&d.copies, out)
 }
 
 // openForeign makes the stream of copies wait for everything queued so far.

@@ -276,7 +276,7 @@ func (r *recording) Replay() error {
 	if err := r.usable(); err != nil {
 		return err
 	}
-	if d.copies.last != nil {
+	if d.behind != 0 {
 		if err := d.arrivedAt(r.places); err != nil {
 			return err
 		}

@@ -85,7 +85,7 @@ func (d *Device) Synchronize() error {
 		return l
 	}
 	d.mu.Lock()
-	idle, behind := !d.ready, d.copies.last != nil
+	idle, behind := !d.ready, d.behind != 0
 	d.mu.Unlock()
 	if idle {
 		return nil

@@ -17,7 +17,7 @@ func Fake(version int) *Library {
 		Path: "a fake", Version: version,
 		getUniqueID: func(i *id) int32 { rand.Read(i.bytes[:]); return 0 },
 		initRank:    f.init,
-		abort:       func(comm uintptr) int32 { f.comm(comm).group.abort(); return 0 },
+		abort:       func(comm uintptr) int32 { f.comm(comm).abort(); return 0 },
 		destroy:     func(uintptr) int32 { return 0 },
 		asyncError:  func(_ uintptr, code *int32) int32 { *code = 0; return 0 },
 		errorString: func(int32) string { return "the fake failed" },
@@ -57,6 +57,12 @@ func Fake(version int) *Library {
 				}
 			})
 		},
+		send: func(in uintptr, n uint64, t, _ int32, comm, _ uintptr) int32 {
+			return f.comm(comm).call(in, 0, n, t, func(g *fakeGroup, i int) { g.pass(n, t, i) })
+		},
+		recv: func(out uintptr, n uint64, t, _ int32, comm, _ uintptr) int32 {
+			return f.comm(comm).call(0, out, n, t, func(g *fakeGroup, i int) { g.pass(n, t, i) })
+		},
 	}
 }
 
@@ -74,12 +80,15 @@ type fakeGroup struct {
 	came    int
 	turn    int
 	in, out []uintptr
-	aborted bool
+	n       uint64 // of the first that came
+	t       int32
+	differ  bool // somebody came with another length or type
 }
 
 type fakeComm struct {
-	group *fakeGroup
-	rank  int
+	group   *fakeGroup
+	rank    int
+	aborted bool // what this rank waits for ends; the others go on waiting, as on cards
 }
 
 func (f *fake) init(comm *uintptr, size int32, i id, rank int32) int32 {
@@ -90,7 +99,7 @@ func (f *fake) init(comm *uintptr, size int32, i id, rank int32) int32 {
 		g.changed = sync.NewCond(&g.mu)
 		f.groups[i] = g
 	}
-	c := &fakeComm{g, int(rank)}
+	c := &fakeComm{group: g, rank: int(rank)}
 	f.comms = append(f.comms, c)
 	*comm = uintptr(len(f.comms)) // a handle that is not 0
 	f.mu.Unlock()
@@ -103,11 +112,11 @@ func (f *fake) comm(handle uintptr) *fakeComm {
 	return f.comms[handle-1]
 }
 
-func (g *fakeGroup) abort() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.aborted = true
-	g.changed.Broadcast()
+func (c *fakeComm) abort() {
+	c.group.mu.Lock()
+	defer c.group.mu.Unlock()
+	c.aborted = true
+	c.group.changed.Broadcast()
 }
 
 // call waits for all ranks; the last one does each element's work.
@@ -117,7 +126,16 @@ func (c *fakeComm) call(in, out uintptr, n uint64, t int32, do func(g *fakeGroup
 	defer g.mu.Unlock()
 	g.in[c.rank], g.out[c.rank] = in, out
 	turn := g.turn
-	if g.came++; g.came == g.size {
+	if g.came++; g.came == 1 {
+		g.n, g.t = n, t
+	} else if n != g.n || t != g.t { // where NCCL would wait for ever or write too far
+		g.differ = true
+	}
+	if g.differ {
+		g.changed.Broadcast()
+		return 5
+	}
+	if g.came == g.size {
 		for i := range int(n) {
 			do(g, i)
 		}
@@ -126,10 +144,24 @@ func (c *fakeComm) call(in, out uintptr, n uint64, t int32, do func(g *fakeGroup
 		g.changed.Broadcast()
 		return 0
 	}
-	for g.turn == turn && !g.aborted {
+	for g.turn == turn && !c.aborted && !g.differ {
 		g.changed.Wait()
 	}
+	if g.differ {
+		return 5
+	}
 	return 0 // as kernels that were aborted end
+}
+
+// pass copies, with the first element, all from the rank that sends to the one that receives.
+func (g *fakeGroup) pass(n uint64, t int32, i int) {
+	if g.in[0] == 0 || g.out[1] == 0 {
+		panic("rank 0 of a pair sends and rank 1 receives")
+	}
+	if i == 0 {
+		n *= uint64(map[int32]int{1: 1, 2: 4, 4: 8, 6: 2, 7: 4, 8: 8, 9: 2}[t])
+		copy(unsafe.Slice(at[byte](g.out[1], 0), n), unsafe.Slice(at[byte](g.in[0], 0), n))
+	}
 }
 
 // reduced is an element of all ranks' operands, reduced as NCCL numbers its ops.

@@ -39,6 +39,8 @@ type Library struct {
 	broadcast     func(in, out uintptr, n uint64, t, root int32, comm, stream uintptr) int32
 	allGather     func(in, out uintptr, n uint64, t int32, comm, stream uintptr) int32
 	reduceScatter func(in, out uintptr, n uint64, t, op int32, comm, stream uintptr) int32
+	send          func(in uintptr, n uint64, t, to int32, comm, stream uintptr) int32
+	recv          func(out uintptr, n uint64, t, from int32, comm, stream uintptr) int32
 }
 
 var loaded struct {
@@ -75,6 +77,9 @@ func load() (*Library, error) {
 	})
 	if err != nil {
 		return nil, err
+	}
+	if h.Functions(map[string]any{"ncclSend": &n.send, "ncclRecv": &n.recv}) != nil { // before 2.7
+		n.send = nil
 	}
 	v := new(int32)
 	if r := getVersion(v); r != 0 {
@@ -115,7 +120,9 @@ type Comm struct {
 	lib        *Library
 	comm       uintptr
 	rank, size int
-	once       sync.Once // it ends once
+
+	mu    sync.Mutex
+	ended bool // its memory may be gone
 }
 
 // Init makes a rank's part. All ranks call it at the same time; it waits for them.
@@ -133,13 +140,36 @@ func (l *Library) Init(unique []byte, rank, size int) (*Comm, error) {
 
 // Abort ends the rank's part at once; kernels that wait for other ranks end too. It may be
 // called while another thread is in a call.
-func (c *Comm) Abort() { c.once.Do(func() { c.lib.abort(c.comm) }) }
+func (c *Comm) Abort() { c.end(c.lib.abort) }
 
 // Destroy ends the rank's part when everything is done.
-func (c *Comm) Destroy() { c.once.Do(func() { c.lib.destroy(c.comm) }) }
+func (c *Comm) Destroy() { c.end(c.lib.destroy) }
+
+// end ends it once.
+func (c *Comm) end(how func(comm uintptr) int32) {
+	c.mu.Lock()
+	first := !c.ended
+	c.ended = true
+	c.mu.Unlock()
+	if first {
+		how(c.comm)
+	}
+}
+
+// Ended reports whether Abort or Destroy was called.
+func (c *Comm) Ended() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.ended
+}
 
 // Err returns what went wrong on the network or on another rank since.
 func (c *Comm) Err() error {
+	c.mu.Lock() // it must not end meanwhile
+	defer c.mu.Unlock()
+	if c.ended {
+		return nil
+	}
 	code := new(int32)
 	if err := c.lib.check("ncclCommGetAsyncError", c.comm, c.lib.asyncError(c.comm, code)); err != nil {
 		return err
