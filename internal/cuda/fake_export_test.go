@@ -5,9 +5,11 @@ package cuda
 import "testing"
 
 // UseFake makes a fake card, without libraries, the one that programs find, and returns the
-// names of the kernels that were launched on it since the last call.
-func UseFake(t *testing.T) (launched func() []string) {
+// names of the kernels that were launched on it since the last call. run does what a kernel
+// does; it may be nil.
+func UseFake(t *testing.T, run func(l launched)) (launched func() []string) {
 	f, devices := openFake(t, 1)
+	f.emulate = run
 	opened.once.Do(func() {})
 	old, err := opened.devices, opened.err
 	opened.devices, opened.err = devices, nil
@@ -22,3 +24,6 @@ func UseFake(t *testing.T) (launched func() []string) {
 		return names
 	}
 }
+
+// Emulation is emulation.
+func Emulation(t *testing.T, sources ...string) func(l launched) { return emulation(t, sources...) }
