@@ -1,7 +1,7 @@
 // Ranks measures what a second rank gains on a second core: a training step of an MLP and of
 // LeNet by one rank alone, while the others wait, by all together with the same batch, and by
-// each for itself with its part of the batch at the same time, which is the most that the
-// machine can give.
+// each for itself with its part of the batch at the same time, where each step takes as long
+// as on the slowest rank: the most that the machine can give.
 //
 //	go build -o ranks ./bench/ranks
 //	LOCUS_THREADS=1 locus launch -n 2 ./ranks     in turns, several rounds; the goal is 1.8
@@ -85,10 +85,15 @@ func measure(ctx context.Context) error {
 			}
 			part := w
 			part.batch /= g.Size()
-			own, err := fit(part)
+			times, err := stepTimes(part)
 			if err != nil {
 				return err
 			}
+			slowest, err := g.AllReduce(ctx, locus.From(times), collective.Max).Wait()
+			if err != nil {
+				return err
+			}
+			own := median(locus.ToSlice[float64](slowest))
 			alone, together, apart, ratios = append(alone, one), append(together, all), append(apart, own), append(ratios, one/all)
 		}
 		if g.Rank() == 0 {
@@ -106,10 +111,18 @@ func median(l []float64) float64 {
 
 // fit trains and returns the seconds of a step, the loader's work included.
 func fit(w work, opts ...train.Option) (float64, error) {
+	times, err := stepTimes(w, opts...)
+	if err != nil {
+		return 0, err
+	}
+	return median(times), nil
+}
+
+func stepTimes(w work, opts ...train.Option) ([]float64, error) {
 	x := locus.CPU().Key(locus.NewKey(1)).Rand(append([]int{4 * w.batch}, w.shape...)...)
 	set, err := data.NewTensorDataset(x, locus.CPU().Key(locus.NewKey(2)).Randint(0, 10, 4*w.batch))
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	m := train.Classifier(w.net(locus.NewKey(3)))
 	m.Optimizer = func(p []nn.Entry) *optim.Optimizer { return optim.SGD(p, 0.01, optim.SGDOptions{}) }
@@ -124,7 +137,7 @@ func fit(w work, opts ...train.Option) (float64, error) {
 	})
 	all := append([]train.Option{train.Devices(locus.CPU()), train.MaxEpochs((skip+steps)/4 + 1), train.LogEvery(0), after}, opts...)
 	if _, err := train.New(all...).Fit(m, train.Data{Train: set, BatchSize: w.batch}); err != nil {
-		return 0, err
+		return nil, err
 	}
-	return median(times), nil
+	return times, nil
 }

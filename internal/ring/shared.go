@@ -140,12 +140,13 @@ func (s *shared) wake() {
 
 var bellByte = []byte{1}
 
-// The number of times that a rank looks for its neighbors before it sleeps. Most waits are
-// shorter than waking up would take. In the second part it leaves the core to other
-// processes, one of which may be the neighbor.
+// The number of times that a rank looks for its neighbors before it sleeps, which is about a
+// millisecond: ranks wait for each other in every step of a training run, mostly for less than
+// that, and a core that has fallen asleep takes long to wake up. In the second part the rank
+// leaves the core to other processes, one of which may be the neighbor.
 const (
 	looks  = 200
-	yields = 200
+	yields = 2000
 )
 
 // overMemory carries a flow out.
