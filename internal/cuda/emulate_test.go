@@ -89,14 +89,15 @@ func emulation(t *testing.T, sources ...string) func(l launched) {
 // The conformance suite for ops whose kernels can be emulated: what the device queues is
 // computed on the CPU, by the kernels' sources. The card has no tensor cores.
 func TestEmulatedConformance(t *testing.T) {
-	run := emulation(t, "pool", "index", "create", "unary", "attention", "sort", "index_rows")
+	run := emulation(t, "pool", "index", "create", "unary", "attention", "sort", "index_rows", "reduce", "normalize_pixels", "normalize")
 	open := func() backend.Device {
 		f, devices := openFake(t, 1)
 		f.emulate = run
 		devices[0].card.major = 7
 		return devices[0]
 	}
-	backendtest.Run(t, open, backendtest.Only(op.MaxPool, op.MaxPoolGrad, op.AvgPool, op.AvgPoolGrad, op.IndexAdd, op.ScatterAdd, op.Attend, op.AttendGrad))
+	backendtest.Run(t, open, backendtest.Only(op.MaxPool, op.MaxPoolGrad, op.AvgPool, op.AvgPoolGrad, op.IndexAdd, op.ScatterAdd, op.Attend, op.AttendGrad,
+		op.Sum, op.Prod, op.Max, op.Min, op.LogSumExp, op.Norm, op.ArgMax, op.ArgMin, op.BatchNorm, op.BatchNormGrad))
 	t.Run("varying", func(t *testing.T) {
 		defer SetVarying(Varying())
 		SetVarying(true)

@@ -16,7 +16,7 @@ import (
 // gradient of the mean is where it begins. Convolutions are this package's here, two of which
 // have their filter copied and two their sums added up.
 func TestLaunchesOfLeNet(t *testing.T) {
-	launched := cuda.UseFake(t)
+	launched := cuda.UseFake(t, nil)
 	d := locus.GPU()
 	pool := nn.AvgPool2D(2, locus.PoolOptions{})
 	net := nn.To(nn.Train(nn.Sequential(
