@@ -12,10 +12,12 @@ func AllowTF32(on bool) (old bool) {
 }
 
 // AllowNondeterminism lets ops on NVIDIA GPUs use algorithms whose results may differ in
-// their last bits from one call to the next, where they are faster: cuDNN's gradients of
-// convolutions that add up in no fixed order. It returns the previous setting. It is off
-// unless a program turns it on: the same program on the same GPU computes the same bits,
-// in every process.
+// their last bits from one call to the next, where they are faster, and returns the previous
+// setting: cuDNN's gradients of convolutions and of attention that add up in no fixed order,
+// and sums at indices ([Tensor.ScatterAdd], [Tensor.IndexAdd] of short rows) by atomic
+// additions instead of a sort. It is off unless a program turns it on: the same program on
+// the same GPU computes the same bits, in every process. Compiled functions have a program
+// for each setting.
 func AllowNondeterminism(on bool) (old bool) {
 	old = cuda.Varying()
 	cuda.SetVarying(on)

@@ -36,6 +36,9 @@ func Attention(q, k, v *Tensor, o AttentionOptions) *Tensor {
 	defer naming(name, in)
 	attrs, operands := attentionOperands(name, in, q, k, v, o)
 	if o.Dropout == 0 {
+		if attrs.Rows = byRows(operands); attrs.Rows {
+			return apply(op.Attend, attrs, operands...).Transpose(-3, -2).owned()
+		}
 		return apply(op.Attend, attrs, operands...)
 	}
 	if _, err := op.Check(op.Attend, attrs, specs(operands)); err != nil {
@@ -103,6 +106,44 @@ func attentionOperands(name string, in []*Tensor, q, k, v *Tensor, o AttentionOp
 		operands = append(operands, o.Mask.expand(want))
 	}
 	return op.Attention{Scale: scale, Causal: o.Causal}, operands
+}
+
+// byRows reports whether the result of an attention should lie as q does: q (…, H, L, D)
+// with the heads of each row side by side, as it comes from a projection, to which the
+// result goes on then without a copy.
+func byRows(operands []*Tensor) bool {
+	for _, t := range operands {
+		if t.lane != nil {
+			return false
+		}
+	}
+	q := operands[0]
+	r := len(q.shape)
+	return r > 2 && q.dtype.IsFloat() && q.shape[r-3] > 1 && q.strides[r-1] == 1 && q.strides[r-3] == q.shape[r-1] &&
+		q.strides[r-2] >= q.shape[r-3]*q.shape[r-1]
+}
+
+// packed reports whether q, k and v lie in one tensor (…, L, 3, H, D), as one projection
+// makes them.
+func packed(q, k, v *Tensor) bool {
+	r := len(q.shape)
+	if r < 3 || q.block == nil || q.block != k.block || q.block != v.block || !sameShape(q.shape, k.shape) || !sameShape(q.shape, v.shape) ||
+		q.lane != nil || k.lane != nil || v.lane != nil {
+		return false
+	}
+	all := op.Strides(slices.Concat(q.shape[:r-3], []int{q.shape[r-2], 3, q.shape[r-3], q.shape[r-1]}))
+	want := slices.Concat(all[:r-3], []int{all[r-1], all[r-3], 1})
+	for i, t := range []*Tensor{q, k, v} {
+		if t.offset != q.offset+i*all[r-2] {
+			return false
+		}
+		for j, s := range t.strides {
+			if t.shape[j] > 1 && s != want[j] {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 func specs(ts []*Tensor) []op.Spec {

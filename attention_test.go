@@ -3,6 +3,8 @@ package locus
 import (
 	"errors"
 	"math"
+	"slices"
+	"strings"
 	"testing"
 )
 
@@ -173,6 +175,59 @@ func TestAttentionErrors(t *testing.T) {
 	} {
 		if err := Try(c.f); !errors.Is(err, c.kind) {
 			t.Errorf("%s: %v; want %v", name, err, c.kind)
+		}
+	}
+}
+
+// Attention of a packed projection, as layers have it, gives what it gives of copies of
+// its parts, with gradients of any order, and copies nothing on the way.
+func TestAttentionOfOneProjection(t *testing.T) {
+	_, all := devicesOf()
+	const n, l, heads, width = 2, 5, 3, 4
+	part := func(x *Tensor, i int) *Tensor { return x.Narrow(-3, i, i+1).Squeeze(-3).Transpose(-3, -2) }
+	merged := func(y *Tensor) *Tensor { return y.Transpose(-3, -2).Reshape(n, l, heads*width) }
+	for _, d := range all {
+		for _, causal := range []bool{false, true} {
+			x := d.Key(NewKey(5)).Randn(n, l, 3, heads, width).RequireGrad()
+			w := d.Key(NewKey(6)).Randn(n, l, heads*width)
+			run := func(copies bool, opts ...GradOption) (y, g, second []float64) {
+				of := func(i int) *Tensor {
+					if copies {
+						return part(x, i).Copy()
+					}
+					return part(x, i)
+				}
+				out := merged(Attention(of(0), of(1), of(2), AttentionOptions{Causal: causal}))
+				values := bitsOf(out.Detach().Copy())
+				dx := Grad([]*Tensor{out.Mul(w).Sum()}, []*Tensor{x}, opts...)[0]
+				if len(opts) > 0 && opts[0] == CreateGraph {
+					second = bitsOf(Grad([]*Tensor{dx.Square().Sum()}, []*Tensor{x})[0].Add(0))
+				}
+				return values, bitsOf(dx.Detach().Add(0)), second
+			}
+			for _, opts := range [][]GradOption{nil, {FreeGraph}, {CreateGraph}} {
+				y, g, second := run(false, opts...)
+				wantY, wantG, wantSecond := run(true, opts...)
+				if !slices.Equal(y, wantY) || !slices.Equal(g, wantG) {
+					t.Errorf("%s, causal %v, %v: another result or gradient than of copies", d, causal, opts)
+				}
+				for i, v := range second {
+					if math.Abs(v-wantSecond[i]) > 1e-4 {
+						t.Fatalf("%s, causal %v: element %d of the second gradient is %v, of copies %v", d, causal, i, v, wantSecond[i])
+					}
+				}
+			}
+			if !d.IsGPU() {
+				continue
+			}
+			for _, s := range Profile(func() { run(false) }).Spans {
+				if s.Name == "concat" || s.Name == "copy" && strings.Contains(s.Detail, "(2, 5, 3, 3, 4)") {
+					t.Errorf("%s: %s of %s", d, s.Name, s.Detail)
+				}
+			}
+			if y := Attention(part(x, 0), part(x, 1), part(x, 2), AttentionOptions{}); y.IsView() || !slices.Equal(y.Shape(), []int{n, heads, l, width}) {
+				t.Errorf("%s: the result is a view, or of shape %v", d, y.Shape())
+			}
 		}
 	}
 }

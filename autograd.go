@@ -22,8 +22,9 @@ type node struct {
 	lane   *lane     // of a leaf's tensor
 	skip   uint64    // bit i: no gradient is wanted for input i
 	spent  atomic.Bool
-	lost   bool // the graph has the only handle of the results: see Tensor.lose
-	within bool // of a node as its rule sees it: rules of the program have run inside of it
+	lost   bool    // the graph has the only handle of the results: see Tensor.lose
+	sums   *Tensor // of a node as its rule sees it: the gradient of its bias, if that is there already; see engine.summed
+	within bool    // of a node as its rule sees it: rules of the program have run inside of it
 }
 
 // ownRule is the gradient of a node that is not, or not the rule of, a primitive.
@@ -238,19 +239,17 @@ func (t *Tensor) Backward(opts ...GradOption) {
 	}
 	retain, create, free := options("Backward", opts)
 	e := engine{create: create, retain: retain, free: free, collect: true}
-	e.run([]*Tensor{t}, []*Tensor{t.OnesLike()})
+	e.run([]*Tensor{t}, []*Tensor{nil})
 }
 
 // Grad returns the gradients of the sum of outputs with respect to inputs, each
 // where its input lives. An input that the outputs do not depend on gets zeros.
 // Nothing is collected in the inputs.
 func Grad(outputs, inputs []*Tensor, opts ...GradOption) []*Tensor {
-	seeds := make([]*Tensor, len(outputs))
-	for i, t := range outputs {
+	for _, t := range outputs {
 		t.checkGrad("Grad")
-		seeds[i] = t.OnesLike()
 	}
-	return gradFrom(outputs, seeds, inputs, nil, opts)
+	return gradFrom(outputs, make([]*Tensor, len(outputs)), inputs, nil, opts)
 }
 
 // GradOf returns the gradients of loss with respect to inputs: [Grad] for the
@@ -259,7 +258,7 @@ func Grad(outputs, inputs []*Tensor, opts ...GradOption) []*Tensor {
 //	grads := locus.GradOf(loss, w, b)
 func GradOf(loss *Tensor, inputs ...*Tensor) []*Tensor {
 	loss.checkGrad("GradOf")
-	return gradFrom([]*Tensor{loss}, []*Tensor{loss.OnesLike()}, inputs, nil, nil)
+	return gradFrom([]*Tensor{loss}, []*Tensor{nil}, inputs, nil, nil)
 }
 
 // gradFrom returns the gradients of Σ outputs·seeds with respect to inputs. It

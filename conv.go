@@ -82,9 +82,9 @@ func convolve(c op.Conv, x, weight, bias *Tensor, act Activation) *Tensor {
 	}
 	operands := given(2, x, weight, bias)
 	if act.needsOperand() && tracked(operands) {
-		return apply(act.op(), nil, apply(op.ConvAct, op.ConvEpilogue{Conv: c}, operands...))
+		return apply(act.op(), nil, convAct(op.ConvEpilogue{Conv: c}, operands))
 	}
-	return apply(op.ConvAct, op.ConvEpilogue{Conv: c, Act: act.op()}, operands...)
+	return convAct(op.ConvEpilogue{Conv: c, Act: act.op()}, operands)
 }
 
 // inPatches reports whether a convolution looks at every element once, and at enough at

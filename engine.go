@@ -3,6 +3,7 @@ package locus
 import (
 	"slices"
 
+	"github.com/locusml/locus/internal/elem"
 	"github.com/locusml/locus/internal/memory"
 	"github.com/locusml/locus/internal/op"
 )
@@ -29,6 +30,7 @@ type engine struct {
 	read    map[*node]int          // how often of nodes that the gradient has passed
 	slices  map[*node]int          // how often of slices
 	pieces  map[*node][]piece      // gradients of parts of their results
+	sums    map[*node]*Tensor      // gradients of biases that came with an activation's: see summed
 	customs map[*node]bool         // nodes whose gradients the program has had a hand in
 	lanes   *lane                  // that outputs and seeds have
 
@@ -37,6 +39,8 @@ type engine struct {
 	late int                      // with each: bytes of the gradients that wait to be converted
 }
 
+// run passes gradients back from outputs, those of which are seeds; a seed that is nil is
+// ones.
 func (e *engine) run(outputs, seeds []*Tensor) {
 	e.grads, e.held = map[*node]*Tensor{}, map[*memory.Block]int{}
 	var roots []*node
@@ -46,6 +50,9 @@ func (e *engine) run(outputs, seeds []*Tensor) {
 	for i, t := range outputs {
 		if t.node == nil {
 			continue
+		}
+		if seeds[i] == nil {
+			t, seeds[i] = e.begin(t)
 		}
 		roots = append(roots, t.node)
 		seeds[i] = e.inLanes(t, seeds[i])
@@ -65,6 +72,22 @@ func (e *engine) run(outputs, seeds []*Tensor) {
 	if !e.retain {
 		e.letGo()
 	}
+}
+
+// begin returns where a pass that begins with ones at t begins, and the gradient there. If t
+// is a number times another scalar, as a mean is, that is the other one and the number: one
+// launch instead of two.
+func (e *engine) begin(t *Tensor) (at, seed *Tensor) {
+	n := t.node
+	_, wanted := e.wanted[n]
+	if wanted || e.create || e.ends[n] || t.lane != nil || n.def == nil || n.def.ID != op.Mul || n.spent.Load() || t.Len() != 1 {
+		return t, t.OnesLike()
+	}
+	x, c := n.inputs[0], n.inputs[1]
+	if !c.constant || c.dtype != t.dtype || x.node == nil || !sameShape(x.shape, t.shape) {
+		return t, t.OnesLike()
+	}
+	return x, t.fullOf(elem.Get(c.dtype, bytesOf([]uint64{c.bits})), x.shape)
 }
 
 // nodesOf returns the nodes of tensors that have one.
@@ -192,8 +215,11 @@ func (e *engine) visit(n *node) {
 	old := e.added(n, g)
 	if old != nil {
 		grads = e.addTo(n, old, g)
-	} else {
+	} else if grads = e.summed(n, g); grads == nil {
 		seen := n.seen(e.useful, e.create)
+		if seen.sums = e.sums[n]; seen.sums != nil {
+			delete(e.sums, n)
+		}
 		grads = e.through(seen, rule, g)
 		if seen.custom() {
 			e.noteCustom(n)

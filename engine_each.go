@@ -46,10 +46,8 @@ func (e *engine) finals(n *node) {
 // may keep and free the gradient, and must not ask for gradients through outputs.
 func GradEach(outputs, inputs []*Tensor, f func(i int, g *Tensor), opts ...GradOption) {
 	gate.Check("GradEach", gate.Given("the function", f))
-	seeds := make([]*Tensor, len(outputs))
-	for i, t := range outputs {
+	for _, t := range outputs {
 		t.checkGrad("GradEach")
-		seeds[i] = t.OnesLike()
 	}
 	retain, create, free := options("GradEach", opts)
 	e := engine{create: create, retain: retain, free: free, wanted: map[*node]*Tensor{}}
@@ -75,7 +73,7 @@ func GradEach(outputs, inputs []*Tensor, f func(i int, g *Tensor), opts ...GradO
 			f(i, g.alias()) // two inputs share it: the collector frees it
 		}
 	}
-	e.run(outputs, seeds)
+	e.run(outputs, make([]*Tensor, len(outputs)))
 	for i, t := range inputs {
 		if !told[i] {
 			f(i, t.ZerosLike())

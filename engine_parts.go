@@ -78,7 +78,11 @@ func (e *engine) join(n *node) {
 			at, grads[i] = p.stop, p.g
 		}
 		if whole = whole && at == shape[sorted[0].axis]; whole {
-			g := e.settle(sorted[0].n, []*Tensor{Concat(sorted[0].axis, grads...)})[0]
+			g := sideBySide(sorted, shape)
+			if g == nil {
+				g = Concat(sorted[0].axis, grads...)
+			}
+			g = e.settle(sorted[0].n, []*Tensor{g})[0]
 			e.held[g.block]++
 			e.add(n, g)
 			e.release(g, nil)
@@ -93,4 +97,38 @@ func (e *engine) join(n *node) {
 		}
 		e.release(p.g, nil)
 	}
+}
+
+// sideBySide returns the gradient of which parts are the parts, in order, if they lie in
+// one block at equal distances; else nil. A gradient that was computed for all parts at
+// once, as attention's is, needs no copy then if they lie as the whole does, and one
+// instead of one per part if not.
+func sideBySide(parts []piece, shape []int) *Tensor {
+	first, axis := parts[0].g, parts[0].axis
+	if len(parts) < 2 || first.block == nil || parts[1].start == 0 { // one, or the first is empty
+		return nil
+	}
+	strides := slices.Clone(first.strides)
+	for i := range strides { // whatever it is where nothing follows
+		if shape[i] == 1 {
+			strides[i] = 1
+		}
+	}
+	strides[axis] = (parts[1].g.offset - first.offset) / parts[1].start
+	for _, p := range parts {
+		g := p.g
+		if g.block != first.block || g.lane != nil || g.dtype != first.dtype || g.offset != first.offset+p.start*strides[axis] {
+			return nil
+		}
+		for i, s := range g.strides {
+			if g.shape[i] > 1 && s != strides[i] {
+				return nil
+			}
+		}
+	}
+	whole := first.detach().laid(shape, strides, first.offset)
+	if op.IsContiguous(shape, strides) {
+		return whole
+	}
+	return whole.Copy()
 }

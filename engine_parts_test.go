@@ -17,6 +17,23 @@ func TestGradientsOfParts(t *testing.T) {
 		"three parts, out of order": func(x *Tensor) *Tensor {
 			return x.Narrow(1, 4, 6).Square().Sum().Add(x.Narrow(1, 0, 3).Exp().Sum()).Add(x.Narrow(1, 3, 4).Sin().Sum())
 		},
+		"an empty part, last": func(x *Tensor) *Tensor {
+			return x.Narrow(1, 3, 6).Sin().Sum().Add(x.Narrow(1, 0, 3).Exp().Sum()).Add(x.Narrow(1, 0, 0).Exp().Sum())
+		},
+		"more chunks than columns": func(x *Tensor) *Tensor {
+			p := x.T().Narrow(0, 0, 2).Chunk(3, 0)
+			return p[0].Exp().Sum().Add(p[1].Sin().Sum()).Add(p[2].Sum())
+		},
+		"an empty part": func(x *Tensor) *Tensor {
+			return x.Narrow(1, 0, 0).Exp().Sum().Add(x.Narrow(1, 0, 3).Exp().Sum()).Add(x.Narrow(1, 3, 6).Sin().Sum())
+		},
+		"empty at the end": func(x *Tensor) *Tensor {
+			return x.Narrow(1, 6, 6).Exp().Sum().Add(x.Narrow(1, 0, 3).Exp().Sum()).Add(x.Narrow(1, 3, 6).Sin().Sum())
+		},
+		"the same gradient": func(x *Tensor) *Tensor {
+			p := x.Chunk(6, 1)
+			return p[0].Add(p[1]).Add(p[2]).Add(p[3]).Add(p[4]).Add(p[5]).Exp().Sum()
+		},
 		"a hole":        func(x *Tensor) *Tensor { return x.Narrow(1, 0, 2).Mul(x.Narrow(1, 4, 6)).Sum() },
 		"an overlap":    func(x *Tensor) *Tensor { return x.Narrow(1, 0, 4).Mul(x.Narrow(1, 2, 6)).Sum() },
 		"two axes":      func(x *Tensor) *Tensor { return x.Narrow(0, 0, 2).Exp().Sum().Add(x.Narrow(1, 2, 6).Square().Sum()) },

@@ -103,7 +103,11 @@ func init() {
 	}
 
 	compositions[op.Attend] = func(a op.Attrs, in []*Tensor) *Tensor {
-		return attentionWeights(a.(op.Attention), in).MatMul(in[2])
+		y := attentionWeights(a.(op.Attention), in).MatMul(in[2])
+		if a.(op.Attention).Rows {
+			return y.Transpose(-3, -2).Copy()
+		}
+		return y
 	}
 
 	gradients[op.Attend] = attentionGrad
@@ -112,6 +116,9 @@ func init() {
 		g, q, k, v, y := in[0], in[1], in[2], in[3], in[4]
 		w := attentionWeights(p, append([]*Tensor{q, k, v}, in[6:]...)) // computed again: in[5] has no history
 		t := w.Mul(g.MatMul(v.T()).Sub(g.Mul(y).SumKeep(-1))).Mul(p.Scale)
+		if p.Rows {
+			return Stack(-3, t.MatMul(k).Transpose(-3, -2), t.T().MatMul(q).Transpose(-3, -2), w.T().MatMul(g).Transpose(-3, -2))
+		}
 		return Concat(0, t.MatMul(k).Flatten(), t.T().MatMul(q).Flatten(), w.T().MatMul(g).Flatten())
 	}
 
@@ -123,8 +130,8 @@ func init() {
 
 // convActGradient needs of the result only what the activation's gradient does.
 func convActGradient(n *node, g *Tensor) []*Tensor {
-	given, c := g, n.attrs.(op.ConvEpilogue)
-	g, ok := throughActivation(n, c.Act, g)
+	given, c, hasBias := g, n.attrs.(op.ConvEpilogue), len(n.inputs) == 3 && n.needs(2)
+	g, sums, ok := throughActivation(n, c.Act, g, hasBias)
 	if !ok {
 		return throughComposition(n, g)
 	}
@@ -136,8 +143,11 @@ func convActGradient(n *node, g *Tensor) []*Tensor {
 	if n.needs(1) {
 		grads[1] = convGradWeight(c.Conv, g, x, w.shape)
 	}
-	if len(grads) == 3 && n.needs(2) {
-		grads[2] = g.Sum(0, 2, 3)
+	if hasBias {
+		if sums == nil {
+			sums = g.Sum(0, 2, 3)
+		}
+		grads[2] = sums
 	}
 	if g != given {
 		g.freeUnlessRecorded(grads)
@@ -164,8 +174,19 @@ func attentionGrad(n *node, g *Tensor) []*Tensor {
 		}
 		return grads
 	}
-	in := append([]*Tensor{g}, n.inputs[:3]...)
-	flat := apply(op.AttendGrad, n.attrs, append(append(in, n.out, n.saved[0]), n.inputs[3:]...)...)
+	a, y := n.attrs.(op.Attention), n.out
+	if a.Rows {
+		g, y = g.Transpose(-3, -2), y.Transpose(-3, -2)
+	}
+	q, k, v := n.inputs[0], n.inputs[1], n.inputs[2]
+	a.Rows = g.lane == nil && packed(q, k, v) // the gradients then lie as q, k and v do
+	flat := apply(op.AttendGrad, a, append([]*Tensor{g, q, k, v, y, n.saved[0]}, n.inputs[3:]...)...)
+	if a.Rows {
+		for i := range 3 {
+			grads[i] = flat.Narrow(-3, i, i+1).Squeeze(-3).Transpose(-3, -2)
+		}
+		return grads
+	}
 	at := 0
 	for i, t := range n.inputs[:3] {
 		grads[i] = flat.Narrow(0, at, at+t.Len()).reshape(t.shape)

@@ -21,8 +21,8 @@ func init() {
 
 // linearGradient needs of the result only what the activation's gradient does.
 func linearGradient(n *node, g *Tensor) []*Tensor {
-	given := g
-	g, ok := throughActivation(n, n.attrs.(op.Epilogue).Act, g)
+	given, hasBias := g, len(n.inputs) == 3 && n.needs(2)
+	g, sums, ok := throughActivation(n, n.attrs.(op.Epilogue).Act, g, hasBias)
 	if !ok {
 		return throughComposition(n, g)
 	}
@@ -35,8 +35,11 @@ func linearGradient(n *node, g *Tensor) []*Tensor {
 	if n.needs(1) {
 		grads[1] = productLike(w, flat.T(), rows(x))
 	}
-	if len(grads) == 3 && n.needs(2) {
-		grads[2] = flat.Sum(0)
+	if hasBias {
+		if sums == nil {
+			sums = flat.Sum(0)
+		}
+		grads[2] = sums
 	}
 	if g != given {
 		g.freeUnlessRecorded(grads)
@@ -69,14 +72,21 @@ func init() {
 	}
 }
 
-// throughActivation returns the gradient of what n's activation was applied to. It
+// throughActivation returns the gradient of what n's activation was applied to and, where
+// they are wanted and come with it, the sums of that which are the gradient of n's bias. It
 // reports false where that takes more than the result, which the functions of package
 // locus do not record as one op.
-func throughActivation(n *node, act op.ID, g *Tensor) (*Tensor, bool) {
-	if gradient := gradientsFromResult[act]; gradient != nil {
-		return gradient(g, n.out), true
+func throughActivation(n *node, act op.ID, g *Tensor, sums bool) (d, s *Tensor, ok bool) {
+	gradient := gradientsFromResult[act]
+	if gradient == nil {
+		return g, n.sums, act == op.Invalid
 	}
-	return g, act == op.Invalid
+	if sums {
+		if d, s := gradWithSums(activationGrads[act], g, n.out, biasAxes(n)); d != nil {
+			return d, s, true
+		}
+	}
+	return gradient(g, n.out), nil, true
 }
 
 // rows returns t as a matrix of the rows of its last axis.

@@ -24,7 +24,12 @@ func init() {
 		return all
 	}
 	gradients[op.Normalized] = func(n *node, g *Tensor) []*Tensor { return normGradient(n, op.NormalizeGrad, g, nil, nil) }
-	gradients[op.BatchNorm] = func(n *node, g *Tensor) []*Tensor { return normGradient(n, op.BatchNormGrad, g, nil, nil) }
+	gradients[op.BatchNorm] = func(n *node, g *Tensor) []*Tensor {
+		if e, ok := n.attrs.(op.NormEpilogue); ok {
+			return endedGradient(n, e, g)
+		}
+		return normGradient(n, op.BatchNormGrad, g, nil, nil)
+	}
 	compositionsAll[op.NormalizeGrad] = func(a op.Attrs, in []*Tensor) []*Tensor {
 		return composeNormGrad(op.Normalized, a.(op.Normalize), in)
 	}

@@ -9,10 +9,20 @@ import (
 // both there.
 
 // joins reports whether the device of ts computes op id, which is not in the table of ops,
-// and nobody traces them.
+// and nobody traces them; and whether they lie in order.
 func joins(id op.ID, ts ...*Tensor) bool {
 	for _, t := range ts {
-		if t.lane != nil || t.block == nil || !op.IsContiguous(t.shape, t.strides) {
+		if !op.IsContiguous(t.shape, t.strides) {
+			return false
+		}
+	}
+	return joinsAnyhow(id, ts...)
+}
+
+// joinsAnyhow is joins wherever they lie.
+func joinsAnyhow(id op.ID, ts ...*Tensor) bool {
+	for _, t := range ts {
+		if t.lane != nil || t.block == nil {
 			return false
 		}
 	}

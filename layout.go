@@ -11,8 +11,6 @@ import (
 // it costs to convert the op's images, and whatever can follows its operands. What cannot
 // reads them as the views that they are, and has its result in order. All of it depends on
 // shapes, types and strides alone, so that bits repeat.
-//
-// It is for LOCUS_LAYOUT=eager; without it only programs have images channels last.
 
 // arranges reports whether results of single ops may lie channels last at p. The CPU gains
 // nothing from that.

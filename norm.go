@@ -139,6 +139,11 @@ func BatchNorm(x, weight, bias *Tensor, eps float64) (y, mean, variance *Tensor)
 // where the running statistics have the type that BatchNorm's have: float32, or float64
 // if x is.
 func BatchNormRunning(x, mean, variance, weight, bias *Tensor, momentum, eps float64) (y, newMean, newVariance *Tensor) {
+	return batchNormRunning(x, mean, variance, weight, bias, momentum, eps, normEnd{})
+}
+
+// batchNormRunning is BatchNormRunning with something behind the normalization.
+func batchNormRunning(x, mean, variance, weight, bias *Tensor, momentum, eps float64, end normEnd) (y, newMean, newVariance *Tensor) {
 	const name = "BatchNormRunning"
 	in := given(3, x, mean, variance, weight, bias)
 	checkOperands(name, in)
@@ -154,19 +159,26 @@ func BatchNormRunning(x, mean, variance, weight, bias *Tensor, momentum, eps flo
 			newMean = mean.detach().Blend(1-momentum, m.Cast(mean.dtype), momentum)
 			newVariance = variance.detach().Blend(1-momentum, v.Cast(variance.dtype), momentum)
 		})
-		return y, newMean, newVariance
+		return end.after(y), newMean, newVariance
 	}
 	batchElements(name, in)
 	running := a
 	running.Running, running.Momentum = true, momentum
-	all := applyAll(op.BatchNorm, running, append(given(1, x, weight, bias), mean.detach(), variance.detach())...)
-	switch n := all[0].node; {
-	case n == nil: // what only the gradient needs
+	operands := append(given(1, x, weight, bias), mean.detach(), variance.detach())
+	var all []*Tensor
+	if end != (normEnd{}) && end.fits(operands) {
+		all = endedNorm(running, operands, end)
+	} else {
+		all = applyAll(op.BatchNorm, running, operands...)
+		if n := all[0].node; n != nil && n.def != nil && n.def.ID == op.BatchNorm {
+			// The gradient needs no running statistics: they may be freed before.
+			n.attrs, n.inputs, n.saved = a, n.inputs[:len(n.inputs)-2], n.saved[:2]
+		}
+		all[0] = end.after(all[0])
+	}
+	if all[0].node == nil { // what only the gradient needs
 		all[1].Free()
 		all[2].Free()
-	case n.def != nil && n.def.ID == op.BatchNorm:
-		// The gradient needs no running statistics: they may be freed before.
-		n.attrs, n.inputs, n.saved = a, n.inputs[:len(n.inputs)-2], n.saved[:2]
 	}
 	return all[0], all[3], all[4]
 }

@@ -9,7 +9,7 @@ import (
 // A normalization's graph holds its operand, which is there anyway, its result and
 // a few numbers, and its gradient takes the room of one operand more.
 func TestNormalizationsHoldLittle(t *testing.T) {
-	defer layout.Set(layout.Set(layout.InPrograms)) // without conversions
+	defer layout.Set(layout.Set(layout.Never)) // without conversions
 	for _, d := range []Device{CPU(), AddVirtualGPUs(1, 0)[0]} {
 		for _, dt := range []DType{Float32, BFloat16} {
 			m := d.As(dt)

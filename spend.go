@@ -56,7 +56,13 @@ func (x *Tensor) lose(by *Tensor, last bool) {
 
 // inUnread reports whether x is an operand of n's op, whose gradient does not read it.
 func (n *node) inUnread(x *Tensor) bool {
-	return n != nil && n.def != nil && slices.Contains(inUnread, n.def.ID) && slices.Contains(n.inputs, x)
+	if n == nil || n.def == nil {
+		return false
+	}
+	if e, ok := n.attrs.(op.NormEpilogue); ok { // it does not read what was added
+		return e.Add && slices.Index(n.inputs, x) == len(n.inputs)-1
+	}
+	return slices.Contains(inUnread, n.def.ID) && slices.Contains(n.inputs, x)
 }
 
 // outUnread reports whether the gradient of n's op does not read its result.
@@ -69,6 +75,8 @@ func (n *node) outUnread() bool {
 		return a.Act == op.Invalid
 	case op.ConvEpilogue:
 		return a.Act == op.Invalid
+	case op.NormEpilogue:
+		return a.Act == op.Invalid || !a.Add // see endedGradient
 	}
 	return slices.Contains(outUnread, n.def.ID)
 }

@@ -85,8 +85,7 @@ func (t *Tensor) Device() Device {
 func (t *Tensor) Bytes() int { return t.Len() * t.dtype.Size() }
 
 // IsContiguous reports whether the elements lie in memory in order without holes. Views
-// need not, and neither need images that ops on a GPU return: with LOCUS_LAYOUT=eager they
-// may lie channels last.
+// need not, and neither need images that ops on a GPU return: they may lie channels last.
 func (t *Tensor) IsContiguous() bool {
 	t.made("IsContiguous")
 	return op.IsContiguous(t.shape, t.strides)

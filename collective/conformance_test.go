@@ -11,6 +11,7 @@ import (
 	"github.com/locusml/locus"
 	"github.com/locusml/locus/collective"
 	"github.com/locusml/locus/internal/collectivetest"
+	"github.com/locusml/locus/internal/ring"
 )
 
 // free returns an address of this machine at which nobody listens.
@@ -110,12 +111,17 @@ func TestConformanceLocal(t *testing.T) {
 }
 
 func TestConformanceRing(t *testing.T) {
-	for _, size := range []int{2, 3, 4} {
-		t.Run(fmt.Sprint(size), func(t *testing.T) {
-			groups := tcp(t, size)
-			each(t, size, func(r int) error {
+	for _, how := range []struct {
+		size   int
+		shares bool // memory, as on one machine; else TCP, as between machines
+	}{{2, true}, {3, true}, {4, true}, {2, false}, {3, false}, {4, false}} {
+		t.Run(fmt.Sprintf("%d, shared memory %v", how.size, how.shares), func(t *testing.T) {
+			ring.Sharing = how.shares
+			t.Cleanup(func() { ring.Sharing = true })
+			groups := tcp(t, how.size)
+			each(t, how.size, func(r int) error {
 				// A tensor on a GPU is staged through main memory.
-				return collectivetest.Run(context.Background(), groups[r], collectivetest.Config{Devices: []locus.Device{locus.CPU(), gpus()[r]}, Short: size > 3})
+				return collectivetest.Run(context.Background(), groups[r], collectivetest.Config{Devices: []locus.Device{locus.CPU(), gpus()[r]}, Short: how.size > 3})
 			})
 		})
 	}

@@ -56,7 +56,7 @@ func Engines() ([]EngineInfo, error) {
 			n.Why += "; there is no NVIDIA GPU"
 		}
 	}
-	r := EngineInfo{Name: "ring", Serves: "main memory, and GPUs by way of it", Found: true, Chosen: !m.Chosen, Why: "TCP; part of Locus"}
+	r := EngineInfo{Name: "ring", Serves: "main memory, and GPUs by way of it", Found: true, Chosen: !m.Chosen, Why: "TCP, and shared memory on one Linux machine; part of Locus"}
 	return []EngineInfo{r, m, n}, nil
 }
 

@@ -306,11 +306,15 @@ func (g *Group) enqueue(j *job) *Pending {
 	}
 	q := g.queues[at]
 	if q == nil {
-		q = &queue{}
+		q = &queue{wake: make(chan struct{}, 1)}
 		g.queues[at] = q
 	}
 	q.jobs = append(q.jobs, j)
-	if !q.busy {
+	switch {
+	case q.idle:
+		q.idle = false
+		q.wake <- struct{}{}
+	case !q.busy:
 		q.busy = true
 		go g.work(q)
 	}
@@ -321,16 +325,46 @@ func closedError() error {
 	return &locus.Error{Kind: ErrClosed, Op: "Group", Msg: "this rank has closed the group"}
 }
 
-// queue is what waits for its turn. A goroutine works on it while there is something.
+// queue is what waits for its turn. A goroutine works on it while there is something, and a
+// moment longer: the stack of a new one has to grow each time, which takes longer than a small
+// collective.
 type queue struct {
 	jobs []*job
-	busy bool
+	busy bool          // there is a goroutine
+	idle bool          // it waits for wake
+	wake chan struct{} // has room for one
+}
+
+// lingers is how long the goroutine of a queue waits for more.
+const lingers = 100 * time.Millisecond
+
+// more reports whether something has come into a queue that was empty. The group is locked,
+// and is so when it returns.
+func (g *Group) more(q *queue) bool {
+	q.idle = true
+	g.mu.Unlock()
+	end := time.NewTimer(lingers)
+	defer end.Stop()
+	select {
+	case <-q.wake:
+	case <-end.C:
+	}
+	g.mu.Lock()
+	if q.idle {
+		q.idle = false
+		return false
+	}
+	select {
+	case <-q.wake: // it came together with the end
+	default:
+	}
+	return true
 }
 
 func (g *Group) work(q *queue) {
 	for {
 		g.mu.Lock()
-		if len(q.jobs) == 0 {
+		if len(q.jobs) == 0 && !g.more(q) {
 			q.jobs, q.busy = nil, false
 			g.mu.Unlock()
 			return

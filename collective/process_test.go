@@ -117,8 +117,9 @@ func TestKill(t *testing.T) {
 	for i := range times {
 		size := 2 + rand.IntN(3)
 		victim, stop := rand.IntN(size), i%2 == 1
-		t.Run(fmt.Sprintf("%d of %d, stop %v", victim, size, stop), func(t *testing.T) {
-			kill(t, startRanks(t, "endless", size), victim, stop)
+		env := []string{"LOCUS_TEST_TCP=", "LOCUS_TEST_TCP=1"}[i/2%2]
+		t.Run(fmt.Sprintf("%d of %d, stop %v, %s", victim, size, stop, env), func(t *testing.T) {
+			kill(t, startRanks(t, "endless", size, env), victim, stop)
 		})
 	}
 }
@@ -126,10 +127,12 @@ func TestKill(t *testing.T) {
 // Ranks in processes of their own pass the suite, and those of different programs get the
 // difference.
 func TestProcesses(t *testing.T) {
-	for r, p := range startRanks(t, "conformance", 3, "LOCUS_TEST_ENGINE=ring") {
-		out, err := p.end(2 * time.Minute)
-		if err != nil || r == 0 && !strings.Contains(out, "all is well") {
-			t.Errorf("rank %d: %v\n%s", r, err, out)
+	for _, env := range []string{"LOCUS_TEST_TCP=", "LOCUS_TEST_TCP=1"} {
+		for r, p := range startRanks(t, "conformance", 3, "LOCUS_TEST_ENGINE=ring", env) {
+			out, err := p.end(2 * time.Minute)
+			if err != nil || r == 0 && !strings.Contains(out, "all is well") {
+				t.Errorf("rank %d, %s: %v\n%s", r, env, err, out)
+			}
 		}
 	}
 	for r, p := range startRanks(t, "mismatch", 2) {

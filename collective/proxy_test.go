@@ -15,6 +15,7 @@ import (
 	"github.com/locusml/locus/collective"
 	"github.com/locusml/locus/internal/collectivetest"
 	"github.com/locusml/locus/internal/control"
+	"github.com/locusml/locus/internal/ring"
 )
 
 // network stands between ranks: every connection between two of them goes through it, in
@@ -38,8 +39,9 @@ func through(t *testing.T, delay time.Duration) *network {
 	n := &network{proxies: map[string]net.Listener{}, links: map[[2]int][]*link{}, delay: delay}
 	direct := control.Reroute
 	control.Reroute = n.route
+	ring.Sharing = false
 	t.Cleanup(func() {
-		control.Reroute = direct
+		control.Reroute, ring.Sharing = direct, true
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		n.closed = true

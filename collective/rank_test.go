@@ -17,12 +17,14 @@ import (
 	"github.com/locusml/locus"
 	"github.com/locusml/locus/collective"
 	"github.com/locusml/locus/internal/collectivetest"
+	"github.com/locusml/locus/internal/ring"
 	"github.com/locusml/locus/internal/testio"
 )
 
 // TestMain makes the test's own binary the program of a rank where a launcher started it.
 func TestMain(m *testing.M) {
 	if role := os.Getenv("LOCUS_TEST_ROLE"); role != "" {
+		ring.Sharing = os.Getenv("LOCUS_TEST_TCP") == ""
 		if err := play(role); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(3)

@@ -43,7 +43,15 @@ func (l *BatchNormLayer) make(d locus.Device, channels int) {
 
 // Forward normalizes x and in training updates the running statistics. Several
 // goroutines may do so at once: their updates happen one after the other.
-func (l *BatchNormLayer) Forward(x *locus.Tensor) *locus.Tensor {
+func (l *BatchNormLayer) Forward(x *locus.Tensor) *locus.Tensor { return l.end(x, lend.NormEnd{}) }
+
+// then applies the layer and an activation in one go.
+func (l *BatchNormLayer) then(x *locus.Tensor, a locus.Activation) *locus.Tensor {
+	return l.end(x, lend.NormEnd{Act: a})
+}
+
+// end applies the layer and what follows it.
+func (l *BatchNormLayer) end(x *locus.Tensor, end lend.NormEnd) *locus.Tensor {
 	made("nn.BatchNorm", l != nil && l.Weight != nil && l.Bias != nil && l.RunningMean != nil && l.RunningVar != nil)
 	defer blame(l)
 	if unmade(l.Weight, l.Bias) || l.RunningMean.peek() == nil || l.RunningVar.peek() == nil {
@@ -55,17 +63,18 @@ func (l *BatchNormLayer) Forward(x *locus.Tensor) *locus.Tensor {
 	l.watch()
 	w, b := l.Weight.Value(), l.Bias.Value()
 	if l.idle.Load() {
-		return locus.BatchNormWith(x, l.RunningMean.Value(), l.RunningVar.Value(), w, b, l.Eps)
+		return lend.EndNorm(locus.BatchNormWith(x, l.RunningMean.Value(), l.RunningVar.Value(), w, b, l.Eps), end).(*locus.Tensor)
 	}
 	if p := l.with(); p != nil {
-		return l.synced(p, x, w, b)
+		return lend.EndNorm(l.synced(p, x, w, b), end).(*locus.Tensor)
 	}
 	// The running statistics are part of the op, and have a precision of their own where
 	// the network computes in a lower one.
 	var y *locus.Tensor
 	updateBoth("nn.BatchNorm", l.RunningMean, l.RunningVar, func(mean, variance *locus.Tensor) (_, _ *locus.Tensor) {
-		y, mean, variance = locus.BatchNormRunning(x, mean, variance, w, b, l.Momentum, l.Eps)
-		return mean, variance
+		z, m, v := lend.BatchNorm(x, mean, variance, w, b, l.Momentum, l.Eps, end)
+		y = z.(*locus.Tensor)
+		return m.(*locus.Tensor), v.(*locus.Tensor)
 	})
 	return y
 }

@@ -1,6 +1,9 @@
 package nn
 
-import "github.com/locusml/locus"
+import (
+	"github.com/locusml/locus"
+	"github.com/locusml/locus/internal/lend"
+)
 
 // ResidualLayer adds its input to its body's result.
 type ResidualLayer struct {
@@ -71,21 +74,14 @@ func (b *ResNetBlockLayer) Forward(x *locus.Tensor) *locus.Tensor {
 	w.at("Conv1", -1, b.Conv1)
 	y := b.Conv1.Forward(x)
 	w.at("BN1", -1, b.BN1)
-	y = lose(b.BN1.Forward(y), y)
-	y = spend(y.Relu(), y)
+	y = lose(b.BN1.then(y, locus.ReluActivation), y)
 	w.at("Conv2", -1, b.Conv2)
 	y = lose(b.Conv2.Forward(y), y)
-	w.at("BN2", -1, b.BN2)
-	y = lose(b.BN2.Forward(y), y)
-	own := []*locus.Tensor{y}
+	from := x
 	if b.Downsample != nil {
 		w.at("Downsample", -1, b.Downsample)
-		from := x
-		if x = b.Downsample.Forward(x); x != from && fresh(b.Downsample) {
-			own = append(own, x)
-		}
+		x = b.Downsample.Forward(x)
 	}
-	w.own()
-	sum := spend(y.Add(x), own...)
-	return spend(sum.Relu(), sum)
+	w.at("BN2", -1, b.BN2)
+	return lose(b.BN2.end(y, lend.NormEnd{Add: x, Own: x != from && fresh(b.Downsample), Act: locus.ReluActivation}), y)
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/locusml/locus"
+	"github.com/locusml/locus/internal/layout"
 	"github.com/locusml/locus/internal/lend"
 	"github.com/locusml/locus/nn"
 )
@@ -128,6 +129,7 @@ func TestSpentResults(t *testing.T) {
 func TestSpentMemory(t *testing.T) {
 	spendNow, loseNow := lend.Spend, lend.Lose
 	defer func() { lend.Spend, lend.Lose = spendNow, loseNow }()
+	defer layout.Set(layout.Set(layout.Never)) // joined ops keep little as it is
 	d := locus.AddVirtualGPUs(1, 256<<20)[0]
 	net := nn.To(nn.Train(nn.Sequential(nn.ResNetBlock(8, 8, 1), nn.ResNetBlock(8, 8, 1), nn.ResNetBlock(8, 8, 1))), d)
 	x := d.Randn(8, 8, 32, 32)

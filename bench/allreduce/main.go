@@ -2,7 +2,7 @@
 // started, and checks the sum:
 //
 //	go build -o allreduce ./bench/allreduce
-//	locus launch -n 2 ./allreduce                    the ring over TCP
+//	locus launch -n 2 ./allreduce                    the ring
 //	mpirun -np 2 ./allreduce                         the MPI library
 //	mpirun -np 2 ./allreduce-c                       the same from C: mpicc -O2 -o allreduce-c bench/allreduce.c
 //	locus launch -n 2 ./allreduce -device gpu:0      NCCL, beside bench/allreduce_nccl.c

@@ -1,5 +1,7 @@
 // Ranks measures what a second rank gains on a second core: a training step of an MLP and of
-// LeNet by one rank alone, while the others wait, and by all together with the same batch.
+// LeNet by one rank alone, while the others wait, by all together with the same batch, and by
+// each for itself with its part of the batch at the same time, where each step takes as long
+// as on the slowest rank: the most that the machine can give.
 //
 //	go build -o ranks ./bench/ranks
 //	LOCUS_THREADS=1 locus launch -n 2 ./ranks     in turns, several rounds; the goal is 1.8
@@ -63,7 +65,7 @@ func measure(ctx context.Context) error {
 		return fmt.Errorf("one rank has nobody to share with: start it with locus launch -n 2")
 	}
 	for _, w := range works {
-		var alone, together, ratios []float64
+		var alone, together, apart, ratios []float64
 		for range rounds {
 			one := 0.0
 			if g.Rank() == 0 {
@@ -78,11 +80,25 @@ func measure(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			alone, together, ratios = append(alone, one), append(together, all), append(ratios, one/all)
+			if err := g.Barrier(ctx); err != nil {
+				return err
+			}
+			part := w
+			part.batch /= g.Size()
+			times, err := stepTimes(part)
+			if err != nil {
+				return err
+			}
+			slowest, err := g.AllReduce(ctx, locus.From(times), collective.Max).Wait()
+			if err != nil {
+				return err
+			}
+			own := median(locus.ToSlice[float64](slowest))
+			alone, together, apart, ratios = append(alone, one), append(together, all), append(apart, own), append(ratios, one/all)
 		}
 		if g.Rank() == 0 {
-			fmt.Printf("%s, batch %d, by %s: %.2f ms alone, %.2f ms on %d ranks; %.2f times as fast (of each round: %.2f)\n",
-				w.name, w.batch, g.Engine(locus.CPU()), 1e3*median(alone), 1e3*median(together), g.Size(), median(ratios), ratios)
+			fmt.Printf("%s, batch %d, by %s: %.2f ms alone, %.2f ms on %d ranks, %.2f ms without exchange; %.2f times as fast (of each round: %.2f)\n",
+				w.name, w.batch, g.Engine(locus.CPU()), 1e3*median(alone), 1e3*median(together), g.Size(), 1e3*median(apart), median(ratios), ratios)
 		}
 	}
 	return nil
@@ -95,10 +111,18 @@ func median(l []float64) float64 {
 
 // fit trains and returns the seconds of a step, the loader's work included.
 func fit(w work, opts ...train.Option) (float64, error) {
+	times, err := stepTimes(w, opts...)
+	if err != nil {
+		return 0, err
+	}
+	return median(times), nil
+}
+
+func stepTimes(w work, opts ...train.Option) ([]float64, error) {
 	x := locus.CPU().Key(locus.NewKey(1)).Rand(append([]int{4 * w.batch}, w.shape...)...)
 	set, err := data.NewTensorDataset(x, locus.CPU().Key(locus.NewKey(2)).Randint(0, 10, 4*w.batch))
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	m := train.Classifier(w.net(locus.NewKey(3)))
 	m.Optimizer = func(p []nn.Entry) *optim.Optimizer { return optim.SGD(p, 0.01, optim.SGDOptions{}) }
@@ -113,7 +137,7 @@ func fit(w work, opts ...train.Option) (float64, error) {
 	})
 	all := append([]train.Option{train.Devices(locus.CPU()), train.MaxEpochs((skip+steps)/4 + 1), train.LogEvery(0), after}, opts...)
 	if _, err := train.New(all...).Fit(m, train.Data{Train: set, BatchSize: w.batch}); err != nil {
-		return 0, err
+		return nil, err
 	}
-	return median(times), nil
+	return times, nil
 }

@@ -34,12 +34,15 @@ var errFrame = errors.New("the other side does not speak this protocol")
 
 // writeFrame writes a frame in one call.
 func writeFrame(w io.Writer, kind byte, body []byte) error {
-	b := make([]byte, headSize+len(body))
-	b[0] = kind
-	binary.LittleEndian.PutUint32(b[4:], uint32(len(body)))
-	copy(b[headSize:], body)
-	_, err := w.Write(b)
+	_, err := w.Write(appendFrame(make([]byte, 0, headSize+len(body)), kind, body))
 	return err
+}
+
+// appendFrame appends a frame to those in b.
+func appendFrame(b []byte, kind byte, body []byte) []byte {
+	b = binary.LittleEndian.AppendUint32(b, uint32(kind))
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(body)))
+	return append(b, body...)
 }
 
 // readFrame reads a frame. The body is allocated as it arrives, so that a length alone

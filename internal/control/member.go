@@ -33,6 +33,8 @@ type Member struct {
 	conn  net.Conn
 
 	writing sync.Mutex // one frame at a time
+	queued  []byte     // frames that go with the next one, or a moment later
+	flushes bool       // that moment is set
 	mu      sync.Mutex
 	known   map[uint64]bool // hashes that the hub has texts of
 	waiting map[uint64]chan struct{}
@@ -155,18 +157,57 @@ func (m *Member) beat() {
 	}
 }
 
+// send sends a frame, behind those that are queued.
 func (m *Member) send(kind byte, body []byte) error {
 	m.writing.Lock()
 	defer m.writing.Unlock()
+	m.queued = appendFrame(m.queued, kind, body)
+	return m.flush()
+}
+
+// flush sends what is queued. The member is locked for writing.
+func (m *Member) flush() error {
+	b := m.queued
+	m.queued = m.queued[:0]
 	if err := m.conn.SetWriteDeadline(time.Now().Add(m.cfg.DeadAfter)); err != nil {
 		return err
 	}
-	return writeFrame(m.conn, kind, body)
+	_, err := m.conn.Write(b)
+	return err
+}
+
+// What needs no answer is queued for so long, and for so many bytes: a call of the system for
+// each collective would take longer than a small collective.
+const (
+	queuedFor  = 5 * time.Millisecond
+	queuedMost = 8 << 10
+)
+
+// sendSoon sends a frame within a moment.
+func (m *Member) sendSoon(kind byte, body []byte) error {
+	m.writing.Lock()
+	defer m.writing.Unlock()
+	m.queued = appendFrame(m.queued, kind, body)
+	if len(m.queued) >= queuedMost {
+		return m.flush()
+	}
+	if !m.flushes {
+		m.flushes = true
+		time.AfterFunc(queuedFor, func() {
+			m.writing.Lock()
+			defer m.writing.Unlock()
+			m.flushes = false
+			if len(m.queued) > 0 {
+				_ = m.flush() // the reader notices a broken connection
+			}
+		})
+	}
+	return nil
 }
 
 // Enter announces the group's next collective: its number, counted from 0, and what it
 // is in words. The first of its kind waits until all ranks have announced the same; later
-// ones are compared while they run.
+// ones are compared while they run or a moment after.
 func (m *Member) Enter(ctx context.Context, seq uint64, text string, wait bool) error {
 	if err := m.Fault(); err != nil {
 		return err
@@ -188,7 +229,11 @@ func (m *Member) Enter(ctx context.Context, seq uint64, text string, wait bool) 
 		m.waiting[seq] = c
 	}
 	m.mu.Unlock()
-	if err := m.send(frameEnter, e.encode()); err != nil {
+	send := m.send
+	if c == nil {
+		send = m.sendSoon
+	}
+	if err := send(frameEnter, e.encode()); err != nil {
 		return m.Blame(err)
 	}
 	if c == nil {

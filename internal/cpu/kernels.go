@@ -34,6 +34,9 @@ func register(id op.ID, d dtype.DType, k kernel) {
 	if op.Get(id).Images() {
 		k = inEitherLayout(k)
 	}
+	if id == op.Attend || id == op.AttendGrad {
+		k = byRows(k)
+	}
 	table[id][d] = k
 }
 

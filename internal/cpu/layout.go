@@ -31,17 +31,23 @@ func inEitherLayout(k kernel) kernel {
 		}
 		from, to := &plain.Out, &c.Out
 		from.Shape, from.Strides = pixels(from.Shape), pixels(from.Strides)
-		switch c.Out.DType.Size() {
-		case 1:
-			copyView(elements[uint8](to, n), from)
-		case 2:
-			copyView(elements[uint16](to, n), from)
-		case 4:
-			copyView(elements[uint32](to, n), from)
-		case 8:
-			copyView(elements[uint64](to, n), from)
-		}
+		copyElements(to, from)
 		return nil
+	}
+}
+
+// copyElements copies from, a view, to the result to.
+func copyElements(to, from *backend.View) {
+	n := to.Elements()
+	switch to.DType.Size() {
+	case 1:
+		copyView(elements[uint8](to, n), from)
+	case 2:
+		copyView(elements[uint16](to, n), from)
+	case 4:
+		copyView(elements[uint32](to, n), from)
+	case 8:
+		copyView(elements[uint64](to, n), from)
 	}
 }
 

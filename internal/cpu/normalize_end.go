@@ -10,7 +10,7 @@ import (
 )
 
 // ended makes a kernel that handles op.NormEpilogue, by single ops, from one that
-// does not. Only programs with images channels last have it, which on the CPU are
+// does not. Only images that lie channels last have it, which on the CPU are those of
 // tests.
 func ended(k kernel) kernel {
 	return func(c *backend.Call) error {

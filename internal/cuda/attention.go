@@ -21,7 +21,7 @@ type attentionParams struct {
 	rows, keys, depth, width         int32
 	causal, maskKind                 int32
 	batches                          uint64
-	wide, _                          int32
+	wide, heads, parts, _            int32
 	qs, ks, vs, ms                   [2]int64
 	batch, maskBatch                 idx
 }
@@ -40,7 +40,10 @@ func newAttention(a op.Attention, in []backend.View) attentionParams {
 	p := attentionParams{q: addr(q), k: addr(k), v: addr(v), scale: a.Scale,
 		rows: int32(q.Shape[r-2]), keys: int32(k.Shape[r-2]), depth: int32(q.Shape[r-1]), width: int32(v.Shape[r-1]),
 		batches: uint64(sizeOf(q.Shape, axes)), batch: indexAxes(axes, q, k, v),
-		qs: lastStrides(q), ks: lastStrides(k), vs: lastStrides(v)}
+		qs: lastStrides(q), ks: lastStrides(k), vs: lastStrides(v), heads: 1, parts: 1}
+	if a.Rows {
+		p.heads = int32(q.Shape[r-3])
+	}
 	if a.Causal {
 		p.causal = 1
 	}

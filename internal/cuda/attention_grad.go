@@ -38,6 +38,11 @@ func (d *Device) runAttentionGrad(c *backend.Call) error {
 	p.dq = c.Out.Block.Addr
 	p.dk = p.dq + uintptr(in[0].Elements())*size
 	p.dv = p.dk + uintptr(in[1].Elements())*size
+	if c.Attrs.(op.Attention).Rows {
+		a.parts = 3
+		p.dk = p.dq + uintptr(a.heads*a.depth)*size
+		p.dv = p.dk + uintptr(a.heads*a.depth)*size
+	}
 	p.last = a.batches
 	if done, err := d.dnnAttendGrad(c, &p); done || err != nil {
 		return err

@@ -51,11 +51,18 @@ func (x *bench) random(t dtype.DType, shape ...int) backend.View {
 // time runs a call in batches of about 20 ms and reports its rate: amount per
 // call in units of 1e9, or 1e12 for TFLOP/s.
 func (x *bench) time(c *backend.Call, amount float64, unit string) {
+	x.timeAll([]*backend.Call{c}, amount, unit)
+}
+
+// timeAll does so with several calls, one after the other.
+func (x *bench) timeAll(calls []*backend.Call, amount float64, unit string) {
 	batch := func(n int) time.Duration {
 		start := x.d.Record()
 		for range n {
-			if err := x.d.Run(c); err != nil {
-				x.b.Fatal(err)
+			for _, c := range calls {
+				if err := x.d.Run(c); err != nil {
+					x.b.Fatal(err)
+				}
 			}
 		}
 		end := x.d.Record()
@@ -205,8 +212,22 @@ func BenchmarkNormalize(b *testing.B) {
 	}
 }
 
-// Rows of a table, and their gradient.
+// The same as below where sums need no fixed order.
+func BenchmarkEmbeddingVarying(b *testing.B) {
+	defer SetVarying(Varying())
+	SetVarying(true)
+	BenchmarkEmbedding(b)
+}
+
+// Rows of a table, and their gradient; and numbers, each with an index of its own.
 func BenchmarkEmbedding(b *testing.B) {
+	b.Run("scatter_add", func(b *testing.B) {
+		x := newBench(b)
+		const rows, width, from = 4096, 1024, 512
+		out, index, src := x.random(dtype.Float32, rows, width), x.empty(dtype.Int64, rows, from), x.random(dtype.Float32, rows, from)
+		x.ok(x.d.Run(&backend.Call{Op: op.RandInt, Attrs: op.Random{DType: dtype.Int64, Shape: op.DimsOf([]int{rows, from}), Key: 3, Low: 0, Span: width}, Out: index}))
+		x.time(&backend.Call{Op: op.ScatterAdd, Attrs: op.Axis{Axis: 1}, In: []backend.View{out, index, src}, Out: x.empty(dtype.Float32, rows, width)}, 4*rows*(2*width+3*from), "GB/s")
+	})
 	for _, width := range []int{16, 64, 512, 4096} {
 		rows := 32768 * 512 / width
 		x := newBench(b)
@@ -228,6 +249,13 @@ func BenchmarkEmbedding(b *testing.B) {
 			x.time(&backend.Call{Op: op.IndexAdd, Attrs: op.Axis{Axis: 0}, In: []backend.View{zeros, index, out}, Out: x.empty(dtype.Float32, 50000, width)}, float64(4*(rows+50000)*width), "GB/s")
 		})
 	}
+}
+
+// The gradients below in no fixed order.
+func BenchmarkAttentionVarying(b *testing.B) {
+	defer SetVarying(Varying())
+	SetVarying(true)
+	BenchmarkAttention(b)
 }
 
 func BenchmarkAttention(b *testing.B) {

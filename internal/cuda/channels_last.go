@@ -42,7 +42,47 @@ func multiplications(w, y *backend.View) int { return y.Elements() * w.Elements(
 
 // lastLike reports whether a view of an image or a filter may be one whose channels are last.
 func lastLike(v *backend.View) bool {
-	return v.Shape[1] == 1 || v.Shape[2]*v.Shape[3] == 1 || v.Strides[1] == 1
+	return (v.Shape[1] == 1 || v.Strides[1] == 1) && nested(v, 1, 3, 2, 0)
+}
+
+// inPlanes reports whether a view of an image is one whose axes lie as (N, C, H, W), with gaps
+// perhaps, but not within a row.
+func inPlanes(v *backend.View) bool {
+	return (v.Shape[3] == 1 || v.Strides[3] == 1) && nested(v, 3, 2, 1, 0)
+}
+
+// nested reports whether each axis, the innermost first, steps over all of those before it.
+func nested(v *backend.View, axes ...int) bool {
+	least := 1
+	for _, i := range axes {
+		if v.Shape[i] == 1 {
+			continue
+		}
+		if v.Strides[i] < least {
+			return false
+		}
+		least = v.Strides[i] * v.Shape[i]
+	}
+	return true
+}
+
+// known reports whether an operand of a convolution lies as cuDNN knows images. It takes any
+// strides, but an engine for half precision was seen to compute something else where rows and
+// columns had changed places.
+func known(v *backend.View) bool { return inPlanes(v) || lastLike(v) }
+
+// toKnown returns a call whose operands cuDNN knows, with copies of those that it does not.
+// Of a small convolution there is none: this package's kernels read any strides.
+func (d *Device) toKnown(c *backend.Call) (*backend.Call, error) {
+	if known(&c.In[0]) && known(&c.In[1]) {
+		return c, nil
+	}
+	if _, w, y := convRoles(c); multiplications(w, y) < worthTiming {
+		return nil, nil
+	}
+	sorted := *c
+	sorted.In = []backend.View{c.In[0], c.In[1]}
+	return &sorted, d.inOrder([]*backend.View{&sorted.In[0], &sorted.In[1]}, known)
 }
 
 // channelsLast reports whether the images and filters of a convolution lie channels last.

@@ -221,6 +221,72 @@ func TestChannelsLastOnCard(t *testing.T) {
 	}
 }
 
+// Axes of operands may lie in any order, and apart. Choices of cuDNN were seen to compute
+// something else then.
+func TestConvolutionsOfViewsOnCard(t *testing.T) {
+	x := cardRig(t, 0)
+	defer SetTF32(TF32())
+	SetTF32(true)
+	wide := sameConv
+	wide.Pad, wide.Dilation = [2]int{0, 0}, [2]int{2, 2}
+	all := convCalls(wide, [4]int{1, 1, 5, 8}, [4]int{2, 1, 2, 3})
+	all = append(all, convCalls(sameConv, [4]int{2, 6, 7, 5}, [4]int{10, 6, 3, 3})...)
+	all = append(all, convCalls(sameConv, [4]int{32, 64, 24, 24}, [4]int{64, 64, 3, 3})...)
+	for _, dt := range []dtype.DType{dtype.Float32, dtype.BFloat16, dtype.Float16} {
+		bound := map[dtype.DType]float64{dtype.Float32: 3e-3, dtype.BFloat16: 0x1p-7, dtype.Float16: 0x1p-10}[dt]
+		for _, s := range all {
+			t.Run(fmt.Sprintf("%s/%s/%v", s.id, dt, s.in), func(t *testing.T) {
+				x := &rig{t, x.d, x.pool}
+				plain, _ := s.calls(x, dt)
+				x.ok(x.d.Run(plain))
+				want := x.inLine(plain.Out)
+				for _, order := range [][]int{{3, 2, 1, 0}, {0, 3, 2, 1}, {0, 1, 3, 2}, {1, 0, 2, 3}, {2, 3, 0, 1}, {0, 2, 3, 1}} { // outermost first
+					for which := 1; which < 4; which++ { // bits: the operands that lie so
+						for _, gap := range []int{0, 1} {
+							call := *plain
+							call.In = slices.Clone(plain.In)
+							for i := range call.In {
+								if which>>i&1 == 1 {
+									call.In[i] = x.permuted(plain.In[i], order, gap)
+								}
+							}
+							x.fill(call.Out, 9)
+							x.ok(x.d.Run(&call))
+							if e := off(want, x.inLine(call.Out)); !(e <= bound) {
+								t.Errorf("axes %v, gap %d, operands %b: off by %.2g of its size", order, gap, which, e)
+							}
+						}
+					}
+				}
+			})
+		}
+	}
+}
+
+// permuted returns a copy of an image whose axes lie in the given order, the outermost first,
+// and whose elements lie gap elements apart.
+func (x *rig) permuted(v backend.View, order []int, gap int) backend.View {
+	shape := make([]int, 5)
+	for i, a := range order {
+		shape[i] = v.Shape[a]
+	}
+	shape[4] = 1 + gap
+	room := x.view(v.DType, shape)
+	to := room
+	to.Shape, to.Strides = v.Shape, make([]int, 4)
+	for i, a := range order {
+		to.Strides[a] = room.Strides[i]
+	}
+	// Copies write in order, so the axes of both sides stand as they lie in room.
+	from := v
+	from.Shape, from.Strides = shape, make([]int, 5)
+	for i, a := range order {
+		from.Strides[i] = v.Strides[a]
+	}
+	x.ok(x.d.Run(&backend.Call{Op: op.Copy, In: []backend.View{from}, Out: room}))
+	return to
+}
+
 // Operands may be some of the channels of images.
 func TestChannelsLastPartsOnCard(t *testing.T) {
 	x := cardRig(t, 0)

@@ -119,3 +119,39 @@ func TestArranges(t *testing.T) {
 		t.Error("float32 without TF32 lies channels last")
 	}
 }
+
+func TestKnown(t *testing.T) {
+	for _, c := range []struct {
+		shape, strides []int
+		known          bool
+	}{
+		{[]int{2, 3, 4, 5}, []int{60, 20, 5, 1}, true},
+		{[]int{2, 3, 4, 5}, []int{60, 1, 15, 3}, true},
+		{[]int{2, 3, 4, 5}, []int{140, 1, 35, 7}, true},    // some of the channels
+		{[]int{2, 3, 4, 5}, []int{200, 50, 10, 1}, true},   // some of the rows
+		{[]int{2, 3, 4, 5}, []int{60, 1, 3, 12}, false},    // columns of pixels
+		{[]int{1, 2, 3, 4}, []int{1, 1, 2, 6}, false},      // reversed
+		{[]int{2, 1, 4, 5}, []int{20, 20, 1, 4}, false},    // columns
+		{[]int{2, 3, 4, 5}, []int{60, 20, 5, -1}, false},   // flipped
+		{[]int{2, 3, 4, 5}, []int{0, 20, 5, 1}, false},     // one image, repeated
+		{[]int{2, 3, 4, 5}, []int{120, 40, 10, 2}, false},  // every other element
+		{[]int{1, 3, 1, 1}, []int{7, 1, 9, 9}, true},       // one pixel
+		{[]int{4, 3, 1, 1}, []int{1, 4, 1, 1}, false},      // the batch innermost
+		{[]int{64, 64, 1, 1}, []int{64, 1, 1, 1}, true},    // a filter of one tap
+		{[]int{1, 1, 1, 1}, []int{5, -3, 0, 2}, true},      // one element
+		{[]int{2, 3, 4, 5}, []int{1, 40, 10, 2}, false},    // the batch innermost
+		{[]int{3, 2, 5, 4}, []int{20, 60, 4, 1}, false},    // channels outermost
+		{[]int{2, 3, 4, 1}, []int{12, 4, 1, 1}, true},      // one column
+		{[]int{2, 3, 1, 5}, []int{15, 1, 15, 3}, true},     // one row, channels last
+		{[]int{2, 3, 4, 5}, []int{60, 20, 1, 4}, false},    // planes of columns
+		{[]int{2, 3, 4, 5}, []int{60, 20, 4, 1}, false},    // rows that overlap
+		{[]int{2, 3, 4, 5}, []int{59, 20, 5, 1}, false},    // images that overlap
+		{[]int{2, 3, 4, 5}, []int{600, 200, 50, 1}, true},  // gaps between rows
+		{[]int{2, 3, 4, 5}, []int{600, 1, 150, 30}, true},  // gaps between pixels
+		{[]int{2, 3, 4, 5}, []int{600, 2, 150, 30}, false}, // gaps between channels
+	} {
+		if v := (backend.View{Shape: c.shape, Strides: c.strides}); known(&v) != c.known {
+			t.Errorf("shape %v with strides %v: known is %v", c.shape, c.strides, !c.known)
+		}
+	}
+}

@@ -49,8 +49,14 @@ func (d *Device) runConv(c *backend.Call) error {
 		return err
 	}
 	if n != nil && c.In[0].Elements() > 0 && c.In[1].Elements() > 0 {
-		if done, err := n.run(d, c); done || err != nil {
+		by, err := d.toKnown(c)
+		if err != nil {
 			return err
+		}
+		if by != nil {
+			if done, err := n.run(d, by); done || err != nil {
+				return err
+			}
 		}
 	}
 	return d.ownConvLast(c)

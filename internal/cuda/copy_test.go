@@ -86,9 +86,7 @@ func eventually(f func() bool) bool {
 // Copies of all kinds, freeing and reusing give what they would one after the
 // other, in whatever order the streams run.
 func TestCopiesKeepTheirOrder(t *testing.T) {
-	defer func() { fetchBeside = false }()
 	for seed := range uint64(30) {
-		fetchBeside = seed%2 == 1
 		f, devices := openFake(t, 2)
 		f.lazy = rand.New(rand.NewPCG(seed, 1))
 		for _, d := range devices {

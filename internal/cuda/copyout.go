@@ -3,6 +3,8 @@
 package cuda
 
 import (
+	"sync/atomic"
+	"time"
 	"unsafe"
 
 	"github.com/locusml/locus/internal/memory"
@@ -55,6 +57,9 @@ func (d *Device) copyPinnedOut(dst []byte, src *memory.Block, offset int) error 
 
 // copySmallOut copies what fits into one small slot.
 func (d *Device) copySmallOut(dst []byte, src *memory.Block, offset int) error {
+	if len(dst) == 4 || len(dst) == 8 {
+		return d.copyNumberOut(dst, src, offset)
+	}
 	x, err := d.fetch(&d.stages.small, src, offset, len(dst))
 	if err != nil {
 		return err
@@ -108,33 +113,95 @@ func (d *Device) copyStagedOut(dst []byte, src *memory.Block, offset int) (err e
 	return nil
 }
 
+// watched is how long copyNumberOut looks for a number itself: about as long as a wait for
+// an event takes to begin and to end.
+const watched = 20 * time.Microsecond
+
+// unset is what the words of a number are before it arrives: half of a NaN that no op makes.
+const unset = 0x7fc0dead
+
+// copyNumberOut copies one or two words. A program that reads a number waits for it, so most
+// arrive in a moment: to look for it saves the event, and the call that waits for that. On an
+// H200, of a number that is there 5.0 µs instead of 7.8, behind a kernel 9.7 instead of 12.5.
+func (d *Device) copyNumberOut(dst []byte, src *memory.Block, offset int) error {
+	s := &d.stages.small
+	x, err := d.takeSlot(s)
+	if err != nil {
+		return err
+	}
+	words := unsafe.Slice((*uint32)(pointer(x.host)), len(dst)/4)
+	for i := range words {
+		atomic.StoreUint32(&words[i], unset)
+	}
+	if err := d.queueFetchTo(s, x, src, offset, len(dst), false); err != nil {
+		return err
+	}
+	here := func() bool {
+		for i := range words {
+			if atomic.LoadUint32(&words[i]) == unset {
+				return false
+			}
+		}
+		return true
+	}
+	for start := time.Now(); !here(); {
+		if time.Since(start) < watched {
+			continue
+		}
+		if err = d.waitLate(x); err != nil {
+			return err // the slot is not used again
+		}
+		break
+	}
+	copy(dst, x.bytes(len(dst)))
+	d.giveBack(s, x)
+	return nil
+}
+
+// waitLate waits until the device has done all that is queued now, a slot's copy with it.
+func (d *Device) waitLate(x *slot) error {
+	if err := d.begin(); err != nil {
+		return err
+	}
+	err := d.record(x.event, d.stream)
+	d.end()
+	if err != nil {
+		return err
+	}
+	return d.wait("cuEventSynchronize", d.card.drv.eventSynchronize, x.event)
+}
+
 // fetch queues a copy from the device to a slot.
 func (d *Device) fetch(s *stage, src *memory.Block, offset, n int) (*slot, error) {
 	x, err := d.takeSlot(s)
 	if err != nil {
 		return nil, err
 	}
+	return x, d.queueFetchTo(s, x, src, offset, n, true)
+}
+
+// queueFetchTo queues a copy from the device to a slot, and with mark what it is done by.
+func (d *Device) queueFetchTo(s *stage, x *slot, src *memory.Block, offset, n int, mark bool) error {
 	if err := d.begin(); err != nil {
-		return nil, err
+		return err
 	}
 	defer d.end()
-	if err = d.arrived(src); err == nil {
+	err := d.arrived(src)
+	if err == nil {
 		err = d.queueOut(x.host, src.Addr+uintptr(offset), n)
 	}
-	if err == nil {
+	if err == nil && mark {
 		err = d.record(x.event, d.stream)
 	}
 	if err != nil {
 		s.free = append(s.free, x)
 	}
-	return x, err
+	return err
 }
 
-// fetchBeside makes Fetch copy on a stream of its own, beside kernels that are queued later,
-// as large copies to the device do. It is off until it has been measured on a card.
-var fetchBeside = false
-
-// fetchStream is that stream. Guarded by the device's mu.
+// fetchStream is the stream on which Fetch copies, beside kernels that are queued later. Of
+// products of 4096² on an H200 whose results were fetched, 2.68 ms each, the copies cost
+// 0.03 ms then, and 1.23 on the device's own stream. Guarded by the device's mu.
 type fetchStream struct {
 	stream uintptr
 	fence  uintptr // the event that it waits for
@@ -171,13 +238,10 @@ func (d *Device) queueFetch(dst []byte, src *memory.Block, offset int) (*event, 
 	if err := d.arrived(src); err != nil {
 		return nil, err
 	}
-	stream := d.stream
-	if fetchBeside {
-		if err := d.openFetches(); err != nil {
-			return nil, err
-		}
-		stream = d.fetches.stream
+	if err := d.openFetches(); err != nil {
+		return nil, err
 	}
+	stream := d.fetches.stream
 	d.c.fn, d.c.a[0], d.c.a[1], d.c.a[2], d.c.a[3] = d.card.drv.memcpyDtoHAsync, uintptr(unsafe.Pointer(&dst[0])), src.Addr+uintptr(offset), uintptr(len(dst)), stream
 	if err := d.result("cuMemcpyDtoHAsync", Result(d.c.do())); err != nil {
 		return nil, err

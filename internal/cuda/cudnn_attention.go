@@ -8,6 +8,7 @@ import (
 
 	"github.com/locusml/locus/dtype"
 	"github.com/locusml/locus/internal/backend"
+	"github.com/locusml/locus/internal/op"
 )
 
 // When cuDNN does attention: half-precision types on Hopper, without a mask, from a length on
@@ -15,9 +16,9 @@ import (
 // takes a tenth of a second to a second, so a plan is made only for multiples of dnnMultiple,
 // for which cuDNN was also seen to be right.
 //
-// Its gradients have two forms: one adds dq up in no fixed order, which we do not use,
-// and one stores the scores' gradients and repeats its bits. The latter beats our own
-// kernels where heads are wide. What it stores is kept small by passing it some of the
+// Its gradients have two forms: one adds dq up in no fixed order, which only [SetVarying]
+// allows, and one stores the scores' gradients and repeats its bits. The latter beats our
+// own kernels where heads are wide. What it stores is kept small by passing it some of the
 // heads at a time.
 const (
 	dnnLength    = 1024  // the least number of rows and keys
@@ -70,7 +71,19 @@ func matricesOf(v *backend.View) (m matrices4, ok bool) {
 type attentionKey struct {
 	dtype         dtype.DType
 	grad, causal  bool
+	varies        bool  // of gradients: dq is added up in no fixed order
+	heads         int64 // where results lie by rows: how many heads a row has; else 0
 	q, k, v, g, y matrices4
+}
+
+// result is how results of a shape lie: one of so many parts of a row, by rows.
+func (a *attentionKey) result(shape [4]int64, parts int64) matrices4 {
+	m := inOrder(shape)
+	if a.heads > 0 {
+		row := parts * a.heads * shape[3]
+		m.strides = [4]int64{shape[2] * row, shape[3], row, 1}
+	}
+	return m
 }
 
 // rows is the shape of what is saved.
@@ -106,7 +119,7 @@ func (a *attentionKey) forward(g *dnnGraph) {
 	sum := g.reduce(reduceAdd, e, g.between(rows.shape))
 	g.pointwise(pointAdd, g.given(dtype.Float32, rows), top, g.each(pointLog, sum))
 	w := g.pointwise(pointDiv, g.virtual(a.dtype, inOrder(x.shape)), e, sum)
-	g.matmul(w, v, g.given(a.dtype, inOrder([4]int64{a.q.shape[0], a.q.shape[1], a.q.shape[2], a.v.shape[3]})))
+	g.matmul(w, v, g.given(a.dtype, a.result([4]int64{a.q.shape[0], a.q.shape[1], a.q.shape[2], a.v.shape[3]}, 1)))
 }
 
 func (a *attentionKey) hidden(g *dnnGraph) dnnTensor {
@@ -117,8 +130,9 @@ func (a *attentionKey) hidden(g *dnnGraph) dnnTensor {
 }
 
 // backward describes the gradients. In memory are: q, k, v, the result, its gradient, the
-// statistics, the scale, 1, the score of what is hidden (if causal), Σ g·y, dv, dk, dq.
-// (The product with 1 is a place that cuDNN expects, for dropout.)
+// statistics, the scale, 1, the score of what is hidden (if causal), Σ g·y, dv, dk, the
+// sums of dq in float32 (if they have no fixed order), dq. (The product with 1 is a place
+// that cuDNN expects, for dropout.)
 func (a *attentionKey) backward(g *dnnGraph) {
 	q, kt, vt := g.given(a.dtype, a.q), g.given(a.dtype, a.k.transposed()), g.given(a.dtype, a.v.transposed())
 	y, dy, stats := g.given(a.dtype, a.y), g.given(a.dtype, a.g), g.given(dtype.Float32, a.rows())
@@ -128,12 +142,18 @@ func (a *attentionKey) backward(g *dnnGraph) {
 
 	w := g.each(pointExp, a.scores(g, q, kt, scale, hidden, stats))
 	across := inOrder(w.shape).transposed()
-	g.matmul(g.reshape(w, a.dtype, across), dy, g.given(a.dtype, inOrder(a.v.shape)))
+	g.matmul(g.reshape(w, a.dtype, across), dy, g.given(a.dtype, a.result(a.v.shape, 3)))
 
 	t := g.each(pointSub, g.matmul(dy, vt, g.between(w.shape)), less)
 	t = g.each(pointMul, g.each(pointMul, t, w), scale)
-	g.matmul(g.reshape(t, a.dtype, across), q, g.given(a.dtype, inOrder(a.k.shape)))
-	g.matmul(t, g.reshape(kt, a.dtype, a.k), g.given(a.dtype, inOrder(a.q.shape)))
+	g.matmul(g.reshape(t, a.dtype, across), q, g.given(a.dtype, a.result(a.k.shape, 3)))
+	keys := g.reshape(kt, a.dtype, a.k)
+	if a.varies {
+		sums := g.matmul(t, keys, g.given(dtype.Float32, inOrder(a.q.shape)))
+		g.pointwise(pointSame, g.given(a.dtype, a.result(a.q.shape, 3)), sums)
+		return
+	}
+	g.matmul(t, keys, g.given(a.dtype, a.result(a.q.shape, 3)))
 }
 
 // attentionPlan is cuDNN's way to compute attention, or says that there is none.
@@ -245,6 +265,9 @@ func (d *Device) dnnAttend(c *backend.Call, a *attentionParams) (bool, error) {
 		return false, err
 	}
 	k := attentionKey{dtype: c.Out.DType, causal: a.causal != 0}
+	if c.Attrs.(op.Attention).Rows {
+		k.heads = int64(a.heads)
+	}
 	for i, m := range []*matrices4{&k.q, &k.k, &k.v} {
 		var ok bool
 		if *m, ok = matricesOf(&c.In[i]); !ok {
@@ -272,14 +295,18 @@ func (d *Device) dnnAttend(c *backend.Call, a *attentionParams) (bool, error) {
 // the heads at a time.
 func (d *Device) dnnAttendGrad(c *backend.Call, g *attentionGradParams) (bool, error) {
 	a := &g.a
-	if a.depth <= dnnWide {
+	varies := varying.Load()
+	if a.depth <= dnnWide && !varies {
 		return false, nil
 	}
 	n, err := d.attentionByDNN(a, c.Out.DType)
 	if n == nil {
 		return false, err
 	}
-	k := attentionKey{dtype: c.Out.DType, grad: true, causal: a.causal != 0}
+	k := attentionKey{dtype: c.Out.DType, grad: true, causal: a.causal != 0, varies: varies}
+	if c.Attrs.(op.Attention).Rows {
+		k.heads = int64(a.heads)
+	}
 	all := [...]*matrices4{&k.g, &k.q, &k.k, &k.v, &k.y}
 	for i, m := range all {
 		var ok bool
@@ -290,6 +317,9 @@ func (d *Device) dnnAttendGrad(c *backend.Call, g *attentionGradParams) (bool, e
 	batches, heads := k.q.shape[0], k.q.shape[1]
 	each := attentionRoom / (2 * int64(a.rows) * int64(a.keys)) // matrices at a time
 	someBatches, someHeads := min(batches, each/heads), heads
+	if varies { // it stores no scores
+		someBatches = batches
+	}
 	if someBatches == 0 {
 		someBatches, someHeads = 1, min(heads, each)
 	}
@@ -310,21 +340,32 @@ func (d *Device) dnnAttendGrad(c *backend.Call, g *attentionGradParams) (bool, e
 		return false, err
 	}
 	memory := (int(p.memory) + 15) &^ 15
-	work, err := p.room(d, memory+int(someBatches*someHeads)*int(a.rows)*4)
+	less := int(someBatches*someHeads) * int(a.rows) * 4 // Σ g·y, and behind it the sums of dq
+	less = (less + 15) &^ 15
+	room := memory + less
+	if varies {
+		room += int(someBatches*someHeads) * int(a.rows) * int(a.depth) * 4
+	}
+	work, err := p.room(d, room)
 	if !p.ok || err != nil {
 		return false, err
+	}
+	var sums uintptr
+	if varies {
+		sums = work + uintptr(memory+less)
 	}
 	p.numbers[0] = float32(a.scale)
 	at := func(base uintptr, strides [4]int64, size, b, h int64) uintptr {
 		return base + uintptr((b*strides[0]+h*strides[1])*size)
 	}
+	ofQueries := k.result([4]int64{batches, heads, int64(a.rows), int64(a.depth)}, 3).strides
+	ofKeys := k.result([4]int64{batches, heads, int64(a.keys), int64(a.depth)}, 3).strides
 	for b := int64(0); b < batches; b += someBatches {
 		for h := int64(0); h < heads; h += someHeads {
-			first := b*heads + h
-			rows, keys := first*int64(a.rows), first*int64(a.keys)
+			rows := (b*heads + h) * int64(a.rows)
 			if done, err := p.run(d, n, work, at(a.q, k.q.strides, 2, b, h), at(a.k, k.k.strides, 2, b, h), at(a.v, k.v.strides, 2, b, h),
 				at(g.y, k.y.strides, 2, b, h), at(g.g, k.g.strides, 2, b, h), a.saved+uintptr(rows*4), p.number(0), p.number(1), p.hiddenAt(k.causal),
-				work+uintptr(memory), g.dv+uintptr(keys*int64(a.width)*2), g.dk+uintptr(keys*int64(a.depth)*2), g.dq+uintptr(rows*int64(a.depth)*2)); !done {
+				work+uintptr(memory), at(g.dv, ofKeys, 2, b, h), at(g.dk, ofKeys, 2, b, h), sums, at(g.dq, ofQueries, 2, b, h)); !done {
 				return false, err
 			}
 		}

@@ -21,7 +21,10 @@ func TestAttentionGraphs(t *testing.T) {
 	for _, causal := range []bool{false, true} {
 		m := inOrder([4]int64{4, 16, 2048, 128})
 		k := &attentionKey{dtype: dtype.BFloat16, causal: causal, q: m, k: m, v: m, g: m, y: m}
-		for name, describe := range map[string]func(*dnnGraph){"forward": k.forward, "backward": k.backward} {
+		byRows, varies := *k, *k
+		byRows.heads, varies.heads, varies.varies = 16, 16, true
+		for name, describe := range map[string]func(*dnnGraph){"forward": k.forward, "backward": k.backward,
+			"forward by rows": byRows.forward, "backward by rows": byRows.backward, "backward in no fixed order": varies.backward} {
 			g := newDNNGraph(lib, new(call))
 			if describe(g); g.failed {
 				t.Errorf("%s, causal %v: cuDNN refuses operation %d", name, causal, len(g.ops))

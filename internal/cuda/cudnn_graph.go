@@ -131,7 +131,7 @@ const (
 // The operations that attention is made of.
 const (
 	pointAdd, pointMul, pointSub, pointDiv = 0, 1, 9, 6
-	pointExp, pointLog                     = 13, 15
+	pointExp, pointLog, pointSame          = 13, 15, 21
 	pointGE, pointIndex, pointSelect       = 303, 501, 601
 	reduceAdd, reduceMax                   = 0, 3
 )

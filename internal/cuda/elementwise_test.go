@@ -43,7 +43,7 @@ func TestWidthsAreThoseOfTheKernels(t *testing.T) {
 	}
 	numbersIn(t, "elementwise.cuh", `#define WIDE\(T\) LANES\(T\)\n`)
 	h := numbersIn(t, "elementwise.cuh", `#define HEAVY\(T\) \(sizeof\(T\) == 8 \? (\d+) : (\d+)\)\n`)
-	tile := numbersIn(t, "reduce.cu", `#define TILE_LANES\(T\) \(LANES\(T\) > (\d+) \? (\d+) : LANES\(T\)\)\n`)
+	tile := numbersIn(t, "reduce.cuh", `#define TILE_LANES\(T\) \(LANES\(T\) > (\d+) \? (\d+) : LANES\(T\)\)\n`)
 	for _, typ := range dtype.All {
 		wide := min(l[1], l[0]/typ.Size())
 		if got := lanes(typ); got != wide {

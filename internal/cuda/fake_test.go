@@ -33,6 +33,7 @@ type fake struct {
 	peerLies bool               // peer copies report success and copy nothing
 	tight    map[string]int64   // functions that find no memory while more than this is used
 	onLaunch func() func()      // gives what a launch does when its stream gets there
+	emulate  func(l launched)   // does what a kernel does
 	graphs   fakeCaptures
 
 	// Where lazy is set, streams run only when somebody asks or waits, and then in an
@@ -130,6 +131,9 @@ func (f *fake) launch(stream uintptr, l launched) {
 	f.mu.Unlock()
 	if f.onLaunch != nil {
 		f.enqueue(stream, always, f.onLaunch())
+	}
+	if f.emulate != nil {
+		f.enqueue(stream, always, func() { f.emulate(l) })
 	}
 }
 

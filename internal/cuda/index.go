@@ -363,6 +363,13 @@ func (d *Device) scatter(c *backend.Call, p *scatterParams) error {
 	}
 	p.out, p.src, p.index, p.flag = c.Out.Block.Addr, addr(src), addr(index), d.flagDev
 	p.op, p.wide = int32(c.Op), wideIndex(index.DType)
+	p.lanes = 1
+	for p.lanes < 32 && int(p.lanes) < int(p.inner) {
+		p.lanes *= 2
+	}
+	if p.atomically(x.DType) {
+		return runKernel(d, "index", "scatter_atomic_"+typeName(x.DType), p, oneEach(n*int(p.lanes)))
+	}
 	if p.wholeRows(x.DType) {
 		return d.addRows(x, p)
 	}
@@ -370,11 +377,21 @@ func (d *Device) scatter(c *backend.Call, p *scatterParams) error {
 	if p.order, err = d.sortedOrder(p, index.DType); err != nil {
 		return err
 	}
-	p.lanes = 1
-	for p.lanes < 32 && int(p.lanes) < int(p.inner) {
-		p.lanes *= 2
-	}
 	return runKernel(d, "index", "scatter_add_"+typeName(x.DType), p, oneEach(n*int(p.lanes)))
+}
+
+// atomically reports whether to add in whatever order, without sorting. Whole rows are
+// sorted: of 32,768 rows of 512, XLA's atomic additions took 131 µs on an H200, and ours in
+// order 90.
+func (p *scatterParams) atomically(t dtype.DType) bool {
+	if !varying.Load() || p.wholeRows(t) {
+		return false
+	}
+	switch t {
+	case dtype.Int32, dtype.Int64, dtype.Float32, dtype.Float64:
+		return true
+	}
+	return false
 }
 
 // sortedOrder queues sorting the indices of each line, and returns their places.

@@ -55,6 +55,13 @@ func (d *Device) runPool(c *backend.Call) error {
 	case c.Op == op.MaxPool && wide > 1:
 		p.n, p.channels = p.n/uint64(wide), p.channels/int32(wide)
 		return runKernel(d, "pool", name+"_wide"+suffix, &p, oneEach(int(p.n)))
+	case c.Op == op.MaxPoolGrad && p.apart():
+		cells := ceil(x[2], a.Kernel[0]) * ceil(x[3], a.Kernel[1]) * x[0] * x[1]
+		p.n = uint64(cells)
+		if p.pairs(c) {
+			return runKernel(d, "pool", name+"_pairs"+suffix, &p, oneEach(cells))
+		}
+		return runKernel(d, "pool", name+"_apart"+suffix, &p, oneEach(cells))
 	case c.Op == op.MaxPoolGrad && a.Kernel[0]*a.Kernel[1] <= 255:
 		done, err := d.maxPoolGrad(&p, wide, op.Elements(y), suffix)
 		if done || err != nil {
@@ -66,6 +73,18 @@ func (d *Device) runPool(c *backend.Call) error {
 		name, g = name+"_tile", grid{x: tiles, threads: 256}
 	}
 	return runKernel(d, "pool", name+suffix, &p, g)
+}
+
+// apart reports whether windows lie side by side, from the first place on.
+func (p *poolParams) apart() bool {
+	return p.last == 0 && p.kernel == p.stride && p.pad == [2]int32{} && p.dilation == [2]int32{1, 1}
+}
+
+// pairs reports whether windows that lie so are of 2×2, and rows of them can be loaded and
+// stored at once.
+func (p *poolParams) pairs(c *backend.Call) bool {
+	at := uintptr(2 * c.Out.DType.Size())
+	return p.kernel == [2]int32{2, 2} && p.w%2 == 0 && p.xs[3] == 1 && (p.xs[0]|p.xs[1]|p.xs[2])%2 == 0 && (p.in|p.out)%at == 0
 }
 
 // wide returns how many channels a thread can take at a time.

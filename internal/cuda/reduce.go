@@ -17,7 +17,7 @@ func init() {
 	}
 }
 
-// reduceParams is Reduce of kernels/reduce.cu.
+// reduceParams is Reduce of kernels/reduce.cuh.
 type reduceParams struct {
 	in, out, partial, arrived uintptr
 	outs, length              uint64
@@ -50,6 +50,25 @@ func (d *Device) reduce(id op.ID, x *backend.View, axes op.AxisSet, out uintptr)
 	// Filled in place, where the launch reads it: few of its many bytes change, and
 	// copying them all would be noticeable beside a small reduction.
 	p := (*reduceParams)(unsafe.Pointer(&d.params))
+	which, g, err := d.planReduce(p, id, x, axes, out)
+	if err != nil {
+		return err
+	}
+	k := d.found.reduces[which][id][t]
+	if k == nil {
+		if k, err = d.kernel("reduce", id.String()+reduceNames[which]+typeName(t)); err != nil {
+			return err
+		}
+		d.found.reduces[which][id][t] = k
+	}
+	paramsOf[reduceParams](d, k) // that the kernel takes these
+	return d.launch(k, g)
+}
+
+// planReduce sets the parameters of a reduction of x over a set of axes, and returns which of
+// the kernels does it and the grid.
+func (d *Device) planReduce(p *reduceParams, id op.ID, x *backend.View, axes op.AxisSet, out uintptr) (which int, g grid, err error) {
+	t := x.DType
 	p.in, p.out, p.partial, p.arrived = addr(x), out, 0, 0
 	p.splits, p.threads, p.wide = 1, 0, 0
 	p.kept.clear()
@@ -68,7 +87,8 @@ func (d *Device) reduce(id op.ID, x *backend.View, axes op.AxisSet, out uintptr)
 	p.outs, p.length, p.chunk = uint64(outs), uint64(length), uint64(length)
 
 	target := d.card.sms * 8 // blocks that fill the card
-	which, blocks, threads := rowKernel, outs, blockThreads
+	blocks, threads := outs, blockThreads
+	which = rowKernel
 	switch {
 	case p.byRow(length):
 		v := lanes(t)
@@ -93,29 +113,17 @@ func (d *Device) reduce(id op.ID, x *backend.View, axes op.AxisSet, out uintptr)
 		which, blocks = colKernel, ceil(outs, blockThreads)
 	}
 	if p.splits > 1 {
-		var err error
 		if p.partial, err = d.workspace(int(p.splits) * outs * stateSize(id, t)); err == nil {
 			p.arrived, err = d.counters(p, blocks)
 		}
 		if d.refused(err) {
 			p.splits, p.chunk, err = 1, uint64(length), nil // slower, without
 		}
-		if err != nil {
-			return err
-		}
 	}
-	k := d.found.reduces[which][id][t]
-	if k == nil {
-		var err error
-		if k, err = d.kernel("reduce", id.String()+reduceNames[which]+typeName(t)); err != nil {
-			return err
-		}
-		d.found.reduces[which][id][t] = k
-	}
-	return d.launch(k, grid{x: blocks, y: int(paramsOf[reduceParams](d, k).splits), threads: threads})
+	return which, grid{x: blocks, y: int(p.splits), threads: threads}, err
 }
 
-// tileLanes is TILE_LANES of kernels/reduce.cu.
+// tileLanes is TILE_LANES of kernels/reduce.cuh.
 func tileLanes(t dtype.DType) int { return min(4, lanes(t)) }
 
 // maxCounters is how many results may be shared by several blocks each: fewer

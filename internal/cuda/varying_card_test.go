@@ -5,14 +5,53 @@ package cuda
 import (
 	"bytes"
 	"math"
+	"slices"
 	"testing"
 	"unsafe"
 
 	"github.com/locusml/locus/dtype"
 	"github.com/locusml/locus/internal/backend"
+	"github.com/locusml/locus/internal/backend/backendtest"
 	"github.com/locusml/locus/internal/memory"
 	"github.com/locusml/locus/internal/op"
 )
+
+// What adds up in no fixed order passes the conformance suite too.
+func TestConformanceVarying(t *testing.T) {
+	d := gpu(t)
+	defer SetVarying(Varying())
+	SetVarying(true)
+	backendtest.Run(t, func() backend.Device { return newDevice(d.card, 0, d.name) }, backendtest.Only(op.IndexAdd, op.ScatterAdd, op.AttendGrad), backendtest.Varies())
+}
+
+// Sums at indices repeat their bits unless they need not, and are near each other.
+func TestVaryingSums(t *testing.T) {
+	d := newDevice(gpu(t).card, 0, "test")
+	pool := memory.NewPool(d)
+	defer pool.Trim()
+	defer SetVarying(Varying())
+	x := &rig{t, d, pool}
+	const rows, to = 20000, 100
+	for _, width := range []int{1, 16, 512} {
+		index := x.view(dtype.Int64, []int{rows})
+		x.ok(d.Run(&backend.Call{Op: op.RandInt, Attrs: op.Random{DType: dtype.Int64, Shape: op.DimsOf([]int{rows}), Key: 3, Low: 0, Span: to}, Out: index}))
+		base, src, out := x.random(dtype.Float32, 1, to, width), x.random(dtype.Float32, 2, rows, width), x.view(dtype.Float32, []int{to, width})
+		run := func(on bool) []float64 {
+			SetVarying(on)
+			x.ok(d.Run(&backend.Call{Op: op.IndexAdd, Attrs: op.Axis{Axis: 0}, In: []backend.View{base, index, src}, Out: out}))
+			return x.values(out)
+		}
+		want := run(false)
+		if !slices.Equal(run(false), want) {
+			t.Errorf("width %d: bits do not repeat", width)
+		}
+		for i, v := range run(true) {
+			if math.Abs(v-want[i]) > 1e-3 { // sums of 200 numbers near 1
+				t.Fatalf("width %d: element %d is %v, want %v", width, i, v, want[i])
+			}
+		}
+	}
+}
 
 // The gradient of a weight on a card, with and without bits that repeat: near each other,
 // and without the switch the same in a device that knows nothing of the first.

@@ -17,23 +17,20 @@ type Setting int32
 
 // The settings.
 const (
-	InPrograms Setting = iota // where the device saves more than conversions cost, in programs only
-	WherePays                 // the same for results of single ops
+	WherePays Setting = iota // where the device saves more than conversions cost
 	Never
 	Always // wherever the device can: for tests
 )
 
 var setting atomic.Int32
 
-// Single ops are off until they have been measured on a card.
 func init() {
-	Set(map[string]Setting{"": InPrograms, "eager": WherePays, "off": Never, "last": Always}[os.Getenv("LOCUS_LAYOUT")])
+	Set(map[string]Setting{"off": Never, "last": Always}[os.Getenv("LOCUS_LAYOUT")])
 }
 
 // Set sets where images lie channels last in programs and results that are made from now
-// on, and returns the setting before. At first it is what LOCUS_LAYOUT says: eager is in single
-// ops too, off is nowhere, to see what it brings or whether it is to blame, and last is
-// wherever the device can.
+// on, and returns the setting before. At first it is what LOCUS_LAYOUT says: off is nowhere, to
+// see what it brings or whether it is to blame, and last is wherever the device can.
 func Set(s Setting) (old Setting) { return Setting(setting.Swap(int32(s))) }
 
 // Now returns the setting.

@@ -80,6 +80,14 @@ var (
 	// one launch where the device has that.
 	AddNorm func(x, d any, shape []int, weight, bias any, eps float64) (sum, y any)
 
+	// BatchNorm is locus.BatchNormRunning, of *locus.Tensor, with what follows it: in one
+	// launch where the device has that.
+	BatchNorm func(x, mean, variance, weight, bias any, momentum, eps float64, end NormEnd) (y, newMean, newVariance any)
+
+	// EndNorm returns what follows y, the result of a normalization, a *locus.Tensor of which
+	// the caller has the only handle.
+	EndNorm func(y any, end NormEnd) any
+
 	// Drop says that the caller does not need some *locus.Tensor any more, though the
 	// program may: their memory is looked at early.
 	Drop func(tensors []any)
@@ -98,6 +106,13 @@ var (
 	// contiguous, and on a locus.Device. Its arguments must be contiguous too.
 	Import func(p *program.Portable, weights []any, device any) any
 )
+
+// NormEnd is what follows a normalization.
+type NormEnd struct {
+	Add any  // a *locus.Tensor that is added to the result; nil is none
+	Own bool // nothing else has a handle of Add
+	Act any  // a locus.Activation; nil is none
+}
 
 // ExportedWeight is a tensor of a portable program.
 type ExportedWeight struct {

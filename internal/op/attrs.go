@@ -167,8 +167,8 @@ type Normalize struct {
 	GradWeight, GradBias bool // gradients: whether theirs are wanted, as further results
 }
 
-// NormEpilogue is an attribute of BatchNorm and BatchNormGrad that only passes over
-// programs set; no function of package locus does. The result of BatchNorm is then
+// NormEpilogue is an attribute of BatchNorm and BatchNormGrad for images that lie channels
+// last, on devices that say that they have it. The result of BatchNorm is then
 // Act(batch_norm(x) + the last operand); Act or the last operand may be missing. The
 // result of BatchNormGrad is the gradient of Act(batch_norm(x)), and the bias, if there
 // is one, is an operand behind the weight.
@@ -182,6 +182,11 @@ type NormEpilogue struct {
 type Attention struct {
 	Scale  float64
 	Causal bool
+
+	// Rows lays results out by rows: Attend's is (…, L, H, E) for q (…, H, L, D), and
+	// AttendGrad's is (…, L, 3, H, D), for q, k and v of one shape. A projection before
+	// or behind the heads then needs no copy.
+	Rows bool
 }
 
 // Epilogue is the attribute of Linear: the unary op that is applied to the result

@@ -26,14 +26,22 @@ func init() {
 	define(Def{ID: LogSoftmax, Name: "log_softmax", Attrs: Axis{}, Family: FusedFamily, Batch: leading, Arity: 1, DTypes: f, Infer: same, Doc: "x - logsumexp(x) along the axis"})
 	define(Def{ID: LogSoftmaxGrad, Name: "log_softmax_grad", Attrs: Axis{}, Family: FusedFamily, Batch: leading, Arity: 2, DTypes: f, Infer: pair, Doc: "a - eᵇ·Σa along the axis (a: gradient, b: log_softmax's result)"})
 	define(Def{ID: Attend, Name: "attention", Attrs: Attention{}, Family: FusedFamily, Batch: leading, Arity: -1, DTypes: []dtype.Set{dtype.Floats, dtype.Floats, dtype.Floats, dtype.Floats | dtype.Bools},
-		Doc:   "softmax(scale·q·kᵀ + mask)·v: q (…, L, D), k (…, S, D), v (…, S, E), optional mask (…, L, S), float or bool (false: hidden); a fully hidden row gives 0",
-		Infer: func(_ Attrs, in []Spec) (Spec, error) { return attentionSpec(in) }, Saves: true,
+		Doc: "softmax(scale·q·kᵀ + mask)·v: q (…, L, D), k (…, S, D), v (…, S, E), optional mask (…, L, S), float or bool (false: hidden); a fully hidden row gives 0; " +
+			"by rows, the result has the last of the leading axes behind L",
+		Infer: func(a Attrs, in []Spec) (Spec, error) {
+			y, err := attentionSpec(in)
+			if err == nil && rowsOf(a) {
+				return attentionRows(y)
+			}
+			return y, err
+		}, Saves: true,
 		More: func(_ Attrs, in []Spec) []Spec { return []Spec{attentionSaves(in)} }})
 	define(Def{ID: AttendGrad, Name: "attention_grad", Attrs: Attention{}, Family: FusedFamily, Batch: Batch{Kind: BatchOwn}, Arity: -1,
 		DTypes: []dtype.Set{dtype.Floats, dtype.Floats, dtype.Floats, dtype.Floats, dtype.Floats, dtype.Floats, dtype.Floats | dtype.Bools},
 		Doc: "attention's gradients for q, k and v, flat, one after the other (operands: gradient, q, k, v, attention's result y, what it saved, perhaps the mask): " +
-			"with the weights w and t = w·(g·vᵀ - Σ g·y) they are scale·t·k, scale·tᵀ·q and wᵀ·g",
-		Infer: func(_ Attrs, in []Spec) (Spec, error) {
+			"with the weights w and t = w·(g·vᵀ - Σ g·y) they are scale·t·k, scale·tᵀ·q and wᵀ·g; " +
+			"by rows, they have one shape (…, H, L, D), and the result is (…, L, 3, H, D)",
+		Infer: func(a Attrs, in []Spec) (Spec, error) {
 			if len(in) != 6 && len(in) != 7 {
 				return Spec{}, Problemf(ErrArgument, "takes a gradient, q, k, v, a result, what attention saved and perhaps a mask, got %d operands", len(in))
 			}
@@ -56,6 +64,9 @@ func init() {
 			if !slices.Equal(in[5].Shape, saved.Shape) {
 				return Spec{}, Problemf(ErrShape, "operand 5 has shape %s; attention saves %s", ShapeString(in[5].Shape), ShapeString(saved.Shape))
 			}
+			if rowsOf(a) {
+				return packedRows(in[1:4])
+			}
 			return Spec{y.DType, []int{Elements(in[1].Shape) + Elements(in[2].Shape) + Elements(in[3].Shape)}}, nil
 		}})
 }
@@ -69,6 +80,32 @@ func attentionSaves(in []Spec) Spec {
 		t = dtype.Float64
 	}
 	return Spec{t, slices.Clone(q[:len(q)-1])}
+}
+
+func rowsOf(a Attrs) bool {
+	attention, ok := a.(Attention)
+	return ok && attention.Rows
+}
+
+// attentionRows is the spec of a result by rows.
+func attentionRows(y Spec) (Spec, error) {
+	r := len(y.Shape)
+	if r < 3 {
+		return Spec{}, Problemf(ErrShape, "a result by rows needs heads: q (…, H, L, D)")
+	}
+	s := slices.Clone(y.Shape)
+	s[r-3], s[r-2] = s[r-2], s[r-3]
+	return Spec{y.DType, s}, nil
+}
+
+// packedRows is the spec of the gradients of q, k and v by rows.
+func packedRows(in []Spec) (Spec, error) {
+	q := in[0].Shape
+	r := len(q)
+	if r < 3 || !slices.Equal(in[1].Shape, q) || !slices.Equal(in[2].Shape, q) {
+		return Spec{}, Problemf(ErrShape, "gradients by rows need q, k and v of one shape (…, H, L, D)")
+	}
+	return Spec{in[0].DType, append(slices.Clone(q[:r-3]), q[r-2], 3, q[r-3], q[r-1])}, nil
 }
 
 // attentionSpec is attention's rule: q, k, v and perhaps a mask.

@@ -200,6 +200,8 @@ const (
 	FusedOps
 	AddNormalize // normsum.go
 	NormalizeGradAdd
+	BiasActivate // biasact.go
+	ActivationGradSum
 
 	// Begin and Await are steps of programs that the device does not run, such as a
 	// collective: one starts it, and the other waits until its result is there. They are

@@ -68,7 +68,8 @@ func (d *Def) Over(a Attrs, r, i int) bool {
 // Plain reports whether the op cannot fail, whatever its operands hold, and needs no
 // working memory: an element of the result depends on one element of each operand.
 func (d *Def) Plain() bool {
-	if d.ID == AddNormalize || d.ID == NormalizeGradAdd || d.ID == Begin || d.ID == Await {
+	switch d.ID {
+	case AddNormalize, NormalizeGradAdd, ActivationGradSum, Begin, Await:
 		return false
 	}
 	if d.Name == "" {

@@ -190,7 +190,7 @@ func TestEagerChannelsLast(t *testing.T) {
 			}
 		}
 		t.Logf("%d calls were compared, %d results lay channels last", n, last)
-		if n < 500 || last < 200 {
+		if n < 500 || last < 100 { // a card has convolutions of float32 and float64 in order
 			t.Errorf("only %d calls were compared, and %d results lay channels last", n, last)
 		}
 	})

@@ -57,7 +57,7 @@ func compareCompiled(t *testing.T, what string, f func(args ...*locus.Tensor) []
 // TestCompiled compares every op of the table, alone and with its gradients, with the
 // same compiled, bit by bit.
 func TestCompiled(t *testing.T) {
-	defer layout.Set(layout.Set(layout.InPrograms)) // elsewhere sums may be in another order
+	defer layout.Set(layout.Set(layout.WherePays)) // elsewhere sums may be in another order
 	onDevices(t, func(t *testing.T, d locus.Device) {
 		n := 0
 		for i, c := range records(t) {

@@ -232,9 +232,9 @@ func KindOf(id op.ID) sketch.Kind {
 		return sketch.Product
 	case op.Blend, op.BlendSquare, op.AdamStep, op.UpdateAll:
 		return sketch.Update
-	case op.ScaleAll, op.CastAll, op.FusedOps:
+	case op.ScaleAll, op.CastAll, op.FusedOps, op.BiasActivate:
 		return sketch.Elementwise
-	case op.AddNormalize, op.NormalizeGradAdd:
+	case op.AddNormalize, op.NormalizeGradAdd, op.ActivationGradSum:
 		return sketch.Reduction
 	}
 	switch op.Get(id).Family {

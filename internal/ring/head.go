@@ -17,7 +17,7 @@ type head struct {
 
 const (
 	headSize = 32
-	magic    = 0x3143474c // "LGC1": the protocol and its version
+	magic    = 0x3243474c // "LGC2": the protocol and its version
 )
 
 var errOutOfStep = errors.New("the ranks are out of step")

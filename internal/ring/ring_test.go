@@ -47,13 +47,12 @@ func FuzzMessage(f *testing.F) {
 }
 
 // Segments of a part follow each other without holes and cut no element.
-func TestSpan(t *testing.T) {
+func TestCut(t *testing.T) {
 	for _, n := range []int{0, 1, 2, 7, 1000, 1001} {
 		for segments := 1; segments < 9; segments++ {
-			p := &plan{c: &engine.Call{DType: dtype.Float64}, segments: segments}
 			at := 0
 			for i := range segments {
-				from, to := p.span(n*8, i)
+				from, to := cut(n*8, i, segments, 8)
 				if from != at || to < from || to%8 != 0 {
 					t.Fatal(n, segments, i, from, to, at)
 				}

@@ -33,8 +33,10 @@ func fused(id op.ID, a op.Attrs, e *expected, in []*array) {
 		recurrentGrad(a.(op.Recurrence), e, in)
 	case op.Attend:
 		attend(a.(op.Attention), e, in)
+		byRows(id, a.(op.Attention), e, in)
 	case op.AttendGrad:
 		attendGrad(a.(op.Attention), e, in)
+		byRows(id, a.(op.Attention), e, in)
 	case op.GridSample, op.GridSampleGradInput, op.GridSampleGradGrid:
 		gridSample(id, a.(op.Grid), e, in)
 	case op.CTC, op.CTCGrad:
@@ -247,6 +249,31 @@ func attend(a op.Attention, e *expected, in []*array) {
 			}
 		}
 	}
+}
+
+// byRows lays the results out by rows where the attribute asks for that: they are computed as
+// matrices (…, H, L, E), one after the other.
+func byRows(id op.ID, a op.Attention, e *expected, in []*array) {
+	if !a.Rows {
+		return
+	}
+	q, parts, width := in[0].shape, 1, 0
+	if id == op.AttendGrad {
+		q, parts = in[1].shape, 3
+		width = q[len(q)-1]
+	} else {
+		width = e.shape[len(e.shape)-1]
+	}
+	heads, rows := q[len(q)-3], q[len(q)-2]
+	size := len(e.floats) / parts
+	floats, scale := make([]float64, len(e.floats)), make([]float64, len(e.scale))
+	for from := range floats {
+		part, at := from/size, from%size
+		col, row, head, outer := at%width, at/width%rows, at/width/rows%heads, at/width/rows/heads
+		to := (((outer*rows+row)*parts+part)*heads+head)*width + col
+		floats[to], scale[to] = e.floats[from], e.scale[from]
+	}
+	e.floats, e.scale = floats, scale
 }
 
 func attendGrad(a op.Attention, e *expected, in []*array) {

@@ -52,6 +52,10 @@ func Only(ids ...op.ID) Option {
 	return func(s *suite) { s.only = append(s.only, ids...) }
 }
 
+// Varies is for devices whose results need not repeat their bits: recordings may differ from
+// single calls by roundings.
+func Varies() Option { return func(s *suite) { s.varies = true } }
+
 // Run tests a kind of device. open returns a new device, or another handle of one
 // that exists; it is called several times.
 func Run(t *testing.T, open func() backend.Device, options ...Option) {
@@ -101,6 +105,7 @@ type suite struct {
 	pool    *memory.Pool
 	without []op.ID
 	only    []op.ID // nil means all
+	varies  bool    // bits need not repeat
 
 	pairs                 int
 	cases, random, failed atomic.Int64
@@ -275,7 +280,7 @@ func (s *suite) try(dev backend.Device, pool *memory.Pool, c sample.Sample) erro
 				return err
 			}
 		}
-		return s.recorded(dev, call, fill, got, views)
+		return s.recorded(dev, call, fill, got, views, results)
 	}
 	saves := op.Get(c.Op).Saves
 	if len(want.more) == 0 || saves {

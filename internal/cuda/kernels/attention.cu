@@ -137,13 +137,15 @@ template <class T, int BO, int BS, int DC, int MODE> struct Simt {
 #pragma unroll
       for (int j = 0; j < ST; j++) to[(ty + 16 * i) * WEIGHTS + tx + 16 * j] = c[i][j];
   }
-  METHOD void store(void* out, const A (&c)[OT][CT], u64 batch, i32 o0, i32 c0, i32 rows, i32 cols, A f) {
+  METHOD void store(const Attention& a, void* to, const A (&c)[OT][CT], u64 batch, i32 o0, i32 c0, i32 rows, i32 cols, A f) {
+    T* out = (T*)to + result_at(a, batch, rows, cols);
+    i64 step = row_step(a, cols);
 #pragma unroll
     for (int i = 0; i < OT; i++)
 #pragma unroll
       for (int j = 0; j < CT; j++) {
         i32 r = o0 + ty + 16 * i, col = c0 + tx * CT + j;
-        if (r < rows && col < cols) put(((T*)out)[((i64)batch * rows + r) * cols + col], c[i][j] * f);
+        if (r < rows && col < cols) put(out[r * step + col], c[i][j] * f);
       }
   }
 
@@ -277,11 +279,11 @@ template <class T, int BO, int BS, int DC, int MODE> struct Simt {
           for (int j = 0; j < CT; j++) r1[i][j] *= f;
         }
       }
-      if (MODE == FORWARD) store(a.out, r1, batch, o0, c0, a.rows, a.width, A(1));
-      if (MODE == QUERIES) store(g->dq, r1, batch, o0, c0, a.rows, a.depth, (A)a.scale);
+      if (MODE == FORWARD) store(a, a.out, r1, batch, o0, c0, a.rows, a.width, A(1));
+      if (MODE == QUERIES) store(a, g->dq, r1, batch, o0, c0, a.rows, a.depth, (A)a.scale);
       if (MODE == KEYS) {
-        store(g->dk, r1, batch, o0, c0, a.keys, a.depth, (A)a.scale);
-        store(g->dv, r2, batch, o0, c0, a.keys, a.width, A(1));
+        store(a, g->dk, r1, batch, o0, c0, a.keys, a.depth, (A)a.scale);
+        store(a, g->dv, r2, batch, o0, c0, a.keys, a.width, A(1));
       }
     }
   }
@@ -355,13 +357,15 @@ struct Stored {
         }
       }
       __syncthreads();
+      f32* dq = (f32*)g.dq + result_at(a, batch, a.rows, a.depth);
+      i64 step = row_step(a, a.depth);
 #pragma unroll
       for (int i = 0; i < 8; i++) {
         i32 row = r0 + (i >> 2) * 64 + ty * 4 + (i & 3);
 #pragma unroll
         for (int j = 0; j < 4; j++) {
           i32 col = c0 + tx * 4 + j;
-          if (row < a.rows && col < a.depth) ((f32*)g.dq)[((i64)batch * a.rows + row) * a.depth + col] = r[i][j] * (f32)a.scale;
+          if (row < a.rows && col < a.depth) dq[row * step + col] = r[i][j] * (f32)a.scale;
         }
       }
     }

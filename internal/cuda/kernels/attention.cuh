@@ -11,7 +11,9 @@ struct Attention {
   i32 rows, keys, depth, width; // L, S, D, E
   i32 causal, maskKind;         // 0: none, 1: float, 2: bool
   u64 batches;
-  i32 wide, pad; // bits: q, k, v, g may be loaded four elements at a time
+  i32 wide;         // bits: q, k, v, g may be loaded four elements at a time
+  i32 heads, parts; // how results lie: see row_step
+  i32 pad;
   i64 qs[2], ks[2], vs[2], ms[2]; // strides of the last two axes
   Idx batch, maskBatch;           // strides: q, k, v; and mask
 };
@@ -31,6 +33,17 @@ struct AttentionGrad {
   void* t;
   i64 size, pitch;
 };
+
+// The results of a matrix are its rows one after the other, and those of the next matrix
+// follow: with heads and parts 1. With more heads, what belongs to a row lies head by head,
+// and in gradients so do those of q, k and v, with parts 3.
+DEV i64 row_step(const Attention& p, i32 cols) { return (i64)p.heads * p.parts * cols; }
+
+// result_at is where the results of a matrix begin.
+DEV i64 result_at(const Attention& p, u64 batch, i32 rows, i32 cols) {
+  u32 outer = (u32)batch / (u32)p.heads; // a division of 64 bits takes registers
+  return (i64)outer * rows * row_step(p, cols) + (i64)((u32)batch - outer * p.heads) * cols;
+}
 
 #define LOG2E 1.4426950408889634
 #define LN2 0.6931471805599453

@@ -170,12 +170,12 @@ template <class T, int W, int MT, int BS, bool KEYS, bool MASK> struct Grad {
         next = t;
       }
       asm volatile("cp.async.wait_group 0;");
-      i64 rows = KEYS ? p.keys : p.rows;
+      i32 rows = KEYS ? p.keys : p.rows;
 #pragma unroll
       for (int i = 0; i < MT; i++) {
         i32 row = o0 + warp * MT * 16 + i * 16 + (lane >> 2);
-        store<T, W>((T*)(KEYS ? g.dk : g.dq) + batch * rows * p.depth, a1[i], row, rows, p.depth, (f32)p.scale, (f32)p.scale);
-        if (KEYS) store<T, W>((T*)g.dv + batch * rows * p.width, a2[KEYS ? i : 0], row, rows, p.width, 1.0f, 1.0f);
+        store<T, W>((T*)(KEYS ? g.dk : g.dq) + result_at(p, batch, rows, p.depth), row_step(p, p.depth), a1[i], row, rows, p.depth, (f32)p.scale, (f32)p.scale);
+        if (KEYS) store<T, W>((T*)g.dv + result_at(p, batch, rows, p.width), row_step(p, p.width), a2[KEYS ? i : 0], row, rows, p.width, 1.0f, 1.0f);
       }
     }
   }

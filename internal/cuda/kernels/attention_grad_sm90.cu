@@ -106,11 +106,13 @@ template <class T, int W, bool KEYS, bool MASK> struct Grad {
 #pragma unroll
     for (int i = 0; i < BS / 4; i++) w[i] = pack(c[i * 2], c[i * 2 + 1], (T*)0);
   }
-  static METHOD void store(void* to, const f32 (&c)[W / 2], u64 batch, i32 row, i32 rows, i32 cols, f32 f) {
+  static METHOD void store(const Attention& p, void* to, const f32 (&c)[W / 2], u64 batch, i32 row, i32 rows, i32 cols, f32 f) {
+T* first = (T*)to + result_at(p, batch, rows, cols);
+    i64 step = row_step(p, cols);
 #pragma unroll
     for (int h = 0; h < 2; h++) {
       if (row + h * 8 >= rows) continue;
-      T* out = (T*)to + ((i64)batch * rows + row + h * 8) * cols;
+      T* out = first + (row + h * 8) * step;
 #pragma unroll
       for (int j = 0; j < W / 8; j++) {
         i32 col = j * 8 + (threadIdx.x & 3) * 2;
@@ -215,8 +217,8 @@ template <class T, int W, bool KEYS, bool MASK> struct Grad {
       settle(a1);
       if (KEYS) settle(a2);
       if (AHEAD && one && last >= 0) barrier_arrive(free(bars, last));
-      store(KEYS ? g.dk : g.dq, a1, work.batch, row, KEYS ? p.keys : p.rows, p.depth, (f32)p.scale);
-      if (KEYS) store(g.dv, a2, work.batch, row, p.keys, p.width, 1.0f);
+      store(p, KEYS ? g.dk : g.dq, a1, work.batch, row, KEYS ? p.keys : p.rows, p.depth, (f32)p.scale);
+      if (KEYS) store(p, g.dv, a2, work.batch, row, p.keys, p.width, 1.0f);
     }
   }
 

@@ -104,8 +104,8 @@ template <int W> DEV void keys(const AttentionGrad& g) {
     }
     asm volatile("cp.async.wait_group 0;");
     i32 row = mine + (lane >> 2);
-    bool bad = store<W>((f32*)g.dk + (i64)batch * a.keys * a.depth, dk, row, 0, a.keys, a.depth, (f32)a.scale, (f32)a.scale);
-    bad |= store<W>((f32*)g.dv + (i64)batch * a.keys * a.width, dv, row, 0, a.keys, a.width, 1, 1);
+    bool bad = store<W>((f32*)g.dk + result_at(a, batch, a.keys, a.depth), row_step(a, a.depth), dk, row, 0, a.keys, a.depth, (f32)a.scale, (f32)a.scale);
+    bad |= store<W>((f32*)g.dv + result_at(a, batch, a.keys, a.width), row_step(a, a.width), dv, row, 0, a.keys, a.width, 1, 1);
     again<BO>(a, batch, at.block, a.keys, bad);
   }
 }
@@ -176,7 +176,7 @@ template <int W> DEV void queries(const AttentionGrad& g) {
     bool bad = false;
 #pragma unroll
     for (int h = 0; h < 2; h++)
-      bad |= store<W / 2>((f32*)g.dq + (i64)batch * a.rows * a.depth, r[h], r0 + first + h * 16 + (lane >> 2), c0, a.rows, a.depth, (f32)a.scale, (f32)a.scale);
+      bad |= store<W / 2>((f32*)g.dq + result_at(a, batch, a.rows, a.depth), row_step(a, a.depth), r[h], r0 + first + h * 16 + (lane >> 2), c0, a.rows, a.depth, (f32)a.scale, (f32)a.scale);
     again<ROWS>(a, batch, at.block, a.rows, bad);
   }
 }

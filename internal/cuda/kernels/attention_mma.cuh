@@ -63,11 +63,12 @@ template <class T> DEV void as_left(u32* a, const f32 (*c)[4]) {
 }
 
 // store writes the rows of a 16×W result that are inside the matrix, W/8 blocks of 8 columns.
-template <class T, int W> DEV void store(T* out, const f32 (*c)[4], i32 row, i32 rows, i32 cols, f32 f0, f32 f1) {
+// step is the distance between rows.
+template <class T, int W> DEV void store(T* out, i64 step, const f32 (*c)[4], i32 row, i32 rows, i32 cols, f32 f0, f32 f1) {
 #pragma unroll
   for (int h = 0; h < 2; h++) {
     if (row + h * 8 >= rows) continue;
-    T* to = out + (i64)(row + h * 8) * cols;
+    T* to = out + (row + h * 8) * step;
     f32 f = h ? f1 : f0;
 #pragma unroll
     for (int j = 0; j < W / 8; j++) {

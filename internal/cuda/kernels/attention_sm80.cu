@@ -180,7 +180,7 @@ template <class T, int W, bool MASK> DEV void attend(const Attention& p) {
         i32 r = row + i * 16 + h * 8;
         if (p.saved && (lane & 3) == 0 && r < p.rows) save(p, batch * p.rows + r, s.m[i][h], s.l[i][h]);
       }
-      store<T, W>((T*)p.out + (i64)batch * p.rows * p.width, s.o[i], row + i * 16, p.rows, p.width, s.l[i][0] == 0.0f ? 0.0f : 1.0f / s.l[i][0],
+      store<T, W>((T*)p.out + result_at(p, batch, p.rows, p.width), row_step(p, p.width), s.o[i], row + i * 16, p.rows, p.width, s.l[i][0] == 0.0f ? 0.0f : 1.0f / s.l[i][0],
                   s.l[i][1] == 0.0f ? 0.0f : 1.0f / s.l[i][1]); // all keys are masked: 0
     }
   }

@@ -178,7 +178,8 @@ template <class T, int W, int GROUPS, int BK, bool TURNS, bool MASK> struct Atte
       wgmma_wait<0>();
       settle(o);
       if (one) barrier_arrive(bar(bars, 3, stage));
-      T* out = (T*)p.out + (i64)work.batch * p.rows * p.width;
+      T* out = (T*)p.out + result_at(p, work.batch, p.rows, p.width);
+      i64 down = row_step(p, p.width);
 #pragma unroll
       for (int h = 0; h < 2; h++) {
         l[h] += __shfl_xor_sync(~0u, l[h], 1);
@@ -186,7 +187,7 @@ template <class T, int W, int GROUPS, int BK, bool TURNS, bool MASK> struct Atte
         f32 f = l[h] == 0.0f ? 0.0f : 1.0f / l[h]; // all keys are masked: 0
         if (row + h * 8 >= p.rows) continue;
         if (p.saved && (lane & 3) == 0) save(p, work.batch * p.rows + row + h * 8, m[h] * scale, l[h]);
-        T* to = out + (i64)(row + h * 8) * p.width;
+        T* to = out + (row + h * 8) * down;
 #pragma unroll
         for (int j = 0; j < W / 8; j++) {
           i32 col = j * 8 + (lane & 3) * 2;

@@ -109,7 +109,7 @@ template <int W> DEV void attend(const Attention& p) {
       bad |= !(l[h] < INF_F);
       if (p.saved && (lane & 3) == 0) save(p, batch * p.rows + r, m[h], l[h]);
     }
-    bad |= store<W>((f32*)p.out + (i64)batch * p.rows * p.width, o, row, 0, p.rows, p.width, f[0], f[1]);
+    bad |= store<W>((f32*)p.out + result_at(p, batch, p.rows, p.width), row_step(p, p.width), o, row, 0, p.rows, p.width, f[0], f[1]);
     again<BQ>(p, batch, at.block, p.rows, bad);
   }
 }

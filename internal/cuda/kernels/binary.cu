@@ -1,5 +1,6 @@
 // Binary and compare ops and where: see internal/op/binary.go for what each computes.
 #include "elementwise.cuh"
+#include "activation_grad.cuh"
 
 #define BINARY(name, T, V, expr)                                                          \
   KERNEL name##_##T(const __grid_constant__ Elementwise p) {                              \
@@ -73,28 +74,6 @@ template <class A> DEV A float_floor_div(A a, A b) {
   return d - f > A(0.5) ? f + A(1) : f;
 }
 
-template <class A> DEV A gelu_grad(A g, A x) {
-  A cdf = A(0.5) * m_erfc(x * A(-0.70710678118654752440));
-  return g * (cdf + x * A(0.39894228040143267794) * m_exp(A(-0.5) * x * x));
-}
-
-template <class A> DEV A gelu_tanh_grad(A g, A x) {
-  const A k = A(0.79788456080286535588);
-  if (sizeof(A) == 4 && m_fabs(x) > A(100) && m_fabs(x) < A(INF_D)) return x > A(0) ? g : g * A(0); // before x³ overflows
-  A t = m_tanh(k * (x + A(0.044715) * x * x * x));
-  return g * (A(0.5) * (A(1) + t) + A(0.5) * x * (A(1) - t * t) * k * (A(1) + A(3 * 0.044715) * x * x));
-}
-
-template <class A> DEV A silu_grad(A g, A x) {
-  A h = m_exp(A(-0.5) * m_fabs(x)), e = h * h, d = A(1) / (A(1) + e); // e·d and d: the sigmoids of -|x| and |x|
-  return x > A(0) ? g * d * (A(1) + x * (e * d)) : g * d * (A(1) + x * d) * h * h; // h twice, because e may underflow
-}
-
-template <class A> DEV A mish_grad(A g, A x) {
-  A c = x > A(20) ? A(20) : x, e = m_exp(c), n = e * (e + A(2)), d = A(1) / (n + A(2));
-  return e == A(0) ? g * A(0) : g * ((n + A(4) * c * e * (A(1) + e) * d) * d);
-}
-
 FLOATS(add, WIDE, a + b) INTS(add, WRAP(a, +, b))
 FLOATS(sub, WIDE, a - b) INTS(sub, WRAP(a, -, b))
 FLOATS(mul, WIDE, a * b) INTS(mul, WRAP(a, *, b))
@@ -110,13 +89,13 @@ FLOATS(atan2, HEAVY, m_atan2(a, b))
 INTS(and, a & b) BINARY(and, b8, WIDE(b8), a && b)
 INTS(or, a | b) BINARY(or, b8, WIDE(b8), a || b)
 INTS(xor, a ^ b) BINARY(xor, b8, WIDE(b8), a != b)
-FLOATS(relu_grad, WIDE, b > A(0) ? a : A(0)) INTS(relu_grad, b > 0 ? a : A(0))
-FLOATS(sigmoid_grad, WIDE, a * b * (A(1) - b))
-FLOATS(tanh_grad, WIDE, a * (A(1) - b * b))
+FLOATS(relu_grad, WIDE, relu_grad(a, b)) INTS(relu_grad, b > 0 ? a : A(0))
+FLOATS(sigmoid_grad, WIDE, sigmoid_grad(a, b))
+FLOATS(tanh_grad, WIDE, tanh_grad(a, b))
 FLOATS(gelu_grad, HEAVY, gelu_grad(a, b))
 FLOATS(gelu_tanh_grad, HEAVY, gelu_tanh_grad(a, b))
 FLOATS(silu_grad, WIDE, silu_grad(a, b))
-FLOATS(relu6_grad, WIDE, b > A(0) && b < A(6) ? a : A(0))
+FLOATS(relu6_grad, WIDE, relu6_grad(a, b))
 FLOATS(hard_sigmoid_grad, WIDE, b > A(-3) && b < A(3) ? a * A(1.0 / 6) : A(0))
 FLOATS(hard_swish_grad, WIDE, b > A(-3) && b < A(3) ? a * (b * A(1.0 / 3) + A(0.5)) : b >= A(3) ? a : A(0))
 FLOATS(mish_grad, WIDE, mish_grad(a, b))

@@ -196,6 +196,33 @@ template <class T> DEV void scatter_add(const Scatter& p) {
 #define SCATTER(T) KERNEL scatter_add_##T(const __grid_constant__ Scatter p) { scatter_add<T>(p); }
 NUMBER_TYPES(SCATTER)
 
+// The same without sorting: everybody adds at once. The order of sums is not fixed, which
+// shows in the last bits of floating-point numbers and not at all in whole ones.
+template <class T, class A> DEV void scatter_atomic(const Scatter& p) {
+  u64 g = ((u64)blockIdx.x * blockDim.x + threadIdx.x) / (u32)p.lanes;
+  u32 lane = threadIdx.x & (p.lanes - 1);
+  u64 line = p.lines == 1 ? 0 : g / p.len, pos = g - line * p.len;
+  if (line >= p.lines || pos >= p.len) return;
+  i64 off[3];
+  offsets<3>(p.line, line, off);
+  i64 k = index_at(p.index, p.wide, off[0] + pos * p.indexStep);
+  if (k < 0 || k >= p.limit) {
+    if (lane == 0) out_of_range(p.flag, p.op, k, p.limit);
+    return;
+  }
+  const T* src = (const T*)p.src + off[1] + pos * p.srcStep;
+  T* out = (T*)p.out + off[2] + k * p.axis;
+  bool dense = p.cell.nd == 0 || p.cell.nd == 1 && p.cell.stride[0][0] == 1 && p.cell.stride[1][0] == 1;
+#pragma unroll 4
+  for (u64 cell = lane; cell < p.inner; cell += p.lanes) {
+    i64 c[2] = {(i64)cell, (i64)cell};
+    if (!dense) offsets<2>(p.cell, cell, c);
+    atomicAdd((A*)(out + c[1]), (A)src[c[0]]);
+  }
+}
+#define SCATTER_ATOMIC(T, A) KERNEL scatter_atomic_##T(const __grid_constant__ Scatter p) { scatter_atomic<T, A>(p); }
+SCATTER_ATOMIC(f32, f32) SCATTER_ATOMIC(f64, f64) SCATTER_ATOMIC(i32, i32) SCATTER_ATOMIC(i64, unsigned long long)
+
 // Cumulative sums along an axis. line has the strides of in and out.
 struct Scan {
   void* out;

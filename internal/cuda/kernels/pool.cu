@@ -134,6 +134,54 @@ template <class T> DEV void max_pool_grad_tile(const Pool& p) {
 #define MAX_POOL_GRAD_TILE(T) KERNEL __launch_bounds__(256) max_pool_grad_tile_##T(const __grid_constant__ Pool p) { max_pool_grad_tile<T>(p); }
 FLOAT_TYPES(MAX_POOL_GRAD_TILE)
 
+// The same where windows lie side by side, as most do: a thread takes a window, reads it
+// and its gradient once, and writes the window's places, and what is left over at the
+// right and below gets 0. PAIR: windows of 2×2, of which rows can be loaded and stored
+// at once.
+template <class T, bool PAIR> DEV void max_pool_grad_apart(const Pool& p) {
+  typedef typename Compute<T>::type A;
+  i32 kh = PAIR ? 2 : p.kernel[0], kw = PAIR ? 2 : p.kernel[1];
+  PLACE((p.h + kh - 1) / kh, (p.w + kw - 1) / kw)
+  bool window = oy < p.oh && ox < p.ow;
+  const T* image = (const T*)p.in + b * p.xs[0] + c * p.xs[1];
+  T* out = (T*)p.out + (b * p.channels + c) * p.h * p.w;
+  T g;
+  put(g, window ? get(((const T*)p.grad)[b * p.gs[0] + c * p.gs[1] + oy * p.gs[2] + ox * p.gs[3]]) : A(0));
+  T none;
+  put(none, A(0));
+  if (PAIR) { // w is even, so only the last row can be alone
+    Vec<T, 2> r[2];
+    i32 won = 0;
+    bool two = 2 * oy + 1 < p.h;
+    if (window) {
+      r[0] = *(const Vec<T, 2>*)(image + 2 * oy * p.xs[2] + 2 * ox);
+      r[1] = two ? *(const Vec<T, 2>*)(image + (2 * oy + 1) * p.xs[2] + 2 * ox) : r[0];
+      A m = get(r[0].v[0]);
+#pragma unroll
+      for (int k = 1; k < 4; k++) {
+        A v = get(r[k >> 1].v[k & 1]);
+        if (m == m && (v > m || v != v)) { // not where both rows are one: the first counts
+          m = v;
+          won = k;
+        }
+      }
+    }
+#pragma unroll
+    for (int k = 0; k < 4; k++) r[k >> 1].v[k & 1] = won == k ? g : none;
+    *(Vec<T, 2>*)(out + 2 * oy * p.w + 2 * ox) = r[0];
+    if (two) *(Vec<T, 2>*)(out + (2 * oy + 1) * p.w + 2 * ox) = r[1];
+    return;
+  }
+  A v;
+  i32 won = window ? best(p, image, oy, ox, v) : -1;
+  for (i32 y = oy * kh; y < oy * kh + kh && y < p.h; y++)
+    for (i32 x = ox * kw; x < ox * kw + kw && x < p.w; x++) out[y * p.w + x] = y * p.w + x == won ? g : none;
+}
+#define MAX_POOL_GRAD_APART(T)                                                                                     \
+  KERNEL max_pool_grad_apart_##T(const __grid_constant__ Pool p) { max_pool_grad_apart<T, false>(p); }             \
+  KERNEL max_pool_grad_pairs_##T(const __grid_constant__ Pool p) { max_pool_grad_apart<T, true>(p); }
+FLOAT_TYPES(MAX_POOL_GRAD_APART)
+
 // The gradient in two steps: first the tap of the largest element of each window, then every
 // position gathers from the windows that cover it. A thread handles N channels, which are
 // adjacent if N is more than 1; channels counts groups of N.

@@ -119,13 +119,14 @@ template <int W> DEV void below(Split<8>& b, const f32* tile, int row, int col) 
 }
 
 // store writes the part of a 16×W result that is inside the matrix, at (row, c0), in blocks
-// of 32 columns in below's order. It reports whether a result is not finite.
-template <int W> DEV bool store(f32* out, const f32 (&c)[W / 32][4][4], i32 row, i32 c0, i32 rows, i32 cols, f32 f0, f32 f1) {
+// of 32 columns in below's order, with step from row to row. It reports whether a result is
+// not finite.
+template <int W> DEV bool store(f32* out, i64 step, const f32 (&c)[W / 32][4][4], i32 row, i32 c0, i32 rows, i32 cols, f32 f0, f32 f1) {
   bool bad = false;
 #pragma unroll
   for (int h = 0; h < 2; h++) {
     if (row + h * 8 >= rows) continue;
-    f32* to = out + (i64)(row + h * 8) * cols;
+    f32* to = out + (row + h * 8) * step;
     f32 f = h ? f1 : f0;
 #pragma unroll
     for (int g = 0; g < W / 32; g++)

@@ -288,6 +288,7 @@ func badShapes(id op.ID) []badShape {
 			{"batches differ", op.ErrShape, a, specs(q, []int{1, 3, 4}, q)},
 			{"a mask of the wrong size", op.ErrShape, a, specs(q, q, q, []int{2, 3, 4})},
 			{"a mask of another type", op.ErrDType, a, append(specs(q, q, q), op.Spec{DType: dtype.Float64, Shape: []int{2, 3, 3}})},
+			{"rows of no heads", op.ErrShape, op.Attention{Scale: 1, Rows: true}, specs(q[1:], q[1:], q[1:])},
 		}
 	case op.AttendGrad:
 		a := op.Attention{Scale: 1}
@@ -299,6 +300,7 @@ func badShapes(id op.ID) []badShape {
 			{"a result of the wrong size", op.ErrShape, a, specs(q, q, q, q, []int{2, 2, 4}, q[:2])},
 			{"statistics of the wrong size", op.ErrShape, a, specs(q, q, q, q, q, q)},
 			{"a mask of the wrong size", op.ErrShape, a, specs(q, q, q, q, q, q[:2], q)},
+			{"rows of different sizes", op.ErrShape, op.Attention{Scale: 1, Rows: true}, specs(q, q, []int{2, 5, 4}, []int{2, 5, 4}, q, q[:2])},
 		}
 	}
 	return nil

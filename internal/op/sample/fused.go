@@ -78,6 +78,8 @@ func (b *builder) attention() {
 		{[]int{2}, 130, 70, 16, 40, true, 0, Contiguous, Contiguous},
 		{[]int{2}, 20, 150, 72, 80, true, b.d, Contiguous, BroadcastFirst},
 		{[]int{1}, 150, 140, 128, 16, false, dtype.Bool, Contiguous, Contiguous},
+		{[]int{2, 3}, 130, 130, 64, 64, false, 0, Swapped, Contiguous}, // large enough for kernels of every kind
+		{[]int{2}, 129, 129, 72, 72, true, dtype.Bool, Contiguous, Contiguous},
 		{[]int{1}, 9, 11, 130, 140, false, 0, Contiguous, Contiguous},
 		{[]int{1}, 70, 300, 4, 3, true, 0, Contiguous, Contiguous},
 		{[]int{4, 5}, 7, 6, 3, 4, false, dtype.Bool, Swapped, Contiguous},
@@ -95,6 +97,14 @@ func (b *builder) attention() {
 			in = append(in, Operand{Shape: of(s.l, s.s), DType: s.mask, Layout: s.maskLay})
 		}
 		b.add(op.Attention{Scale: 0.5, Causal: s.causal}, out, in...)
+		rows := op.Attention{Scale: 0.5, Causal: s.causal, Rows: true}
+		switch n := len(s.batch); {
+		case n == 0:
+		case b.def.ID == op.Attend:
+			b.add(rows, append(slices.Clone(s.batch[:n-1]), s.l, s.batch[n-1], s.e), in...)
+		case s.l == s.s && s.d == s.e:
+			b.add(rows, append(slices.Clone(s.batch[:n-1]), s.l, 3, s.batch[n-1], s.d), in...)
+		}
 	}
 }
 

@@ -24,6 +24,9 @@ var poolings = []struct {
 	{[4]int{1, 3, 4, 6}, [2]int{2, 4}, op.Pool{Kernel: [2]int{3, 2}, Stride: [2]int{2, 2}, Pad: [2]int{1, 1}, Dilation: [2]int{1, 1}}, Reversed},
 	{[4]int{4, 8, 13, 17}, [2]int{6, 8}, pool(3, 2, 0, 1, false), Contiguous},
 	{[4]int{4, 16, 28, 28}, [2]int{14, 14}, pool(2, 2, 0, 1, false), Contiguous},
+	{[4]int{2, 3, 7, 6}, [2]int{3, 3}, pool(2, 2, 0, 1, false), Contiguous}, // a row is left over
+	{[4]int{2, 2, 7, 8}, [2]int{4, 4}, pool(2, 2, 0, 1, true), Contiguous},  // the last windows have one row
+	{[4]int{1, 2, 8, 7}, [2]int{2, 2}, pool(3, 3, 0, 1, false), Contiguous}, // both are left over
 	// Dilation is only for maxima: these come last.
 	{[4]int{1, 2, 7, 7}, [2]int{3, 3}, pool(3, 1, 0, 2, false), Contiguous},
 	{[4]int{2, 1, 7, 8}, [2]int{3, 3}, pool(3, 2, 1, 2, false), Stepped},

@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"runtime"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 )
@@ -80,6 +81,7 @@ type rank struct {
 	number int
 	host   string // "" for this machine
 	cmd    *exec.Cmd
+	cores  []int     // that it may use, on this machine; nil: all
 	stdin  io.Closer // of an ssh: its end ends the rank
 	log    io.WriteCloser
 	lines  [2]*lines
@@ -116,7 +118,7 @@ func (s *Spec) once(ctx context.Context, attempt int) error {
 		return f
 	}
 	for _, r := range ranks {
-		if err := r.cmd.Start(); err != nil {
+		if err := startOn(r.cores, r.cmd.Start); err != nil {
 			fail(r, err)
 			break
 		}
@@ -210,6 +212,7 @@ func (s *Spec) prepare(attempt int) ([]*rank, error) {
 	out, errs := &shared{w: s.Out}, &shared{w: s.Err}
 	var ranks []*rank
 	for _, h := range hosts {
+		cores := s.cores(h)
 		for l := range h.Slots {
 			n := first + len(ranks)
 			vars := []string{"RANK=" + strconv.Itoa(n), "WORLD_SIZE=" + strconv.Itoa(size), "LOCAL_RANK=" + strconv.Itoa(l), "LOCAL_WORLD_SIZE=" + strconv.Itoa(h.Slots),
@@ -218,10 +221,12 @@ func (s *Spec) prepare(attempt int) ([]*rank, error) {
 			if h.Name == "" {
 				r.cmd = exec.Command(s.Command[0], s.Command[1:]...)
 				r.cmd.Env = append(append(append([]string{}, s.Env...), vars...), "LOCUS_TOKEN="+token)
-				if !has(s.Env, "LOCUS_THREADS") {
+				if value(s.Env, "LOCUS_THREADS") == "" {
 					r.cmd.Env = append(r.cmd.Env, "LOCUS_THREADS="+strconv.Itoa(max(1, runtime.GOMAXPROCS(0)/h.Slots)))
 				}
-				apart(r.cmd)
+				if apart(r.cmd); cores != nil {
+					r.cores = cores[l]
+				}
 			} else if err := r.remote(s, h, vars, token); err != nil {
 				return nil, err
 			}
@@ -240,6 +245,22 @@ func (s *Spec) prepare(attempt int) ([]*rank, error) {
 		}
 	}
 	return ranks, nil
+}
+
+// cores returns those of each rank of this machine. Nil, and any for all, where there are
+// fewer of them than ranks, or than the threads that the ranks were told to use.
+func (s *Spec) cores(h Host) [][]int {
+	if h.Name != "" || h.Slots < 2 {
+		return nil
+	}
+	cores := shares(h.Slots)
+	if cores == nil {
+		return nil
+	}
+	if n, err := strconv.Atoi(strings.TrimSpace(value(s.Env, "LOCUS_THREADS"))); err == nil && n > len(cores[0]) {
+		return nil
+	}
+	return cores
 }
 
 // master returns the address of rank 0: a free port of this machine, or a port of the first
@@ -261,13 +282,14 @@ func (s *Spec) master(hosts []Host) (string, error) {
 	return l.Addr().String(), nil
 }
 
-func has(env []string, name string) bool {
+// value returns what the environment has by a name, or "".
+func value(env []string, name string) (v string) {
 	for _, e := range env {
-		if len(e) > len(name) && e[len(name)] == '=' && e[:len(name)] == name {
-			return true
+		if k, is, ok := strings.Cut(e, "="); ok && k == name {
+			v = is // the last one counts
 		}
 	}
-	return false
+	return v
 }
 
 // ask asks a rank to end, as the signal that ended the launcher did.
