@@ -362,6 +362,8 @@ func (g *Group) more(q *queue) bool {
 }
 
 func (g *Group) work(q *queue) {
+	w := g.watch()
+	defer close(w.stop)
 	for {
 		g.mu.Lock()
 		if len(q.jobs) == 0 && !g.more(q) {
@@ -381,7 +383,7 @@ func (g *Group) work(q *queue) {
 		}
 		guard.Go(func() error {
 			started := time.Now()
-			t, err := g.do(j)
+			t, err := g.do(w, j)
 			if lend.Profiling() && !j.watched {
 				j.note(started)
 			}
@@ -399,34 +401,13 @@ func (g *Group) work(q *queue) {
 
 // do runs a job until it is done, its context ends, the group is over, or it has taken too
 // long.
-func (g *Group) do(j *job) (*locus.Tensor, error) {
+func (g *Group) do(w *watcher, j *job) (*locus.Tensor, error) {
 	ctx, cancel := context.WithCancelCause(j.ctx)
 	defer cancel(nil)
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	done := make(chan struct{})
-	defer close(done)
-	go func() {
-		limit := time.NewTimer(g.timeout)
-		defer limit.Stop()
-		select {
-		case <-done:
-			return
-		case <-g.eng.over():
-			cancel(g.eng.fault())
-			return
-		case <-limit.C:
-		}
-		g.eng.late(j, g.timeout) // which ends the group, and names the rank that is missing
-		select {
-		case <-done:
-		case <-g.eng.over():
-			cancel(g.eng.fault())
-		case <-time.After(3 * time.Second):
-			cancel(fmt.Errorf("%s has not ended within %v: %w", j.text, g.timeout, context.DeadlineExceeded))
-		}
-	}()
+	defer w.during(g, j, cancel)()
 	var t *locus.Tensor
 	err := guard.Call(func() error {
 		if j.kind != send && j.kind != recv {

@@ -150,8 +150,10 @@ func main() {
 	rounds := flag.Int("rounds", 5, "repetitions; the median counts")
 	list := flag.Bool("list", false, "print the rows' names")
 	flag.BoolVar(&recompute, "recompute", false, "compiled steps compute cheap values again instead of keeping them")
+	varies := flag.Bool("nondeterminism", false, "with locus.AllowNondeterminism")
 	flag.BoolVar(&profile, "profile", false, "print what the ops of a step took, instead of timing steps")
 	flag.Parse()
+	locus.AllowNondeterminism(*varies)
 	wanted, err := regexp.Compile(*match)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
