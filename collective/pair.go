@@ -21,7 +21,7 @@ import (
 // they will not wait long, whatever else the two ranks do and in whatever order:
 //
 //   - Each pair of ranks has a communicator and a stream (a lane of the card) of its own for
-//     each direction. A message waits for no collective and for no message of other pairs.
+//     each direction, so that the order of calls matters within a direction alone.
 //   - The sender offers a message when its tensor is computed. The receiver answers when the
 //     memory for it is free. Both counted from the call: what a program queues later does not
 //     matter.

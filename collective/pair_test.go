@@ -83,7 +83,7 @@ func TestFakeNCCLMessages(t *testing.T) {
 				})
 			})
 			t.Logf("%d of %d messages by NCCL", by, sent)
-			if by < sent/4 || by == sent {
+			if by < sent/20 || by == sent { // how many depends on how busy the machine is
 				t.Errorf("%d of %d messages by NCCL", by, sent)
 			}
 			quiet(t, devices[:size])

@@ -8,9 +8,9 @@ import (
 
 // traffic is what NCCL does on a card, in all groups of the process. A message has the card
 // for itself, from before it is queued until it is done, its communicator's making included:
-// kernels of NCCL's wait on the card for other ranks, and streams of a card may wait for each
-// other without a reason that a program could see (CUDA maps many to few queues), so that two
-// ranks with the same two pieces of work under way in different order could wait for ever.
+// kernels of NCCL's wait on the card for other ranks, and CUDA does not promise that streams
+// make progress independently of each other, so that two ranks with the same two pieces of
+// work under way in different order could wait for ever.
 type traffic struct {
 	mu          sync.Mutex
 	collectives int           // under way, or about to be queued
