@@ -129,6 +129,8 @@ func TestAnnounceTogether(t *testing.T) {
 		}
 		calls := func(want int) {
 			t.Helper()
+			m.writing.Lock()
+			defer m.writing.Unlock()
 			if len(w.calls) != want {
 				t.Fatalf("%d calls of the system, not %d", len(w.calls), want)
 			}
@@ -145,7 +147,10 @@ func TestAnnounceTogether(t *testing.T) {
 		synctest.Wait()
 		calls(2)
 		enter(1000)
-		if len(w.calls) < 3 {
+		m.writing.Lock()
+		n := len(w.calls)
+		m.writing.Unlock()
+		if n < 3 {
 			t.Error("1000 announcements are queued")
 		}
 		time.Sleep(queuedFor + 1)
