@@ -9,6 +9,7 @@ import (
 // segments that it receives from the one before, each in order. Both go on at the same time.
 type flow struct {
 	sends, receives int
+	bytes           int // that are sent, or received, about
 	lead            int // how many segments are sent before any has arrived; each one more needs one more
 	out             func(i int) (head, []byte)
 	in              func(i int) (head, place)
@@ -70,7 +71,7 @@ func (r *Ring) flow(c *engine.Call) *flow {
 func (r *Ring) swap(c *engine.Call) *flow {
 	f := r.flow(c)
 	n := segmentsOf(len(c.In))
-	f.sends, f.receives, f.lead = n, n, n
+	f.sends, f.receives, f.lead, f.bytes = n, n, n, len(c.In)
 	segment := func(i int) (h head, from, to int) {
 		from, to = cut(len(c.In), i, n, c.DType.Size())
 		return head{segment: uint32(i), seq: c.Seq, kind: c.Kind, length: uint32(to - from)}, from, to
@@ -95,7 +96,7 @@ func (r *Ring) around(c *engine.Call, from, steps, reduces int, memory func(part
 	}
 	n := segmentsOf(longest)
 	f := r.flow(c)
-	f.sends, f.lead = (steps-from)*n, n
+	f.sends, f.lead, f.bytes = (steps-from)*n, n, (steps-from)*longest
 	f.receives = f.sends
 	own := func(part int) []byte { return c.In[c.Parts[part]*es : c.Parts[part+1]*es] }
 	segment := func(i, bytes int) (h head, from, to int) {
@@ -138,7 +139,7 @@ func mod(a, n int) int { return ((a % n) + n) % n }
 func (r *Ring) chain(c *engine.Call, at int, memory, own []byte) *flow {
 	f := r.flow(c)
 	n := segmentsOf(len(memory))
-	f.sends, f.receives = n, n
+	f.sends, f.receives, f.bytes = n, n, len(memory)
 	if at == 0 {
 		f.receives, f.lead = 0, n
 	}

@@ -13,6 +13,7 @@ type pipe struct {
 	c      *pipeControl
 	data   []byte
 	stream int // so many pieces more are written past the caches
+	warm   int // so many ordinary copies more are not judged
 }
 
 // pipeControl is the beginning of the memory. What one side writes often is on a cache line
@@ -76,8 +77,8 @@ func (p *pipe) piece(at uint64, n int) []byte {
 // the caches. Which of the two it is shows in the time.
 const (
 	streamMin  = 16 << 10 // smaller pieces are copied
-	streamSlow = 6        // bytes per nanosecond below which a copy is slow
-	streamFor  = 64       // pieces, before an ordinary copy is tried again
+	streamSlow = 4        // bytes per nanosecond below which a copy is slow
+	streamFor  = 128      // pieces, before ordinary copies are tried again
 )
 
 // fill copies src to dst, which is as long and was returned by room.
@@ -86,8 +87,13 @@ func (p *pipe) fill(dst, src []byte) {
 	case len(src) < streamMin:
 		copy(dst, src)
 	case p.stream > 0:
-		p.stream--
+		if p.stream--; p.stream == 0 {
+			p.warm = len(p.data) / pipeStep // what was written past the caches is in none
+		}
 		stream(dst, src)
+	case p.warm > 0:
+		p.warm--
+		copy(dst, src)
 	default:
 		start := time.Now()
 		copy(dst, src)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/binary"
+	"errors"
 	"io"
 	"net"
 	"runtime"
@@ -26,13 +27,13 @@ var Sharing = true
 type shared struct {
 	out, in *pipe
 	unmap   []func()
-	bell    chan struct{} // a neighbor has woken this rank
+	bell    [2]chan struct{} // a neighbor has woken this rank
 	lost    [2]atomic.Pointer[error]
 	closed  atomic.Bool
 	busy    sync.Mutex // the memory is in use
 }
 
-// The connections of a rank, in the order of shared.lost.
+// The connections of a rank, by which shared.bell and shared.lost are numbered.
 const (
 	toNext = iota
 	fromPrev
@@ -42,7 +43,7 @@ const (
 // not all ranks can.
 func (r *Ring) share(ctx context.Context) (*shared, error) {
 	defer r.until(ctx)()
-	s := &shared{bell: make(chan struct{}, 1)}
+	s := &shared{bell: [2]chan struct{}{make(chan struct{}, 1), make(chan struct{}, 1)}}
 	var offer [32]byte // process, file and what the memory begins with
 	if Sharing && here(r.next) && here(r.prev) {
 		if m, err := newMemory(pipeControlSize + pipeSize); err == nil {
@@ -111,7 +112,8 @@ func (s *shared) close() {
 		return
 	}
 	s.closed.Store(true)
-	s.wake()
+	s.wake(toNext)
+	s.wake(fromPrev)
 	s.busy.Lock()
 	defer s.busy.Unlock()
 	s.drop()
@@ -123,16 +125,16 @@ func (s *shared) listen(c net.Conn, which int) {
 	for {
 		if _, err := c.Read(buf); err != nil {
 			s.lost[which].Store(&err)
-			s.wake()
+			s.wake(which)
 			return
 		}
-		s.wake()
+		s.wake(which)
 	}
 }
 
-func (s *shared) wake() {
+func (s *shared) wake(which int) {
 	select {
-	case s.bell <- struct{}{}:
+	case s.bell[which] <- struct{}{}:
 	default: // it is awake
 	}
 }
@@ -146,38 +148,99 @@ const (
 	yields = 2000
 )
 
-// overMemory carries a flow out.
+// overMemory carries a flow out. What is large, and more than one thread may work on, is sent
+// and received at the same time; else in turns, which needs no other goroutine.
 func (r *Ring) overMemory(ctx context.Context, f *flow) error {
 	s := r.shared
 	s.busy.Lock()
 	defer s.busy.Unlock()
-	t := transfer{r: r, s: s, f: f}
+	t := &transfer{r: r, s: s, f: f}
+	if f.bytes <= pipeSize || runtime.GOMAXPROCS(0) == 1 {
+		return t.run(ctx, true, true)
+	}
+	both, cancel := context.WithCancel(ctx)
+	defer cancel()
+	t.apart = true
+	sent := make(chan error, 1)
+	go func() {
+		err := t.run(both, true, false)
+		if err != nil {
+			cancel() // the other direction would wait
+		}
+		sent <- err
+	}()
+	err := t.run(both, false, true)
+	if err != nil {
+		cancel()
+	}
+	other := <-sent
+	if err == nil || errors.Is(err, context.Canceled) && other != nil {
+		err = other
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return err
+}
+
+// transfer is a flow on its way through shared memory.
+type transfer struct {
+	r              *Ring
+	s              *shared
+	f              *flow
+	apart          bool         // two goroutines work on it
+	sent, received atomic.Int64 // whole segments
+
+	sending bool
+	rest    []byte // of the segment that is being sent
+
+	// What comes back around the ring overwrites what was sent. That is read by then, since the
+	// others have it; filled shows the order to the race detector, which sees one process.
+	filled atomic.Int64
+
+	receiving bool
+	place     place // of the rest of the segment that is being received
+}
+
+// run sends, receives, or does both in turns, until all is done.
+func (t *transfer) run(ctx context.Context, sends, receives bool) error {
+	s := t.s
 	for idle, armed := 0, false; ; {
 		next, prev := s.lost[toNext].Load(), s.lost[fromPrev].Load() // before what they left is looked for
 		if s.closed.Load() {
 			return net.ErrClosed
 		}
-		moved, err := t.move()
-		if err != nil {
-			return err
+		moved := false
+		if sends {
+			did, err := t.send()
+			if err != nil {
+				return err
+			}
+			moved = did
 		}
-		if moved {
+		if receives {
+			did, err := t.receive()
+			if err != nil {
+				return err
+			}
+			moved = moved || did
+		}
+		toSend, toReceive := sends && int(t.sent.Load()) < t.f.sends, receives && int(t.received.Load()) < t.f.receives
+		if moved || !toSend && !toReceive {
 			if armed {
-				s.sleeps(false, false)
+				t.sleeps(sends, receives, 0)
 			}
 			idle, armed = 0, false
 		}
-		if t.done() {
+		switch {
+		case !toSend && !toReceive:
 			return nil
-		}
-		if moved {
+		case moved:
 			continue
-		}
-		if prev != nil && t.received < f.receives {
-			return r.receiving(*prev)
-		}
-		if next != nil && t.sent < f.sends {
-			return r.sending(*next)
+		case toReceive && prev != nil:
+			return t.r.receiving(*prev)
+		case toSend && next != nil:
+			return t.r.sending(*next)
 		}
 		switch idle++; {
 		case idle < looks:
@@ -186,63 +249,50 @@ func (r *Ring) overMemory(ctx context.Context, f *flow) error {
 			runtime.Gosched()
 			yield()
 		case !armed:
-			s.sleeps(t.sent < f.sends, t.received < f.receives) // and once more: something may have happened just before
+			t.sleeps(toSend, toReceive, 1) // and once more: something may have happened just before
 			armed = true
 		default:
-			select {
-			case <-s.bell:
-			case <-ctx.Done():
-				return ctx.Err()
+			if err := t.sleep(ctx, sends, receives); err != nil {
+				return err
 			}
-			s.sleeps(false, false)
+			t.sleeps(sends, receives, 0)
 			idle, armed = 0, false
 		}
 	}
 }
 
 // sleeps notes for the neighbors whether the rank must be woken when there is room, and when
-// something has come.
-func (s *shared) sleeps(writer, reader bool) {
-	note(&s.out.c.writerSleeps, writer)
-	note(&s.in.c.readerSleeps, reader)
-}
-
-func note(at *atomic.Uint32, on bool) {
-	if on {
-		at.Store(1)
-	} else {
-		at.Store(0)
+// something has come: 1 if so.
+func (t *transfer) sleeps(writer, reader bool, on uint32) {
+	if writer {
+		t.s.out.c.writerSleeps.Store(on)
+	}
+	if reader {
+		t.s.in.c.readerSleeps.Store(on)
 	}
 }
 
-// transfer is a flow on its way through shared memory.
-type transfer struct {
-	r              *Ring
-	s              *shared
-	f              *flow
-	sent, received int // whole segments
-
-	sending bool
-	rest    []byte // of the segment that is being sent
-
-	receiving bool
-	place     place // of the rest of the segment that is being received
-}
-
-func (t *transfer) done() bool { return t.sent == t.f.sends && t.received == t.f.receives }
-
-// move sends and receives a piece, if it can.
-func (t *transfer) move() (moved bool, err error) {
-	sent, err := t.send()
-	if err != nil {
-		return false, err
+// sleep waits until a neighbor wakes the rank.
+func (t *transfer) sleep(ctx context.Context, sends, receives bool) error {
+	var room, come chan struct{}
+	if sends {
+		room = t.s.bell[toNext]
 	}
-	received, err := t.receive()
-	return sent || received, err
+	if receives {
+		come = t.s.bell[fromPrev]
+	}
+	select {
+	case <-room:
+	case <-come:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return nil
 }
 
 func (t *transfer) send() (bool, error) {
-	if t.sent == t.f.sends || !t.sending && !t.f.may(t.sent, t.received) {
+	n := int(t.sent.Load())
+	if n == t.f.sends || !t.sending && !t.f.may(n, int(t.received.Load())) {
 		return false, nil
 	}
 	out := t.s.out
@@ -252,7 +302,7 @@ func (t *transfer) send() (bool, error) {
 			return false, err
 		}
 		var h head
-		h, t.rest = t.f.out(t.sent)
+		h, t.rest = t.f.out(n)
 		h.encode((*[headSize]byte)(b))
 		t.sending = true
 		out.c.written.Add(pipeAlign) // the reader is told with what follows
@@ -265,6 +315,7 @@ func (t *transfer) send() (bool, error) {
 		n := min(len(b), len(t.rest))
 		out.fill(b[:n], t.rest[:n])
 		t.rest = t.rest[n:]
+		t.filled.Add(1)
 		if out.wrote(padded(n)) {
 			t.ring(t.r.next)
 		}
@@ -276,13 +327,14 @@ func (t *transfer) send() (bool, error) {
 	}
 	if len(t.rest) == 0 {
 		t.sending = false
-		t.sent++
+		t.sent.Add(1)
 	}
 	return true, nil
 }
 
 func (t *transfer) receive() (bool, error) {
-	if t.received == t.f.receives {
+	i := int(t.received.Load())
+	if i == t.f.receives {
 		return false, nil
 	}
 	in := t.s.in
@@ -292,7 +344,7 @@ func (t *transfer) receive() (bool, error) {
 			return false, err
 		}
 		var h head
-		h, t.place = t.f.in(t.received)
+		h, t.place = t.f.in(i)
 		if err := h.check((*[headSize]byte)(b)); err != nil {
 			return false, err
 		}
@@ -305,6 +357,7 @@ func (t *transfer) receive() (bool, error) {
 			return false, err
 		}
 		n = min(n, len(b))
+		t.filled.Load()
 		t.f.take(t.place.part(0, n), b[:n])
 		t.place = t.place.part(n, len(t.place.dst))
 		if in.took(padded(n)) {
@@ -318,7 +371,9 @@ func (t *transfer) receive() (bool, error) {
 	}
 	if len(t.place.dst) == 0 {
 		t.receiving = false
-		t.received++
+		if t.received.Add(1); t.apart {
+			t.s.wake(toNext) // the sender may wait for this segment
+		}
 	}
 	return true, nil
 }

@@ -12,8 +12,8 @@ import (
 )
 
 // Ranks that share a machine get cores of their own, as mpirun gives them. Left to itself the
-// system moves a rank that was woken by another's message to the core on which that one
-// computes, and on a machine with as many ranks as cores both compute on one core.
+// system often has two ranks on one core and another core idle: on two cores a quarter of the
+// time (bench/RESULTS.md).
 
 // shares divides the cores that the launcher may use among n ranks. Threads of one core, and
 // cores of one processor, stay together. Nil where there are fewer cores than ranks.
