@@ -63,15 +63,28 @@ func gradWithSums(grad op.ID, g, y *Tensor, axes op.AxisSet) (d, sums *Tensor) {
 	if axes == 0 || !op.SumsGrad(grad) || g.dtype != y.dtype || g.place != y.place || !sameShape(g.shape, y.shape) || tracked(in) {
 		return nil, nil
 	}
-	var over *Tensor
-	a, b := g.view(), y.view()
-	switch {
-	case joins(op.ActivationGradSum, in...):
-	case a.ChannelsLast() && b.ChannelsLast() && joinsAnyhow(op.ActivationGradSum, in...):
+	var over, turned *Tensor
+	if !joins(op.ActivationGradSum, in...) {
+		if !joinsAnyhow(op.ActivationGradSum, in...) || !layout.IsImage(g.shape) || g.shape[2] == 1 {
+			return nil, nil
+		}
+		// If one lies channels last the other is turned, as single ops do: see place.arrange.
+		a, b := g.view(), y.view()
+		switch lastA, lastB := a.ChannelsLast(), b.ChannelsLast(); {
+		case lastA && lastB:
+		case !g.place.arranges():
+			return nil, nil
+		case lastB && a.Contiguous():
+			turned = g.place.channelsLast(op.Get(grad), g, &a, scopeOf(in))
+			in[0] = turned
+		case lastA && b.Contiguous():
+			turned = g.place.channelsLast(op.Get(grad), y, &b, scopeOf(in))
+			in[1] = turned
+		default:
+			return nil, nil
+		}
 		over = allocate(g.place, op.ActivationGradSum.String(), g.spec(), scopeOf(in), in)
 		over.strides = layout.Strides(g.shape)
-	default:
-		return nil, nil
 	}
 	var channels []int
 	for i, n := range g.shape {
@@ -80,6 +93,9 @@ func gradWithSums(grad op.ID, g, y *Tensor, axes op.AxisSet) (d, sums *Tensor) {
 		}
 	}
 	made := runJoined(op.ActivationGradSum, op.GradSum{Grad: grad, Axes: axes}, in, over, g.spec(), op.Spec{DType: g.dtype, Shape: channels})
+	if turned != nil {
+		turned.Free()
+	}
 	return made[0], made[1]
 }
 

@@ -98,3 +98,79 @@ func TestReader(t *testing.T) {
 		}
 	})
 }
+
+// writes keeps what is written to a connection, call by call.
+type writes struct {
+	net.Conn
+	calls [][]byte
+}
+
+func (w *writes) Write(b []byte) (int, error) {
+	w.calls = append(w.calls, bytes.Clone(b))
+	return len(b), nil
+}
+
+func (w *writes) SetWriteDeadline(time.Time) error { return nil }
+
+// Announcements that wait for nothing are sent together, in order, after a moment or before
+// the next frame, and not later than when there are many.
+func TestAnnounceTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &writes{}
+		m := &Member{cfg: Config{DeadAfter: time.Minute}, conn: w, known: map[uint64]bool{Hash("sum"): true}, over: make(chan struct{})}
+		seq := uint64(0)
+		enter := func(n int) {
+			for range n {
+				if err := m.Enter(t.Context(), seq, "sum", false); err != nil {
+					t.Fatal(err)
+				}
+				seq++
+			}
+		}
+		calls := func(want int) {
+			t.Helper()
+			m.writing.Lock()
+			defer m.writing.Unlock()
+			if len(w.calls) != want {
+				t.Fatalf("%d calls of the system, not %d", len(w.calls), want)
+			}
+		}
+		enter(50)
+		calls(0)
+		time.Sleep(queuedFor + 1)
+		synctest.Wait()
+		calls(1)
+		enter(3)
+		m.Fail("why") // at once, behind what is queued
+		calls(2)
+		time.Sleep(2 * queuedFor)
+		synctest.Wait()
+		calls(2)
+		enter(1000)
+		m.writing.Lock()
+		n := len(w.calls)
+		m.writing.Unlock()
+		if n < 3 {
+			t.Error("1000 announcements are queued")
+		}
+		time.Sleep(queuedFor + 1)
+		synctest.Wait()
+		r := bytes.NewReader(bytes.Join(w.calls, nil))
+		for want := uint64(0); want < seq; {
+			kind, body, err := readFrame(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if kind == frameFail {
+				if want != 53 {
+					t.Errorf("the failure comes behind %d announcements", want)
+				}
+				continue
+			}
+			if e, err := decodeEntry(body); err != nil || e.seq != want {
+				t.Fatalf("%v comes as number %d (%v)", e, want, err)
+			}
+			want++
+		}
+	})
+}

@@ -26,8 +26,9 @@ var emulable = strings.NewReplacer(
 	`f32 r; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x)); return r;`, `return exp2f(x);`,
 	`asm volatile("st.global.cs.v2.u64 [%0], {%1, %2};" ::"l"(p), "l"(v.lo), "l"(v.hi) : "memory");`, `*p = v;`,
 	`asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x * 1.4426950408889634f));`, `r = exp2f(x * 1.4426950408889634f);`,
+	`asm volatile("nanosleep.u32 40;");`, `sched_yield();`,
 	`DEV f32 settled(f32 x) { asm("" : "+f"(x)); return x; }`, `DEV f32 settled(f32 x) { return x; }`,
-	`extern __shared__ __align__(128) char room[];`, `alignas(128) static char room[256 << 10];`,
+	`extern __shared__ __align__(128) char room[];`, `alignas(128) static thread_local char room[256 << 10];`,
 )
 
 // emulation compiles sources of kernels, and returns what runs them. It takes a C++ compiler,
@@ -51,7 +52,7 @@ func emulation(t *testing.T, sources ...string) func(l launched) {
 		}
 	}
 	libs := map[string]uintptr{}
-	run := map[string]func(f uintptr, gx, gy, gz, n uint32, p unsafe.Pointer, size uint32) int32{}
+	run := map[string]func(f uintptr, gx, gy, gz, n uint32, p unsafe.Pointer, size, together uint32) int32{}
 	for _, s := range sources {
 		out := filepath.Join(dir, s+".so")
 		c := exec.Command("g++", "-x", "c++", "-std=c++17", "-O1", "-ffp-contract=off", "-w", "-fPIC", "-shared", "-include", "emulate.h", "-o", out, s+".cu")
@@ -63,7 +64,7 @@ func emulation(t *testing.T, sources ...string) func(l launched) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var f func(f uintptr, gx, gy, gz, n uint32, p unsafe.Pointer, size uint32) int32
+		var f func(f uintptr, gx, gy, gz, n uint32, p unsafe.Pointer, size, together uint32) int32
 		purego.RegisterLibFunc(&f, lib, "emulate")
 		libs[s], run[s] = lib, f
 	}
@@ -76,7 +77,7 @@ func emulation(t *testing.T, sources ...string) func(l launched) {
 			if err != nil {
 				continue
 			}
-			if run[s](k, uint32(l.grid[0]), uint32(l.grid[1]), uint32(l.grid[2]), uint32(l.block), unsafe.Pointer(&l.params), uint32(len(l.params)*8)) != 0 {
+			if run[s](k, uint32(l.grid[0]), uint32(l.grid[1]), uint32(l.grid[2]), uint32(l.block), unsafe.Pointer(&l.params), uint32(len(l.params)*8), uint32(op.Count(l.together))) != 0 {
 				t.Errorf("%s: its threads wait for each other", l.kernel)
 			}
 			return
@@ -88,14 +89,15 @@ func emulation(t *testing.T, sources ...string) func(l launched) {
 // The conformance suite for ops whose kernels can be emulated: what the device queues is
 // computed on the CPU, by the kernels' sources. The card has no tensor cores.
 func TestEmulatedConformance(t *testing.T) {
-	run := emulation(t, "pool", "index", "create", "unary", "attention", "sort", "index_rows")
+	run := emulation(t, "pool", "index", "create", "unary", "attention", "sort", "index_rows", "reduce", "normalize_pixels", "normalize")
 	open := func() backend.Device {
 		f, devices := openFake(t, 1)
 		f.emulate = run
 		devices[0].card.major = 7
 		return devices[0]
 	}
-	backendtest.Run(t, open, backendtest.Only(op.MaxPool, op.MaxPoolGrad, op.AvgPool, op.AvgPoolGrad, op.IndexAdd, op.ScatterAdd, op.Attend, op.AttendGrad))
+	backendtest.Run(t, open, backendtest.Only(op.MaxPool, op.MaxPoolGrad, op.AvgPool, op.AvgPoolGrad, op.IndexAdd, op.ScatterAdd, op.Attend, op.AttendGrad,
+		op.Sum, op.Prod, op.Max, op.Min, op.LogSumExp, op.Norm, op.ArgMax, op.ArgMin, op.BatchNorm, op.BatchNormGrad))
 	t.Run("varying", func(t *testing.T) {
 		defer SetVarying(Varying())
 		SetVarying(true)

@@ -64,8 +64,9 @@ func (r *Ring) flow(c *engine.Call) *flow {
 	return &flow{op: c.Op, dtype: c.DType, n: r.size}
 }
 
-// swap is an all-reduce of two ranks: each sends the other all that it has, and adds up. Both
-// do so in the order of ranks, and so have the same bits.
+// swap is a small all-reduce of two ranks: each sends the other all that it has, and adds up.
+// Both do so in the order of ranks, and so have the same bits. A large one is as fast around
+// the ring, where each element is added once.
 func (r *Ring) swap(c *engine.Call) *flow {
 	f := r.flow(c)
 	n := segmentsOf(len(c.In))

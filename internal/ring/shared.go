@@ -44,14 +44,13 @@ func (r *Ring) share(ctx context.Context) (*shared, error) {
 	defer r.until(ctx)()
 	s := &shared{bell: make(chan struct{}, 1)}
 	var offer [32]byte // process, file and what the memory begins with
-	var file int
 	if Sharing && here(r.next) && here(r.prev) {
 		if m, err := newMemory(pipeControlSize + pipeSize); err == nil {
 			defer m.closeFile()
-			s.out, s.unmap, file = newPipe(m.bytes), append(s.unmap, m.unmap), m.file
+			s.out, s.unmap = newPipe(m.bytes), append(s.unmap, m.unmap)
 			rand.Read(s.out.c.nonce[:])
 			binary.LittleEndian.PutUint64(offer[0:], uint64(m.process))
-			binary.LittleEndian.PutUint64(offer[8:], uint64(file))
+			binary.LittleEndian.PutUint64(offer[8:], uint64(m.file))
 			copy(offer[16:], s.out.c.nonce[:])
 		}
 	}
@@ -138,8 +137,6 @@ func (s *shared) wake() {
 	}
 }
 
-var bellByte = []byte{1}
-
 // The number of times that a rank looks for its neighbors before it sleeps, which is about a
 // millisecond: ranks wait for each other in every step of a training run, mostly for less than
 // that, and a core that has fallen asleep takes long to wake up. In the second part the rank
@@ -206,9 +203,16 @@ func (r *Ring) overMemory(ctx context.Context, f *flow) error {
 // sleeps notes for the neighbors whether the rank must be woken when there is room, and when
 // something has come.
 func (s *shared) sleeps(writer, reader bool) {
-	number := map[bool]uint32{true: 1}
-	s.out.c.writerSleeps.Store(number[writer])
-	s.in.c.readerSleeps.Store(number[reader])
+	note(&s.out.c.writerSleeps, writer)
+	note(&s.in.c.readerSleeps, reader)
+}
+
+func note(at *atomic.Uint32, on bool) {
+	if on {
+		at.Store(1)
+	} else {
+		at.Store(0)
+	}
 }
 
 // transfer is a flow on its way through shared memory.
@@ -319,5 +323,5 @@ func (t *transfer) receive() (bool, error) {
 	return true, nil
 }
 
-// ring wakes a neighbor. One that is gone needs no waking.
-func (t *transfer) ring(c net.Conn) { _, _ = c.Write(bellByte) }
+// ring wakes a neighbor.
+func (t *transfer) ring(c net.Conn) { _, _ = c.Write([]byte{1}) } // one that is gone needs no waking

@@ -1,9 +1,12 @@
 // What kernels need to run on a CPU, for tests on machines without a GPU: the threads of a
-// block are fibers of one thread, which take turns where they wait for each other.
+// block are fibers of one thread, which take turns where they wait for each other. Blocks run
+// one after the other, or, if they wait for each other too, each in a thread of its own.
 // Instructions of PTX cannot be run; sources that have them are changed by the test, or
 // left out.
 #pragma once
 #include <math.h>
+#include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <ucontext.h>
@@ -14,32 +17,31 @@
 #define __noinline__
 #define __grid_constant__
 #define __launch_bounds__(...)
-#define __shared__ static // blocks run one after the other
+#define __shared__ static thread_local
 #define __align__(n) __attribute__((aligned(n)))
 
 namespace emulated {
 
 enum { MOST = 1024, STACK = 256 << 10 };
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; // of atomic operations
 struct Index { unsigned x, y, z; };
 struct Fiber {
   ucontext_t at;
   char* stack;
   bool ended;
   int waits; // for: 0 nothing, 1 its warp, 2 its block
-  unsigned turn;
 };
 
-static Index thread, block, blocks, threads;
-static Fiber fibers[MOST];
-static ucontext_t host;
-static int running;
-static unsigned waiting[2][33], turns[2][33]; // of warps, and [1][0] of the block
-static unsigned long long values[32][32];
-static int votes;
+static thread_local Index thread, block, blocks, threads;
+static thread_local Fiber fibers[MOST];
+static thread_local ucontext_t host;
+static thread_local int running;
+static thread_local unsigned long long values[32][32];
+static thread_local int votes;
 
 struct Params { char bytes[4096]; };
-static void (*kernel)(Params);
-static Params params;
+static thread_local void (*kernel)(Params);
+static thread_local Params params;
 
 static void resume(int i) {
   running = i;
@@ -139,6 +141,7 @@ static inline float __fsub_rn(float a, float b) { return a - b; }
 static inline float __fdiv_rn(float a, float b) { return a / b; }
 static inline float __fsqrt_rn(float a) { return sqrtf(a); }
 static inline float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
+static inline double __fma_rn(double a, double b, double c) { return fma(a, b, c); }
 static inline int __popc(unsigned x) { return __builtin_popcount(x); }
 static inline int __clz(int x) { return x ? __builtin_clz(x) : 32; }
 template <class To, class From> static inline To as(From v) { To r; memcpy(&r, &v, sizeof r); return r; }
@@ -150,49 +153,95 @@ static inline double __longlong_as_double(long long v) { return as<double>(v); }
 static inline long long __double_as_longlong(double v) { return as<long long>(v); }
 static inline void __threadfence() {}
 static inline void __threadfence_system() {}
-template <class T, class U> static inline T atomicAdd(T* p, U v) { T old = *p; *p = old + (T)v; return old; }
-static inline unsigned atomicInc(unsigned* p, unsigned most) { unsigned old = *p; *p = old >= most ? 0 : old + 1; return old; }
-template <class T, class U> static inline T atomicMax(T* p, U v) { T old = *p; if ((T)v > old) *p = (T)v; return old; }
+template <class T, class F> static inline T atomically(T* p, F f) {
+  pthread_mutex_lock(&emulated::mutex);
+  T old = *p;
+  *p = f(old);
+  pthread_mutex_unlock(&emulated::mutex);
+  return old;
+}
+template <class T, class U> static inline T atomicAdd(T* p, U v) { return atomically(p, [&](T old) { return (T)(old + (T)v); }); }
+template <class T, class U> static inline T atomicMax(T* p, U v) { return atomically(p, [&](T old) { return (T)v > old ? (T)v : old; }); }
+static inline unsigned atomicInc(unsigned* p, unsigned most) { return atomically(p, [&](unsigned old) { return old >= most ? 0 : old + 1; }); }
 
-// emulate runs a kernel of n threads a block. It returns 1 if threads wait for each other
-// for ever.
-extern "C" int emulate(void* f, unsigned gx, unsigned gy, unsigned gz, unsigned n, const void* p, unsigned size) {
-  using namespace emulated;
+namespace emulated {
+
+// run runs one block, and returns 1 if its threads wait for each other for ever.
+static int run(void* f, Index at, Index grid, unsigned n, const void* p, unsigned size) {
   kernel = (void (*)(Params))f;
   memset(&params, 0, sizeof params);
   memcpy(&params, p, size);
-  blocks = Index{gx, gy, gz};
+  block = at;
+  blocks = grid;
   threads = Index{n, 1, 1};
-  for (unsigned z = 0; z < gz; z++)
-    for (unsigned y = 0; y < gy; y++)
-      for (unsigned x = 0; x < gx; x++) {
-        block = Index{x, y, z};
-        for (unsigned i = 0; i < n; i++) {
-          Fiber& f = fibers[i];
-          if (!f.stack) f.stack = (char*)malloc(STACK);
-          f.ended = false;
-          f.waits = 0;
-          getcontext(&f.at);
-          f.at.uc_stack.ss_sp = f.stack;
-          f.at.uc_stack.ss_size = STACK;
-          f.at.uc_link = 0;
-          makecontext(&f.at, start, 0);
-        }
-        for (unsigned left = n; left > 0;) {
-          bool went = false;
-          for (unsigned i = 0; i < n; i++)
-            if (!fibers[i].ended && fibers[i].waits == 0) {
-              went = true;
-              resume(i);
-              if (fibers[i].ended) left--;
-            }
-          release(n);
-          if (!went) {
-            bool any = false;
-            for (unsigned i = 0; i < n; i++) any = any || (!fibers[i].ended && fibers[i].waits == 0);
-            if (!any) return 1;
-          }
-        }
+  for (unsigned i = 0; i < n; i++) {
+    Fiber& f = fibers[i];
+    if (!f.stack) f.stack = (char*)malloc(STACK);
+    f.ended = false;
+    f.waits = 0;
+    getcontext(&f.at);
+    f.at.uc_stack.ss_sp = f.stack;
+    f.at.uc_stack.ss_size = STACK;
+    f.at.uc_link = 0;
+    makecontext(&f.at, start, 0);
+  }
+  for (unsigned left = n; left > 0;) {
+    bool went = false;
+    for (unsigned i = 0; i < n; i++)
+      if (!fibers[i].ended && fibers[i].waits == 0) {
+        went = true;
+        resume(i);
+        if (fibers[i].ended) left--;
       }
+    release(n);
+    if (!went) {
+      bool any = false;
+      for (unsigned i = 0; i < n; i++) any = any || (!fibers[i].ended && fibers[i].waits == 0);
+      if (!any) return 1;
+    }
+  }
   return 0;
+}
+
+struct Task {
+  void* f;
+  Index at, grid;
+  unsigned n, size;
+  const void* p;
+  int result;
+  pthread_t thread;
+};
+
+static void* task(void* v) {
+  Task* t = (Task*)v;
+  t->result = run(t->f, t->at, t->grid, t->n, t->p, t->size);
+  for (unsigned i = 0; i < t->n; i++) free(fibers[i].stack);
+  return 0;
+}
+
+} // namespace emulated
+
+// emulate runs a kernel of n threads a block, the blocks at once if together is not 0. It
+// returns 1 if the threads of a block wait for each other for ever.
+extern "C" int emulate(void* f, unsigned gx, unsigned gy, unsigned gz, unsigned n, const void* p, unsigned size, unsigned together) {
+  using namespace emulated;
+  Index grid{gx, gy, gz};
+  unsigned count = gx * gy * gz;
+  int bad = 0;
+  Task* tasks = together ? (Task*)calloc(count, sizeof(Task)) : 0;
+  for (unsigned i = 0; i < count; i++) {
+    Index at{i % gx, i / gx % gy, i / gx / gy};
+    if (!together) {
+      if (run(f, at, grid, n, p, size)) return 1;
+      continue;
+    }
+    tasks[i] = Task{f, at, grid, n, size, p};
+    if (pthread_create(&tasks[i].thread, 0, task, &tasks[i])) abort();
+  }
+  for (unsigned i = 0; together && i < count; i++) {
+    pthread_join(tasks[i].thread, 0);
+    bad |= tasks[i].result;
+  }
+  free(tasks);
+  return bad;
 }
