@@ -435,35 +435,3 @@ func BenchmarkLinear(b *testing.B) {
 		}
 	}
 }
-
-// Batch normalization of images channels last, in two launches and in one.
-func BenchmarkPixels(b *testing.B) {
-	for _, t := range []dtype.DType{dtype.Float32, dtype.BFloat16} {
-		for _, n := range [][]int{{128, 64, 24, 24}, {128, 128, 12, 12}, {128, 512, 3, 3}, {64, 64, 112, 112}} {
-			for _, back := range []bool{false, true} {
-				for launches := 2; launches > 0; launches-- {
-					b.Run(fmt.Sprintf("%v/%dx%dx%dx%d/back=%v/launches=%d", t, n[0], n[1], n[2], n[3], back, launches), func(b *testing.B) {
-						defer setUntried(launches == 1)()
-						x := newBench(b)
-						last := func() backend.View {
-							v := x.random(t, n[0], n[2], n[3], n[1])
-							s := v.Strides
-							v.Shape, v.Strides = n, []int{s[0], s[3], s[1], s[2]}
-							return v
-						}
-						list := func(t dtype.DType) backend.View { return x.random(t, n[1]) }
-						a, amount := op.Normalize{Eps: 1e-5, Weight: true, Bias: true}, float64(op.Elements(n)*t.Size())
-						if !back {
-							x.time(&backend.Call{Op: op.BatchNorm, Attrs: a, In: []backend.View{last(), list(t), list(t)}, Out: last(),
-								More: []backend.View{list(dtype.Float32), list(dtype.Float32), list(dtype.Float32), list(dtype.Float32)}}, 3*amount, "GB/s")
-							return
-						}
-						a.GradWeight, a.GradBias = true, true
-						x.time(&backend.Call{Op: op.BatchNormGrad, Attrs: a, In: []backend.View{last(), last(), list(t), list(dtype.Float32), list(dtype.Float32)}, Out: last(),
-							More: []backend.View{list(t), list(t)}}, 5*amount, "GB/s")
-					})
-				}
-			}
-		}
-	}
-}

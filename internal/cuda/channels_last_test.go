@@ -17,7 +17,6 @@ import (
 // these expect, and those made for the layout.
 func TestChannelsLastFindsKernels(t *testing.T) {
 	f, devices := openFake(t, 1)
-	defer setUntried(false)()
 	x := &rig{t, devices[0], memory.NewPool(devices[0])}
 	for _, dt := range []dtype.DType{dtype.Float32, dtype.Float64, dtype.Float16, dtype.BFloat16} {
 		for _, n := range [][4]int{{2, 16, 5, 7}, {3, 37, 9, 4}, {16, 64, 24, 24}} {

@@ -23,7 +23,6 @@ type card struct {
 	major, minor int // compute capability
 	sms          int // multiprocessors
 	sharedMax    int // bytes of shared memory a block may have
-	together     int // 1 if it can run all blocks of a launch at once, or say that it cannot
 	total        int64
 
 	started sync.Once
@@ -72,7 +71,6 @@ type Device struct {
 	trial   trial
 	rec     recorder // of many calls as one
 	count   Launches
-	apart   bool // blocks of a launch were refused to run at once: see pixelsTogether
 }
 
 // trial is what tests set to reach code that the card would not choose.

@@ -48,7 +48,7 @@ type driver struct {
 	MemHostGetDevicePointer func(p *uintptr, host uintptr, flags uint32) Result
 
 	// Addresses of the hot functions.
-	ctxSetCurrent, launchKernel, launchTogether, memcpyHtoDAsync, memcpyDtoHAsync, memcpyPeerAsync,
+	ctxSetCurrent, launchKernel, memcpyHtoDAsync, memcpyDtoHAsync, memcpyPeerAsync,
 	eventCreate, eventRecord, eventQuery, eventSynchronize, eventElapsedTime,
 	streamSynchronize, streamWaitEvent uintptr
 
@@ -77,8 +77,7 @@ func (d *driver) setUp() map[string]any {
 func (d *driver) hot() map[string]*uintptr {
 	return map[string]*uintptr{
 		"cuCtxSetCurrent": &d.ctxSetCurrent, "cuLaunchKernel": &d.launchKernel,
-		"cuLaunchCooperativeKernel": &d.launchTogether,
-		"cuMemcpyHtoDAsync_v2":      &d.memcpyHtoDAsync, "cuMemcpyDtoHAsync_v2": &d.memcpyDtoHAsync,
+		"cuMemcpyHtoDAsync_v2": &d.memcpyHtoDAsync, "cuMemcpyDtoHAsync_v2": &d.memcpyDtoHAsync,
 		"cuMemcpyPeerAsync": &d.memcpyPeerAsync,
 		"cuEventCreate":     &d.eventCreate, "cuEventRecord": &d.eventRecord, "cuEventQuery": &d.eventQuery,
 		"cuEventSynchronize": &d.eventSynchronize, "cuEventElapsedTime": &d.eventElapsedTime,

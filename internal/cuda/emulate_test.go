@@ -28,7 +28,7 @@ var emulable = strings.NewReplacer(
 	`asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x * 1.4426950408889634f));`, `r = exp2f(x * 1.4426950408889634f);`,
 	`asm volatile("nanosleep.u32 40;");`, `sched_yield();`,
 	`DEV f32 settled(f32 x) { asm("" : "+f"(x)); return x; }`, `DEV f32 settled(f32 x) { return x; }`,
-	`extern __shared__ __align__(128) char room[];`, `alignas(128) static thread_local char room[256 << 10];`,
+	`extern __shared__ __align__(128) char room[];`, `alignas(128) static char room[256 << 10];`,
 )
 
 // emulation compiles sources of kernels, and returns what runs them. It takes a C++ compiler,
@@ -52,7 +52,7 @@ func emulation(t *testing.T, sources ...string) func(l launched) {
 		}
 	}
 	libs := map[string]uintptr{}
-	run := map[string]func(f uintptr, gx, gy, gz, n uint32, p unsafe.Pointer, size, together uint32) int32{}
+	run := map[string]func(f uintptr, gx, gy, gz, n uint32, p unsafe.Pointer, size uint32) int32{}
 	for _, s := range sources {
 		out := filepath.Join(dir, s+".so")
 		c := exec.Command("g++", "-x", "c++", "-std=c++17", "-O1", "-ffp-contract=off", "-w", "-fPIC", "-shared", "-include", "emulate.h", "-o", out, s+".cu")
@@ -64,7 +64,7 @@ func emulation(t *testing.T, sources ...string) func(l launched) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var f func(f uintptr, gx, gy, gz, n uint32, p unsafe.Pointer, size, together uint32) int32
+		var f func(f uintptr, gx, gy, gz, n uint32, p unsafe.Pointer, size uint32) int32
 		purego.RegisterLibFunc(&f, lib, "emulate")
 		libs[s], run[s] = lib, f
 	}
@@ -77,7 +77,7 @@ func emulation(t *testing.T, sources ...string) func(l launched) {
 			if err != nil {
 				continue
 			}
-			if run[s](k, uint32(l.grid[0]), uint32(l.grid[1]), uint32(l.grid[2]), uint32(l.block), unsafe.Pointer(&l.params), uint32(len(l.params)*8), uint32(op.Count(l.together))) != 0 {
+			if run[s](k, uint32(l.grid[0]), uint32(l.grid[1]), uint32(l.grid[2]), uint32(l.block), unsafe.Pointer(&l.params), uint32(len(l.params)*8)) != 0 {
 				t.Errorf("%s: its threads wait for each other", l.kernel)
 			}
 			return

@@ -113,7 +113,7 @@ func fakeGraphFunctions(d *graphFunctions, set func(*uintptr, any), simple func(
 		return plain("cuGraphExecKernelNodeSetParams", func(f *fake) {
 			p := (*nodeParams)(pointer(params))
 			f.graphs.execs[exec][(*fakeNode)(pointer(node))] = launched{f.kernels[p.kernel],
-				[3]uintptr{uintptr(p.grid[0]), uintptr(p.grid[1]), uintptr(p.grid[2])}, uintptr(p.threads[0]), paramsAt(p.args), false}
+				[3]uintptr{uintptr(p.grid[0]), uintptr(p.grid[1]), uintptr(p.grid[2])}, uintptr(p.threads[0]), paramsAt(p.args)}
 		})()
 	})
 	set(&d.destroy, func(graph uintptr) uintptr {

@@ -117,8 +117,6 @@ type launched struct {
 	grid   [3]uintptr
 	block  uintptr
 	params [paramWords]uint64 // with whatever lies behind them
-
-	together bool // all blocks at once
 }
 
 // paramsAt reads what a launch's parameters point to.
@@ -194,14 +192,9 @@ var fakeHot = sync.OnceValue(func() *driver {
 		}
 	}
 	set(&d.ctxSetCurrent, plain("cuCtxSetCurrent", nil))
-	set(&d.launchTogether, func(k, gx, gy, gz, bx, by, bz, shared, stream, params uintptr) uintptr {
-		return plain("cuLaunchCooperativeKernel", func(f *fake) {
-			f.launch(stream, launched{f.kernels[k], [3]uintptr{gx, gy, gz}, bx, paramsAt(params), true})
-		})()
-	})
 	set(&d.launchKernel, func(k, gx, gy, gz, bx, by, bz, shared, stream, params, extra uintptr) uintptr {
 		return plain("cuLaunchKernel", func(f *fake) {
-			l := launched{f.kernels[k], [3]uintptr{gx, gy, gz}, bx, paramsAt(params), false}
+			l := launched{f.kernels[k], [3]uintptr{gx, gy, gz}, bx, paramsAt(params)}
 			if !f.graphs.captured(stream, l) {
 				f.launch(stream, l)
 			}
@@ -293,7 +286,7 @@ func (f *fake) driver() *driver {
 	d.DeviceGetName = func(b *byte, n int32, _ int32) Result { text(b, n, "Fake GPU"); return f.answer("cuDeviceGetName") }
 	d.DeviceGetPCIBusId = func(b *byte, n int32, _ int32) Result { text(b, n, "0000:01:00.0"); return success }
 	d.DeviceGetAttribute = func(v *int32, attr int32, _ int32) Result {
-		*v = map[int32]int32{attrMajor: f.major, attrMinor: 0, attrMultiprocessors: 100, attrSharedOptIn: 160 << 10, attrCooperative: 1}[attr]
+		*v = map[int32]int32{attrMajor: f.major, attrMinor: 0, attrMultiprocessors: 100, attrSharedOptIn: 160 << 10}[attr]
 		return f.answer("cuDeviceGetAttribute")
 	}
 	d.DeviceTotalMem = func(n *uint64, _ int32) Result { *n = uint64(f.total); return f.answer("cuDeviceTotalMem") }

@@ -201,10 +201,7 @@ func (d *Device) allow(k *kernel, shared int) error {
 
 // grid is how much of a kernel runs: blocks along three axes, the threads of each, and
 // the bytes of dynamic shared memory of each. 0 along y and z means 1.
-type grid struct {
-	x, y, z, threads, shared int
-	together                 bool // all blocks run at once, or the launch fails
-}
+type grid struct{ x, y, z, threads, shared int }
 
 // oneEach is a grid with a thread for each of n elements.
 func oneEach(n int) grid { return grid{x: ceil(n, blockThreads), threads: blockThreads} }
@@ -228,9 +225,6 @@ func (d *Device) launch(k *kernel, g grid) error {
 func (d *Device) send(k *kernel, g grid, stream uintptr) error {
 	c := &d.c
 	c.fn = d.card.drv.launchKernel
-	if g.together {
-		c.fn = d.card.drv.launchTogether
-	}
 	c.a[0] = k.handle
 	c.a[1], c.a[2], c.a[3] = uintptr(g.x), uintptr(max(g.y, 1)), uintptr(max(g.z, 1))
 	c.a[4], c.a[5], c.a[6] = uintptr(g.threads), 1, 1

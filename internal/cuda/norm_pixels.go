@@ -3,8 +3,6 @@
 package cuda
 
 import (
-	"errors"
-
 	"github.com/locusml/locus/dtype"
 	"github.com/locusml/locus/internal/backend"
 	"github.com/locusml/locus/internal/op"
@@ -87,16 +85,16 @@ func (d *Device) queuePixels(q *pixelParams, t dtype.DType, grad bool) (bool, er
 		q.wide *= 2
 	}
 	columns := ceil(channels, int(q.wide)*n)
-	if 3*columns > maxCounters {
+	if columns > maxCounters {
 		return false, nil
 	}
 	down := pixelThreads / int(q.wide)
 	// A chunk is some rows for each thread; two blocks share a multiprocessor.
-	chunks := max(1, min(2*d.card.sms/columns, ceil(rows, 4*down), 65535))
+	chunks := max(1, min(ceil(2*d.card.sms, columns), ceil(rows, 4*down), 65535))
 	q.chunk = uint64(ceil(ceil(rows, chunks), down) * down)
 	q.chunks = int32(ceil(rows, int(q.chunk)))
 	size := max(4, t.Size())
-	work, arrived, err := d.shared((int(q.chunks)+1)*channels*2*size, 3*columns)
+	work, arrived, err := d.shared((int(q.chunks)+1)*channels*2*size, columns)
 	if d.refused(err) && q.act == 0 && q.res == 0 {
 		return false, nil // the other kernels need none
 	}
@@ -105,28 +103,8 @@ func (d *Device) queuePixels(q *pixelParams, t dtype.DType, grad bool) (bool, er
 	}
 	q.sums, q.partial, q.arrived = work, work+uintptr(channels*2*size), arrived
 	each := grid{x: columns, y: int(q.chunks), threads: pixelThreads}
-	if done, err := d.pixelsTogether(q, t, stem+"both"+suffix, each); done || err != nil {
-		return done, err
-	}
 	if err := runKernel(d, "normalize_pixels", stem+"sums"+suffix, q, each); err != nil {
 		return false, err
 	}
 	return true, runKernel(d, "normalize_pixels", stem+"apply"+suffix, q, each)
-}
-
-// pixelsTogether queues sums and result in one launch, and reports whether it did: where one
-// block has all of its channels, or all blocks run at once, of which two fit on a
-// multiprocessor. A recording has no host that gains from it, and the kernels of both ways
-// compute the same bits.
-func (d *Device) pixelsTogether(q *pixelParams, t dtype.DType, name string, g grid) (bool, error) {
-	g.together = g.y > 1
-	if !untried || t == dtype.Float64 || g.together && (d.card.together == 0 || d.apart || g.x*g.y > 2*d.card.sms || d.rec.capture != nil) {
-		return false, nil
-	}
-	err := runKernel(d, "normalize_pixels", name, q, g)
-	if is := (*Error)(nil); errors.As(err, &is) && is.Result == resultTooLarge { // something else has a part of the card
-		d.apart = true
-		return false, nil
-	}
-	return err == nil, err
 }

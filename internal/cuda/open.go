@@ -17,7 +17,6 @@ const (
 	attrMultiprocessors = 16
 	attrMajor           = 75
 	attrMinor           = 76
-	attrCooperative     = 95
 	attrSharedOptIn     = 97
 )
 
@@ -100,7 +99,7 @@ func (d *driver) card(ordinal int32) (*card, error) {
 		return nil, err
 	}
 	c.total = int64(total)
-	for attr, v := range map[int32]*int{attrMultiprocessors: &c.sms, attrMajor: &c.major, attrMinor: &c.minor, attrSharedOptIn: &c.sharedMax, attrCooperative: &c.together} {
+	for attr, v := range map[int32]*int{attrMultiprocessors: &c.sms, attrMajor: &c.major, attrMinor: &c.minor, attrSharedOptIn: &c.sharedMax} {
 		var x int32
 		if err := d.check("cuDeviceGetAttribute", d.DeviceGetAttribute(&x, attr, c.dev)); err != nil {
 			return nil, err

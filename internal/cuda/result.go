@@ -16,7 +16,6 @@ const (
 	success           Result = 0
 	resultOutOfMemory Result = 2
 	resultNotReady    Result = 600
-	resultTooLarge    Result = 720 // to run all at once
 )
 
 // results names what the driver may return. The names and meanings are written

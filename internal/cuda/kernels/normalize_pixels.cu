@@ -1,11 +1,9 @@
 // Batch normalization, and its gradient, of images that are stored channels last: rows are
 // pixels, whose channels are contiguous. A thread handles N adjacent channels of every n-th
 // pixel of a chunk, so that a warp loads whole cache lines. Chunks store their sums, which
-// the last block of the channels merges; a second kernel computes the result, or, where all
-// blocks are known to run at once, the same one, when the sums are there. The order of every
-// sum depends on shapes alone.
+// the last block of the channels merges; a second kernel computes the result. The order of
+// every sum depends on shapes alone.
 #include "activation.cuh"
-#include "await.cuh"
 #include "normalize.cuh"
 #include "pixels.cuh"
 
@@ -32,8 +30,7 @@ template <class A> DEV bool finite(A v) { return v - v == A(0); }
 
 // The mean of each channel of a chunk and the squared differences from it. A thread sums
 // differences from its first pixel, so that one pass is enough and no digits are lost.
-// It reports whether this block has merged them.
-template <class T, int N, int UNROLL = 4> DEV bool pixel_sums(const Pixels& p) {
+template <class T, int N> DEV void pixel_sums(const Pixels& p) {
   typedef typename Compute<T>::type A;
   __shared__ A room[PIXEL_THREADS * N];
   Spot<N> at(p.wide, p.channels, blockIdx.x);
@@ -53,7 +50,7 @@ template <class T, int N, int UNROLL = 4> DEV bool pixel_sums(const Pixels& p) {
       shift[j] = finite(k) ? k : A(0);
     }
   }
-#pragma unroll(UNROLL)
+#pragma unroll 4
   for (u64 i = 0; i < count; i++) {
     Vec<T, N> v = *(const Vec<T, N>*)(x + (i64)i * at.down * p.xs);
 #pragma unroll
@@ -85,7 +82,7 @@ template <class T, int N, int UNROLL = 4> DEV bool pixel_sums(const Pixels& p) {
     partial[(blockIdx.y * (u64)p.channels + c) * 2] = mean;
     partial[(blockIdx.y * (u64)p.channels + c) * 2 + 1] = m2;
   }
-  if (!last(p.arrived, p.chunks)) return false;
+  if (!last(p.arrived, p.chunks)) return;
   i32 part = threadIdx.x / columns, parts = PIXEL_THREADS / columns;
   bool mine = c < p.channels;
   // Again as differences, from the mean of the first chunk.
@@ -111,7 +108,6 @@ template <class T, int N, int UNROLL = 4> DEV bool pixel_sums(const Pixels& p) {
     ((A*)p.sums)[c * 2] = mean;
     ((A*)p.sums)[c * 2 + 1] = rstd;
   }
-  return true;
 }
 
 // Channel holds the statistics and parameters of a thread's N channels.
@@ -121,8 +117,8 @@ template <class T, int N> struct Channel {
   METHOD Channel(const Pixels& p, i32 c, const A* stats) { // mean and rstd from stats, or each from its own list
 #pragma unroll
     for (int j = 0; j < N; j++) {
-      mean[j] = stats ? state(stats + (c + j) * 2) : ((const A*)p.mean)[c + j];
-      rstd[j] = stats ? state(stats + (c + j) * 2 + 1) : ((const A*)p.rstd)[c + j];
+      mean[j] = stats ? stats[(c + j) * 2] : ((const A*)p.mean)[c + j];
+      rstd[j] = stats ? stats[(c + j) * 2 + 1] : ((const A*)p.rstd)[c + j];
       w[j] = p.weight ? get(((const T*)p.weight)[(c + j) * p.ws]) : A(1);
       b[j] = p.bias ? get(((const T*)p.bias)[(c + j) * p.bs]) : A(0);
     }
@@ -132,7 +128,7 @@ template <class T, int N> struct Channel {
   METHOD A value(int j, A x) const { return get(make<T>(times_plus(hat(j, x), w[j], b[j]))); }
 };
 
-template <class T, int N, int UNROLL = 4> DEV void pixel_apply(const Pixels& p) {
+template <class T, int N> DEV void pixel_apply(const Pixels& p) {
   typedef typename Compute<T>::type A;
   Spot<N> at(p.wide, p.channels, blockIdx.x);
   if (!at.mine) return;
@@ -140,7 +136,7 @@ template <class T, int N, int UNROLL = 4> DEV void pixel_apply(const Pixels& p) 
   Channel<T, N> ch(p, at.channel, (const A*)p.sums);
   const T *x = (const T*)p.x + at.channel, *res = (const T*)p.res + at.channel;
   T* out = (T*)p.out + at.channel;
-#pragma unroll(UNROLL)
+#pragma unroll 4
   for (u64 i = begin + at.ty; i < end; i += at.down) {
     Vec<T, N> v = *(const Vec<T, N>*)(x + (i64)i * p.xs), r, y;
     if (p.res) r = *(const Vec<T, N>*)(res + (i64)i * p.rs);
@@ -165,7 +161,7 @@ template <class T, int N> DEV typename Compute<T>::type arriving(const Pixels& p
   return v > A(0) && (p.act == 1 || v < A(6)) ? get(g) : A(0);
 }
 
-template <class T, int N, int UNROLL = 4> DEV bool pixel_grad_sums(const Pixels& p) {
+template <class T, int N> DEV void pixel_grad_sums(const Pixels& p) {
   typedef typename Compute<T>::type A;
   __shared__ A room[PIXEL_THREADS * N];
   Spot<N> at(p.wide, p.channels, blockIdx.x);
@@ -177,7 +173,7 @@ template <class T, int N, int UNROLL = 4> DEV bool pixel_grad_sums(const Pixels&
   if (at.mine) {
     Channel<T, N> ch(p, at.channel, 0);
     const T *x = (const T*)p.x + at.channel, *g = (const T*)p.g + at.channel;
-#pragma unroll(UNROLL)
+#pragma unroll 4
     for (u64 i = begin + at.ty; i < end; i += at.down) {
       Vec<T, N> v = *(const Vec<T, N>*)(x + (i64)i * p.xs), gv = *(const Vec<T, N>*)(g + (i64)i * p.gs);
 #pragma unroll
@@ -196,7 +192,7 @@ template <class T, int N, int UNROLL = 4> DEV bool pixel_grad_sums(const Pixels&
     partial[(blockIdx.y * (u64)p.channels + c) * 2] = s0;
     partial[(blockIdx.y * (u64)p.channels + c) * 2 + 1] = s1;
   }
-  if (!last(p.arrived, p.chunks)) return false;
+  if (!last(p.arrived, p.chunks)) return;
   i32 part = threadIdx.x / columns, parts = PIXEL_THREADS / columns;
   s0 = s1 = A(0);
   if (c < p.channels)
@@ -206,16 +202,15 @@ template <class T, int N, int UNROLL = 4> DEV bool pixel_grad_sums(const Pixels&
     });
   s0 = over_parts<A, N>(p.wide, s0, room);
   s1 = over_parts<A, N>(p.wide, s1, room);
-  if (!own) return true;
+  if (!own) return;
   if (p.gw) put(((T*)p.gw)[c], s1);
   if (p.gb) put(((T*)p.gb)[c], s0);
   A w = p.weight ? get(((const T*)p.weight)[c * p.ws]) : A(1);
   ((A*)p.sums)[c * 2] = s0 * w / (A)p.rows;
   ((A*)p.sums)[c * 2 + 1] = s1 * w / (A)p.rows;
-  return true;
 }
 
-template <class T, int N, int UNROLL = 4> DEV void pixel_grad_apply(const Pixels& p) {
+template <class T, int N> DEV void pixel_grad_apply(const Pixels& p) {
   typedef typename Compute<T>::type A;
   Spot<N> at(p.wide, p.channels, blockIdx.x);
   if (!at.mine) return;
@@ -224,12 +219,12 @@ template <class T, int N, int UNROLL = 4> DEV void pixel_grad_apply(const Pixels
   A mg[N], mx[N];
 #pragma unroll
   for (int j = 0; j < N; j++) {
-    mg[j] = state((const A*)p.sums + (at.channel + j) * 2);
-    mx[j] = state((const A*)p.sums + (at.channel + j) * 2 + 1);
+    mg[j] = ((const A*)p.sums)[(at.channel + j) * 2];
+    mx[j] = ((const A*)p.sums)[(at.channel + j) * 2 + 1];
   }
   const T *x = (const T*)p.x + at.channel, *g = (const T*)p.g + at.channel;
   T* out = (T*)p.out + at.channel;
-#pragma unroll(UNROLL)
+#pragma unroll 4
   for (u64 i = begin + at.ty; i < end; i += at.down) {
     Vec<T, N> v = *(const Vec<T, N>*)(x + (i64)i * p.xs), gv = *(const Vec<T, N>*)(g + (i64)i * p.gs), r;
 #pragma unroll
@@ -248,17 +243,3 @@ template <class T, int N, int UNROLL = 4> DEV void pixel_grad_apply(const Pixels
   KERNEL __launch_bounds__(512) pixels_grad_apply##S##_##T(const __grid_constant__ Pixels p) { pixel_grad_apply<T, N>(p); }
 #define BOTH(T) PIXELS(T, , 1) PIXELS(T, _wide, LANES(T))
 FLOAT_TYPES(BOTH)
-
-// Both in one launch, for which all blocks of the same channels must run at once: a
-// cooperative launch, or one block for each. There are two more counters for each.
-#define TOGETHER(T, S, N)                                                                                     \
-  KERNEL __launch_bounds__(512, 2) pixels_both##S##_##T(const __grid_constant__ Pixels p) {                   \
-    await(pixel_sums<T, N>(p), p.arrived + gridDim.x, p.chunks);                                              \
-    pixel_apply<T, N>(p);                                                                                     \
-  }                                                                                                           \
-  KERNEL __launch_bounds__(512, 2) pixels_grad_both##S##_##T(const __grid_constant__ Pixels p) {              \
-    await(pixel_grad_sums<T, N, N == 8 ? 2 : 4>(p), p.arrived + gridDim.x, p.chunks);                         \
-    pixel_grad_apply<T, N, N == 8 ? 1 : 4>(p);                                                                \
-  }
-#define TOGETHER_BOTH(T) TOGETHER(T, , 1) TOGETHER(T, _wide, LANES(T))
-HALF_TYPES(TOGETHER_BOTH) TOGETHER_BOTH(f32)

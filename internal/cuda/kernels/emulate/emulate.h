@@ -5,7 +5,6 @@
 // left out.
 #pragma once
 #include <math.h>
-#include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,13 +16,12 @@
 #define __noinline__
 #define __grid_constant__
 #define __launch_bounds__(...)
-#define __shared__ static thread_local
+#define __shared__ static
 #define __align__(n) __attribute__((aligned(n)))
 
 namespace emulated {
 
 enum { MOST = 1024, STACK = 256 << 10 };
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; // of atomic operations
 struct Index { unsigned x, y, z; };
 struct Fiber {
   ucontext_t at;
@@ -32,16 +30,16 @@ struct Fiber {
   int waits; // for: 0 nothing, 1 its warp, 2 its block
 };
 
-static thread_local Index thread, block, blocks, threads;
-static thread_local Fiber fibers[MOST];
-static thread_local ucontext_t host;
-static thread_local int running;
-static thread_local unsigned long long values[32][32];
-static thread_local int votes;
+static Index thread, block, blocks, threads;
+static Fiber fibers[MOST];
+static ucontext_t host;
+static int running;
+static unsigned long long values[32][32];
+static int votes;
 
 struct Params { char bytes[4096]; };
-static thread_local void (*kernel)(Params);
-static thread_local Params params;
+static void (*kernel)(Params);
+static Params params;
 
 static void resume(int i) {
   running = i;
@@ -154,10 +152,8 @@ static inline long long __double_as_longlong(double v) { return as<long long>(v)
 static inline void __threadfence() {}
 static inline void __threadfence_system() {}
 template <class T, class F> static inline T atomically(T* p, F f) {
-  pthread_mutex_lock(&emulated::mutex);
   T old = *p;
   *p = f(old);
-  pthread_mutex_unlock(&emulated::mutex);
   return old;
 }
 template <class T, class U> static inline T atomicAdd(T* p, U v) { return atomically(p, [&](T old) { return (T)(old + (T)v); }); }
@@ -203,45 +199,13 @@ static int run(void* f, Index at, Index grid, unsigned n, const void* p, unsigne
   return 0;
 }
 
-struct Task {
-  void* f;
-  Index at, grid;
-  unsigned n, size;
-  const void* p;
-  int result;
-  pthread_t thread;
-};
-
-static void* task(void* v) {
-  Task* t = (Task*)v;
-  t->result = run(t->f, t->at, t->grid, t->n, t->p, t->size);
-  for (unsigned i = 0; i < t->n; i++) free(fibers[i].stack);
-  return 0;
-}
-
 } // namespace emulated
 
-// emulate runs a kernel of n threads a block, the blocks at once if together is not 0. It
-// returns 1 if the threads of a block wait for each other for ever.
-extern "C" int emulate(void* f, unsigned gx, unsigned gy, unsigned gz, unsigned n, const void* p, unsigned size, unsigned together) {
+// emulate runs a kernel of n threads a block, one block after the other. It returns 1 if the
+// threads of a block wait for each other for ever.
+extern "C" int emulate(void* f, unsigned gx, unsigned gy, unsigned gz, unsigned n, const void* p, unsigned size) {
   using namespace emulated;
-  Index grid{gx, gy, gz};
-  unsigned count = gx * gy * gz;
-  int bad = 0;
-  Task* tasks = together ? (Task*)calloc(count, sizeof(Task)) : 0;
-  for (unsigned i = 0; i < count; i++) {
-    Index at{i % gx, i / gx % gy, i / gx / gy};
-    if (!together) {
-      if (run(f, at, grid, n, p, size)) return 1;
-      continue;
-    }
-    tasks[i] = Task{f, at, grid, n, size, p};
-    if (pthread_create(&tasks[i].thread, 0, task, &tasks[i])) abort();
-  }
-  for (unsigned i = 0; together && i < count; i++) {
-    pthread_join(tasks[i].thread, 0);
-    bad |= tasks[i].result;
-  }
-  free(tasks);
-  return bad;
+  for (unsigned i = 0; i < gx * gy * gz; i++)
+    if (run(f, Index{i % gx, i / gx % gy, i / gx / gy}, Index{gx, gy, gz}, n, p, size)) return 1;
+  return 0;
 }
