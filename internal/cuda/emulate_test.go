@@ -26,7 +26,9 @@ var emulable = strings.NewReplacer(
 	`f32 r; asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x)); return r;`, `return exp2f(x);`,
 	`asm volatile("st.global.cs.v2.u64 [%0], {%1, %2};" ::"l"(p), "l"(v.lo), "l"(v.hi) : "memory");`, `*p = v;`,
 	`asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x * 1.4426950408889634f));`, `r = exp2f(x * 1.4426950408889634f);`,
-	`asm volatile("nanosleep.u32 40;");`, `sched_yield();`,
+	`asm volatile("ld.global.cg.u32 %0, [%1];" : "=r"(r.w[0]) : "l"(p) : "memory");`, `r.s = *p;`,
+	`asm volatile("ld.global.cg.v2.u32 {%0, %1}, [%2];" : "=r"(r.w[0]), "=r"(r.w[1]) : "l"(p) : "memory");`, `r.s = *p;`,
+	`asm volatile("ld.global.cg.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(r.w[0]), "=r"(r.w[1]), "=r"(r.w[2]), "=r"(r.w[3]) : "l"(p) : "memory");`, `r.s = *p;`,
 	`DEV f32 settled(f32 x) { asm("" : "+f"(x)); return x; }`, `DEV f32 settled(f32 x) { return x; }`,
 	`extern __shared__ __align__(128) char room[];`, `alignas(128) static char room[256 << 10];`,
 )

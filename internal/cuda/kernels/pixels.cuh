@@ -61,6 +61,19 @@ template <class A, int N> DEV A from(i32 wide, A v, i32 thread, A* room) {
   return room[thread];
 }
 
+// stored reads what another block has stored, past the L1 cache, in one load.
+template <class S> DEV S stored(const S* p) {
+  static_assert(sizeof(S) == 4 || sizeof(S) == 8 || sizeof(S) == 16, "one number or two");
+  union { S s; u32 w[4]; } r;
+  if (sizeof(S) == 4)
+    asm volatile("ld.global.cg.u32 %0, [%1];" : "=r"(r.w[0]) : "l"(p) : "memory");
+  if (sizeof(S) == 8)
+    asm volatile("ld.global.cg.v2.u32 {%0, %1}, [%2];" : "=r"(r.w[0]), "=r"(r.w[1]) : "l"(p) : "memory");
+  if (sizeof(S) == 16)
+    asm volatile("ld.global.cg.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(r.w[0]), "=r"(r.w[1]), "=r"(r.w[2]), "=r"(r.w[3]) : "l"(p) : "memory");
+  return r.s;
+}
+
 // each_partial calls f with the index and the value of elements part, part + parts, … below n
 // of a list, step elements apart, that other blocks have written. Eight loads are in flight
 // at a time: one after the other, they would take longer than everything before them.
@@ -72,7 +85,7 @@ template <class S, class F> DEV void each_partial(const S* list, u64 step, i32 n
 #pragma unroll
     for (int q = 0; q < UNDER_WAY; q++) {
       i32 i = k + q * parts;
-      v[q] = state(list + (u64)(i < n ? i : n - 1) * step);
+      v[q] = stored(list + (u64)(i < n ? i : n - 1) * step);
     }
 #pragma unroll
     for (int q = 0; q < UNDER_WAY; q++)
