@@ -26,10 +26,10 @@ type pixelParams struct {
 // pixelThreads is PIXEL_THREADS.
 const pixelThreads = 512
 
-// manyPixels is how many bytes are read where sums of more chunks pay. On an H200: of
-// 128×128×12×12 float32, sums take 15 µs with 231 chunks and 12 with 128, their gradient's 13 and
-// 10; of 128×96×24×24 the gradient's, 57 MB, take 26 and 30.
-const manyPixels = 48 << 20
+// manyPixels is how many bytes are read where sums of more chunks pay. On an H200, of
+// 128×128×12×12 float32 sums take 15 µs with 231 chunks and 12 with 128, and their gradient's
+// 13 and 10; of 128×96×24×24 the gradient's, 57 MB, take 26 with 256 and 30 with 132.
+const manyPixels = 32 << 20
 
 // pixelStep reports whether the pixels of an image (N, C, H, W) follow each other at one
 // distance, the channels of each beside each other, and at which.
