@@ -137,7 +137,7 @@ func (h *hub) check() {
 func (h *hub) lost(l *line, err error) {
 	where := "before its first collective"
 	if l.at > 0 {
-		where = fmt.Sprintf("the last collective that it began is number %d, %s", l.last.seq, h.text(l.last))
+		where = fmt.Sprintf("the last collective that it has announced is number %d, %s", l.last.seq, h.text(l.last))
 	}
 	if isTimeout(err) {
 		h.end(&Fault{Silent, l.Rank, l.Host, fmt.Sprintf("%s has not answered for %v; %s", l.Peer, h.deadAfter, where)})
