@@ -55,7 +55,8 @@ func (e normEnd) after(y *Tensor) *Tensor {
 	return y
 }
 
-// fits reports whether the device has a normalization of in, x first, which e ends.
+// fits reports whether the device has a normalization of in, x first and running statistics
+// last, which e ends.
 func (e normEnd) fits(in []*Tensor) bool {
 	x := in[0]
 	p := x.place
@@ -73,9 +74,9 @@ func (e normEnd) fits(in []*Tensor) bool {
 	if len(x.shape) == 4 {
 		c.Out.Strides = layout.Strides(x.shape)
 	}
-	for _, t := range all {
+	for i, t := range all {
 		v := t.view()
-		if t.place != p || t.lane != nil || t.block == nil || (t == x || t == e.add) && !v.ChannelsLast() {
+		if i < len(in)-2 && t.dtype != x.dtype || t.place != p || t.lane != nil || t.block == nil || (t == x || t == e.add) && !v.ChannelsLast() {
 			return false
 		}
 		c.In = append(c.In, v)
@@ -117,7 +118,7 @@ func endedNorm(a op.Normalize, in []*Tensor, end normEnd) []*Tensor {
 // normalization's gradient, unless what was added needs it too.
 func endedGradient(n *node, e op.NormEpilogue, g *Tensor) []*Tensor {
 	if !e.Add {
-		return sharpGradient(n, e, g)
+		return activatedGradient(n, e, g)
 	}
 	added := len(n.inputs) - 1
 	through := g
@@ -135,9 +136,9 @@ func endedGradient(n *node, e op.NormEpilogue, g *Tensor) []*Tensor {
 	return grads
 }
 
-// sharpGradient is endedGradient where nothing was added. The result may be gone; where
+// activatedGradient is endedGradient where nothing was added. The result may be gone; where
 // gradients have gradients it is computed once more.
-func sharpGradient(n *node, e op.NormEpilogue, g *Tensor) []*Tensor {
+func activatedGradient(n *node, e op.NormEpilogue, g *Tensor) []*Tensor {
 	if g.lane != nil || tracked(append(slices.Clone(n.inputs), g)) {
 		return n.again(g, func(in []*Tensor) *Tensor {
 			return apply(e.Act, nil, applyAll(op.BatchNorm, e.Normalize, in...)[0])

@@ -1,6 +1,7 @@
 package nn_test
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"testing"
@@ -30,6 +31,10 @@ func TestNormEnds(t *testing.T) {
 	ways := map[string]func(m nn.Module, x *locus.Tensor) []*locus.Tensor{
 		"backward": func(m nn.Module, x *locus.Tensor) []*locus.Tensor {
 			m.Forward(x).Square().Sum().Backward()
+			return collected(m)
+		},
+		"ones": func(m nn.Module, x *locus.Tensor) []*locus.Tensor { // a gradient without memory of its own
+			m.Forward(x).Sum().Backward()
 			return collected(m)
 		},
 		"free": func(m nn.Module, x *locus.Tensor) []*locus.Tensor {
@@ -139,4 +144,17 @@ func compare(t *testing.T, what string, got, want [][]float64, bound float64) {
 			t.Errorf("%s %d is off by %.2g of its size", what, i, worst/size)
 		}
 	}
+}
+
+// A layer whose parameters have another type than its input is refused, as without an
+// activation.
+func TestNormEndsOfOtherTypes(t *testing.T) {
+	gpu := locus.AddVirtualGPUs(1, 64<<20)[0]
+	defer layout.Set(layout.Set(layout.Always))
+	x := nn.To(filter(3, 8), gpu).Forward(gpu.Randn(2, 3, 4, 4)) // lies channels last
+	bn := nn.To(nn.Sequential(nn.BatchNorm(8), nn.ReLU()), gpu)
+	if err := locus.Try(func() { bn.Forward(x.Cast(locus.BFloat16)) }); !errors.Is(err, locus.ErrDType) {
+		t.Errorf("bfloat16 with parameters of float32: %v", err)
+	}
+	bn.Forward(x)
 }
