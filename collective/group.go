@@ -28,6 +28,7 @@ type Group struct {
 	seq    uint64
 	broken error // why the group is over
 	closed bool
+	left   chan struct{} // closed with it
 	splits int            // calls of Split
 	queues map[int]*queue // of collectives, and of messages by peer and direction
 }
@@ -56,7 +57,7 @@ type groupEngine interface {
 }
 
 func newGroup(rank, size int, timeout time.Duration) *Group {
-	return &Group{rank: rank, size: size, timeout: timeout, queues: map[int]*queue{}}
+	return &Group{rank: rank, size: size, timeout: timeout, queues: map[int]*queue{}, left: make(chan struct{})}
 }
 
 // Rank returns the rank's number, from 0.
@@ -348,6 +349,7 @@ func (g *Group) more(q *queue) bool {
 	select {
 	case <-q.wake:
 	case <-end.C:
+	case <-g.left: // the goroutine would keep the group, and what that holds, from being freed
 	}
 	g.mu.Lock()
 	if q.idle {
@@ -505,6 +507,7 @@ func (g *Group) Close() error {
 		return nil
 	}
 	g.closed = true
+	close(g.left)
 	g.mu.Unlock()
 	g.eng.close()
 	return nil
