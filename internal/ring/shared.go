@@ -246,6 +246,9 @@ func (t *transfer) run(ctx context.Context, sends, receives bool) error {
 		case idle < looks:
 			runtime.Gosched()
 		case idle < looks+yields:
+			if err := ctx.Err(); err != nil { // where others want the core, each turn takes milliseconds
+				return err
+			}
 			runtime.Gosched()
 			yield()
 		case !armed:

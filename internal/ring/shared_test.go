@@ -246,3 +246,24 @@ func TestFill(t *testing.T) {
 		}
 	}
 }
+
+// A rank that waits ends with its context also where others want its core, so that each of its
+// looks takes long.
+func TestSharedEndsBusy(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("not run: this system shares no memory among processes")
+	}
+	was := yield
+	yield = func() { time.Sleep(5 * time.Millisecond) }
+	defer func() { yield = was }()
+	for _, n := range []int{64, 4 * pipeSize} { // in turns, and both ways at the same time
+		rings := open(t, 2, true)
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
+		defer cancel()
+		start := time.Now()
+		err := rings[0].AllReduce(ctx, &engine.Call{DType: dtype.Float32, In: make([]byte, n), Out: make([]byte, n)})
+		if took := time.Since(start); !errors.Is(err, context.DeadlineExceeded) || took > 3*time.Second {
+			t.Errorf("%d bytes: %v after %v", n, err, took)
+		}
+	}
+}
