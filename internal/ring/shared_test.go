@@ -267,3 +267,47 @@ func TestSharedEndsBusy(t *testing.T) {
 		}
 	}
 }
+
+// A rank does not wait for its neighbor's memory when the group is over.
+func TestShareOver(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	all(t, 2, func(r int) error {
+		cfg := control.Config{Rank: r, Size: 2, Addr: l.Addr().String(), JoinWithin: 20 * time.Second, DeadAfter: 20 * time.Second}
+		if r == 0 {
+			cfg.Listener = l
+		}
+		m, err := control.Join(t.Context(), cfg)
+		if err != nil {
+			return err
+		}
+		t.Cleanup(m.Close)
+		if r == 0 {
+			go func() {
+				_, err := Open(t.Context(), m, 0)
+				ended <- err
+			}()
+			return nil
+		}
+		for _, connect := range []func(context.Context, int, string) (net.Conn, error){m.Dial, m.Accept} { // and no more
+			c, err := connect(t.Context(), 0, "ring")
+			if err != nil {
+				return err
+			}
+			t.Cleanup(func() { c.Close() })
+		}
+		m.Fail("it hangs")
+		return nil
+	})
+	select {
+	case err := <-ended:
+		if err == nil {
+			t.Error("the ring is open")
+		}
+	case <-time.After(5 * time.Second):
+		t.Error("it waits for a rank that is given up")
+	}
+}
