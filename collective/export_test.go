@@ -18,6 +18,7 @@ type fakeCard struct {
 	backend.Device
 	name  string
 	lanes atomic.Int32 // in use
+	fence func()       // called by Fence; may be nil
 
 	collectives, messages atomic.Int32 // under way
 }
@@ -47,7 +48,12 @@ func (c *fakeCard) Foreign(in []*memory.Block, out *memory.Block, queue func(str
 }
 
 // Fence marks the end of the queue.
-func (c *fakeCard) Fence(*memory.Block) (backend.Event, error) { return c.Record(), nil }
+func (c *fakeCard) Fence(*memory.Block) (backend.Event, error) {
+	if c.fence != nil {
+		c.fence()
+	}
+	return c.Record(), nil
+}
 
 func (c *fakeCard) OpenLane() (int, error) { return int(c.lanes.Add(1)), nil }
 func (c *fakeCard) CloseLane(int)          { c.lanes.Add(-1) }

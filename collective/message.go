@@ -31,7 +31,7 @@ func (c *cards) prepare(j *job) {
 		return
 	}
 	j.failed = guard.Call(func() (err error) {
-		r := &ready{on: d, behind: trafficOf(d).behind()}
+		r := &ready{on: d}
 		if j.kind == send {
 			s := locus.NewScope()
 			defer s.Close() // a copy's memory stays until the loan ends
@@ -44,6 +44,7 @@ func (c *cards) prepare(j *job) {
 		}
 		j.ready = r
 		r.fence, err = d.Fence(r.loan.Block)
+		r.behind = trafficOf(d).behind() // not before: another goroutine may begin a collective meanwhile
 		return cardError(j.name, err)
 	})
 }

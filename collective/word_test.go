@@ -7,6 +7,10 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/locusml/locus"
+	"github.com/locusml/locus/internal/lend"
+	"github.com/locusml/locus/internal/nccl"
 )
 
 func TestWord(t *testing.T) {
@@ -99,4 +103,27 @@ func TestTraffic(t *testing.T) {
 	if tr.collectives|tr.groups|tr.wanted != 0 || tr.message {
 		t.Errorf("%+v is left", tr)
 	}
+}
+
+// A message knows of a collective that begins, in another goroutine, while it is got ready: its
+// memory may have to wait for it.
+func TestReadyBehind(t *testing.T) {
+	FakeCards(t, 22803, false)
+	x := locus.AddVirtualGPUs(1, 16<<20)[0].Ones(eager/4 + 1)
+	d := asCard(lend.Backend(x)).(*fakeCard)
+	d.fence = func() {
+		if err := trafficOf(d).collective(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	j := &job{name: "Recv", kind: recv, x: x}
+	(&cards{lib: nccl.Fake(22803)}).prepare(j)
+	if j.failed != nil || j.ready == nil {
+		t.Fatal("it is not ready", j.failed)
+	}
+	if !j.ready.behind {
+		t.Error("a collective was not noticed")
+	}
+	j.unready()
+	trafficOf(d).collectiveDone()
 }

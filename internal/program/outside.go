@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/locusml/locus/internal/backend"
+	"github.com/locusml/locus/internal/memory"
 	"github.com/locusml/locus/internal/op"
 )
 
@@ -23,7 +24,7 @@ type Flight interface {
 	// Wait returns when the result is there, as far as what is queued afterwards can tell.
 	Wait() error
 	// Drop ends the work because the run has failed, and returns when it no longer uses its
-	// memory.
+	// memory, as far as what is queued afterwards can tell.
 	Drop(why error)
 }
 
@@ -79,6 +80,20 @@ type flights struct {
 type flight struct {
 	value int // that it makes
 	Flight
+	memory [2]*memory.Block // that it uses: nil, or what it reads, and its result's
+}
+
+// join makes what is queued afterwards wait for the work that the device does there: whoever
+// uses the memory next has other handles of it.
+func (x *flight) join() {
+	for _, b := range x.memory {
+		if b == nil {
+			continue
+		}
+		if a := b.Arrival(); a != nil {
+			a.Join()
+		}
+	}
 }
 
 // queue runs a step: on the device, unless it is outside.
@@ -92,7 +107,12 @@ func (f *flights) queue(d backend.Device, s *Step, c *backend.Call) error {
 			in = &v
 		}
 		out := c.Out
-		f.list = append(f.list, flight{s.Out.Value, o.Work.Start(d, in, &out)})
+		x := flight{value: s.Out.Value, memory: [2]*memory.Block{nil, out.Block}}
+		if in != nil {
+			x.memory[0] = in.Block
+		}
+		x.Flight = o.Work.Start(d, in, &out)
+		f.list = append(f.list, x)
 		return nil
 	case op.Await:
 		return f.await(d, s, c)
@@ -104,18 +124,17 @@ func (f *flights) await(d backend.Device, s *Step, c *backend.Call) error {
 	i := slices.IndexFunc(f.list, func(x flight) bool { return x.value == s.In[0].Value })
 	x := f.list[i]
 	f.list = slices.Delete(f.list, i, i+1)
-	if err := x.Wait(); err != nil {
+	err := x.Wait()
+	x.join() // also where it has failed: it may be under way
+	if err != nil {
 		return err
 	}
 	from, to := c.In[0].Block, c.Out.Block
-	if a := from.Arrival(); a != nil {
-		a.Join() // what uses the result has another handle of the memory
-	}
 	if from.Addr == to.Addr && from.Ptr == to.Ptr || c.Out.Elements() == 0 {
 		return nil
 	}
 	f.copy = backend.Call{Op: op.Copy, In: append(f.copy.In[:0], c.In[0]), Out: c.Out, Step: s}
-	err := backend.Queue(d, &f.copy)
+	err = backend.Queue(d, &f.copy)
 	f.copy.In[0].Block, f.copy.Out.Block = nil, nil
 	return err
 }
@@ -124,6 +143,7 @@ func (f *flights) await(d backend.Device, s *Step, c *backend.Call) error {
 func (f *flights) end(why error) {
 	for _, x := range f.list {
 		x.Drop(why)
+		x.join()
 	}
 	clear(f.list)
 	f.list = f.list[:0]

@@ -3,6 +3,7 @@ package ring
 import (
 	"fmt"
 	"os"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -17,7 +18,7 @@ type memory struct {
 
 // newMemory makes memory for this process and another one, which opens it.
 func newMemory(size int) (*memory, error) {
-	fd, err := unix.MemfdCreate("locus", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	fd, err := unix.MemfdCreate(memoryName, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
 		return nil, err
 	}
@@ -40,9 +41,17 @@ func newMemory(size int) (*memory, error) {
 
 const seals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
 
-// openMemory opens what another process of the same user has made.
+const memoryName = "locus"
+
+// openMemory opens what another process of the same user has made. In another container the
+// number may be a different process's, whose files are left alone: to open a pipe with a name,
+// or a device, is something that others notice.
 func openMemory(process, file, size int) (*memory, error) {
-	fd, err := unix.Open(fmt.Sprintf("/proc/%d/fd/%d", process, file), unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	path := fmt.Sprintf("/proc/%d/fd/%d", process, file)
+	if is, err := os.Readlink(path); err != nil || !strings.Contains(is, "memfd:"+memoryName) {
+		return nil, fmt.Errorf("file %d of process %d is %q (%v)", file, process, is, err)
+	}
+	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -65,5 +74,5 @@ func (m *memory) closeFile() { unix.Close(m.file) }
 
 func (m *memory) unmap() { _ = unix.Munmap(m.bytes) } // mapped above
 
-// yield lets another process have the core.
-func yield() { syscall.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }
+// yield lets another process have the core. Tests have others.
+var yield = func() { syscall.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) }

@@ -42,6 +42,15 @@ const (
 // share connects the rank with its neighbors through shared memory. Nil, without an error, if
 // not all ranks can.
 func (r *Ring) share(ctx context.Context) (*shared, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		select {
+		case <-r.m.Over(): // a rank that hangs closes no connection
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
 	defer r.until(ctx)()
 	s := &shared{bell: [2]chan struct{}{make(chan struct{}, 1), make(chan struct{}, 1)}}
 	var offer [32]byte // process, file and what the memory begins with
@@ -246,6 +255,9 @@ func (t *transfer) run(ctx context.Context, sends, receives bool) error {
 		case idle < looks:
 			runtime.Gosched()
 		case idle < looks+yields:
+			if err := ctx.Err(); err != nil { // where others want the core, each turn takes milliseconds
+				return err
+			}
 			runtime.Gosched()
 			yield()
 		case !armed:

@@ -246,3 +246,68 @@ func TestFill(t *testing.T) {
 		}
 	}
 }
+
+// A rank that waits ends with its context also where others want its core, so that each of its
+// looks takes long.
+func TestSharedEndsBusy(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("not run: this system shares no memory among processes")
+	}
+	was := yield
+	yield = func() { time.Sleep(5 * time.Millisecond) }
+	defer func() { yield = was }()
+	for _, n := range []int{64, 4 * pipeSize} { // in turns, and both ways at the same time
+		rings := open(t, 2, true)
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
+		defer cancel()
+		start := time.Now()
+		err := rings[0].AllReduce(ctx, &engine.Call{DType: dtype.Float32, In: make([]byte, n), Out: make([]byte, n)})
+		if took := time.Since(start); !errors.Is(err, context.DeadlineExceeded) || took > 3*time.Second {
+			t.Errorf("%d bytes: %v after %v", n, err, took)
+		}
+	}
+}
+
+// A rank does not wait for its neighbor's memory when the group is over.
+func TestShareOver(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	all(t, 2, func(r int) error {
+		cfg := control.Config{Rank: r, Size: 2, Addr: l.Addr().String(), JoinWithin: 20 * time.Second, DeadAfter: 20 * time.Second}
+		if r == 0 {
+			cfg.Listener = l
+		}
+		m, err := control.Join(t.Context(), cfg)
+		if err != nil {
+			return err
+		}
+		t.Cleanup(m.Close)
+		if r == 0 {
+			go func() {
+				_, err := Open(t.Context(), m, 0)
+				ended <- err
+			}()
+			return nil
+		}
+		for _, connect := range []func(context.Context, int, string) (net.Conn, error){m.Dial, m.Accept} { // and no more
+			c, err := connect(t.Context(), 0, "ring")
+			if err != nil {
+				return err
+			}
+			t.Cleanup(func() { c.Close() })
+		}
+		m.Fail("it hangs")
+		return nil
+	})
+	select {
+	case err := <-ended:
+		if err == nil {
+			t.Error("the ring is open")
+		}
+	case <-time.After(5 * time.Second):
+		t.Error("it waits for a rank that is given up")
+	}
+}
