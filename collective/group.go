@@ -28,7 +28,7 @@ type Group struct {
 	seq    uint64
 	broken error // why the group is over
 	closed bool
-	left   chan struct{} // closed with it
+	left   chan struct{}  // closed with it
 	splits int            // calls of Split
 	queues map[int]*queue // of collectives, and of messages by peer and direction
 }
@@ -337,7 +337,7 @@ type queue struct {
 }
 
 // lingers is how long the goroutine of a queue waits for more.
-const lingers = 100 * time.Millisecond
+var lingers = 100 * time.Millisecond
 
 // more reports whether something has come into a queue that was empty. The group is locked,
 // and is so when it returns.
