@@ -129,17 +129,18 @@ func endedGradient(n *node, e op.NormEpilogue, g *Tensor) []*Tensor {
 	grads := append(normGradient(plain, op.BatchNormGrad, through, nil, nil), through)
 	if !n.needs(added) {
 		grads[added] = nil
-		if through != g && through.node == nil {
-			through.Free()
+		if through != g {
+			through.freeUnlessRecorded(grads)
 		}
 	}
 	return grads
 }
 
 // activatedGradient is endedGradient where nothing was added. The result may be gone; where
-// gradients have gradients it is computed once more.
+// gradients have gradients, or are traced, it is computed once more.
 func activatedGradient(n *node, e op.NormEpilogue, g *Tensor) []*Tensor {
-	if g.lane != nil || tracked(append(slices.Clone(n.inputs), g)) {
+	p := n.inputs[0].place
+	if g.lane != nil || g.place != p || p.now() != p || tracked(append(slices.Clone(n.inputs), g)) {
 		return n.again(g, func(in []*Tensor) *Tensor {
 			return apply(e.Act, nil, applyAll(op.BatchNorm, e.Normalize, in...)[0])
 		})
