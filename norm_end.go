@@ -56,11 +56,14 @@ func (e normEnd) after(y *Tensor) *Tensor {
 }
 
 // fits reports whether the device has a normalization of in, x first and running statistics
-// last, which e ends.
-func (e normEnd) fits(in []*Tensor) bool {
+// last, which e ends. Where in is not what the op takes, the op alone says so.
+func (e normEnd) fits(a op.Normalize, in []*Tensor) bool {
 	x := in[0]
 	p := x.place
 	if e.act != NoActivation && e.act != ReluActivation && e.act != Relu6Activation || p.of != nil || p.now() != p || !p.arranges() {
+		return false
+	}
+	if _, err := op.Check(op.BatchNorm, a, specs(in)); err != nil {
 		return false
 	}
 	all := in
@@ -74,9 +77,9 @@ func (e normEnd) fits(in []*Tensor) bool {
 	if len(x.shape) == 4 {
 		c.Out.Strides = layout.Strides(x.shape)
 	}
-	for i, t := range all {
+	for _, t := range all {
 		v := t.view()
-		if i < len(in)-2 && t.dtype != x.dtype || t.place != p || t.lane != nil || t.block == nil || (t == x || t == e.add) && !v.ChannelsLast() {
+		if t.place != p || t.lane != nil || t.block == nil || (t == x || t == e.add) && !v.ChannelsLast() {
 			return false
 		}
 		c.In = append(c.In, v)
