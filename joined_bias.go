@@ -24,6 +24,9 @@ func convAct(a op.ConvEpilogue, operands []*Tensor) *Tensor {
 	y := apply(op.Conv2D, a.Conv, operands[:2]...)
 	conv := y.node
 	y.node = nil
+	if s := scopeOf(operands); s != nil && s != y.scope.Load() { // the bias's
+		s.adopt(y)
+	}
 	runJoined(op.BiasActivate, op.Epilogue{Act: a.Act}, []*Tensor{y, operands[2]}, y, y.spec())
 	if tracked(operands) {
 		y.node = &node{def: op.Get(op.ConvAct), attrs: a, inputs: slices.Clone(operands), out: y}

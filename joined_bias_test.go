@@ -129,3 +129,21 @@ func TestBackwardBeginsBehindNumbers(t *testing.T) {
 		t.Errorf("calls: %v", calls)
 	}
 }
+
+// The result of a convolution belongs to the youngest scope of its operands, which may be
+// the bias's alone.
+func TestScopeOfBiases(t *testing.T) {
+	_, all := devicesOf()
+	for _, d := range all {
+		x, w := d.Randn(2, 3, 4, 4), d.Randn(5, 3, 1, 1)
+		s := NewScope()
+		y := Conv2D(x, w, s.Use(d.Randn(5)), ConvOptions{}, ReluActivation)
+		if y.Scope() != s {
+			t.Errorf("%s: the result is outside of the scope", d)
+		}
+		s.Close()
+		if !y.Freed() {
+			t.Errorf("%s: the result outlives its scope", d)
+		}
+	}
+}

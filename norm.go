@@ -166,7 +166,7 @@ func batchNormRunning(x, mean, variance, weight, bias *Tensor, momentum, eps flo
 	running.Running, running.Momentum = true, momentum
 	operands := append(given(1, x, weight, bias), mean.detach(), variance.detach())
 	var all []*Tensor
-	if end != (normEnd{}) && end.fits(operands) {
+	if end != (normEnd{}) && end.fits(running, operands) {
 		all = endedNorm(running, operands, end)
 	} else {
 		all = applyAll(op.BatchNorm, running, operands...)

@@ -56,11 +56,14 @@ func (e normEnd) after(y *Tensor) *Tensor {
 }
 
 // fits reports whether the device has a normalization of in, x first and running statistics
-// last, which e ends.
-func (e normEnd) fits(in []*Tensor) bool {
+// last, which e ends. Where in is not what the op takes, the op alone says so.
+func (e normEnd) fits(a op.Normalize, in []*Tensor) bool {
 	x := in[0]
 	p := x.place
 	if e.act != NoActivation && e.act != ReluActivation && e.act != Relu6Activation || p.of != nil || p.now() != p || !p.arranges() {
+		return false
+	}
+	if _, err := op.Check(op.BatchNorm, a, specs(in)); err != nil {
 		return false
 	}
 	all := in
@@ -74,9 +77,9 @@ func (e normEnd) fits(in []*Tensor) bool {
 	if len(x.shape) == 4 {
 		c.Out.Strides = layout.Strides(x.shape)
 	}
-	for i, t := range all {
+	for _, t := range all {
 		v := t.view()
-		if i < len(in)-2 && t.dtype != x.dtype || t.place != p || t.lane != nil || t.block == nil || (t == x || t == e.add) && !v.ChannelsLast() {
+		if t.place != p || t.lane != nil || t.block == nil || (t == x || t == e.add) && !v.ChannelsLast() {
 			return false
 		}
 		c.In = append(c.In, v)
@@ -129,17 +132,18 @@ func endedGradient(n *node, e op.NormEpilogue, g *Tensor) []*Tensor {
 	grads := append(normGradient(plain, op.BatchNormGrad, through, nil, nil), through)
 	if !n.needs(added) {
 		grads[added] = nil
-		if through != g && through.node == nil {
-			through.Free()
+		if through != g {
+			through.freeUnlessRecorded(grads)
 		}
 	}
 	return grads
 }
 
 // activatedGradient is endedGradient where nothing was added. The result may be gone; where
-// gradients have gradients it is computed once more.
+// gradients have gradients, or are traced, it is computed once more.
 func activatedGradient(n *node, e op.NormEpilogue, g *Tensor) []*Tensor {
-	if g.lane != nil || tracked(append(slices.Clone(n.inputs), g)) {
+	p := n.inputs[0].place
+	if g.lane != nil || g.place != p || p.now() != p || tracked(append(slices.Clone(n.inputs), g)) {
 		return n.again(g, func(in []*Tensor) *Tensor {
 			return apply(e.Act, nil, applyAll(op.BatchNorm, e.Normalize, in...)[0])
 		})

@@ -24,6 +24,11 @@ func TestNormEnds(t *testing.T) {
 			return nn.Sequential(filter(3, 8), nn.ResNetBlock(8, 6, 2), nn.BatchNorm(6), nn.ReLU())
 		},
 		"first": func() nn.Module { return nn.Sequential(nn.ResNetBlock(3, 3, 1)) }, // what is added has no gradient
+		"frozen before": func() nn.Module { // nor has this, which lies channels last
+			f := filter(3, 3)
+			nn.Freeze(f)
+			return nn.Sequential(f, nn.ResNetBlock(3, 3, 1))
+		},
 		"pooled": func() nn.Module {
 			return nn.Sequential(filter(3, 8), nn.BatchNorm(8), nn.ReLU(), nn.AvgPool2D(2, locus.PoolOptions{}), nn.Flatten(), nn.LazyLinear(5))
 		},
@@ -56,6 +61,28 @@ func TestNormEnds(t *testing.T) {
 			g := locus.Grad([]*locus.Tensor{m.Forward(x).Square().Sum()}, []*locus.Tensor{x}, locus.CreateGraph)[0]
 			g.Square().Sum().Backward()
 			return append(collected(m), g.Detach())
+		},
+		"gradient of the parameters' gradient": func(m nn.Module, x *locus.Tensor) []*locus.Tensor {
+			loss := m.Forward(x).Sum()
+			var ps []*locus.Tensor
+			for _, p := range nn.Parameters(m) {
+				if v := p.Value(); v.RequiresGrad() {
+					ps = append(ps, v)
+				}
+			}
+			for _, g := range locus.Grad([]*locus.Tensor{loss}, ps, locus.CreateGraph) {
+				loss = loss.Add(g.Sin().Sum())
+			}
+			loss.Backward()
+			return collected(m)
+		},
+		"compiled gradient": func(m nn.Module, x *locus.Tensor) []*locus.Tensor { // of what was computed before
+			x = x.Detach().RequireGrad()
+			y := m.Forward(x)
+			f := locus.Compile(func(in ...*locus.Tensor) []*locus.Tensor {
+				return locus.Grad([]*locus.Tensor{y.Mul(in[0]).Sum()}, []*locus.Tensor{x}, locus.RetainGraph)
+			})
+			return f.Call(y.Detach().Add(1))
 		},
 		"frozen": func(m nn.Module, x *locus.Tensor) []*locus.Tensor {
 			for i, p := range nn.Parameters(m) {
