@@ -282,3 +282,18 @@ func TestBackwardInManyGoroutines(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// A number times a scalar, where a pass begins behind the product, is released like any
+// other op.
+func TestScaledLossesAreReleased(t *testing.T) {
+	x := locus.Full(3.0).RequireGrad()
+	loss := x.Mul(2)
+	loss.Backward(locus.RetainGraph)
+	loss.Backward()
+	if err := locus.Try(func() { loss.Backward() }); !errors.Is(err, locus.ErrGrad) {
+		t.Errorf("a third pass: %v", err)
+	}
+	if g := x.Grad().Item(); g != 4 {
+		t.Errorf("the gradient of two passes is %v", g)
+	}
+}

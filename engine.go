@@ -87,6 +87,7 @@ func (e *engine) begin(t *Tensor) (at, seed *Tensor) {
 	if !c.constant || c.dtype != t.dtype || x.node == nil || !sameShape(x.shape, t.shape) {
 		return t, t.OnesLike()
 	}
+	e.passed = append(e.passed, n)
 	return x, t.fullOf(elem.Get(c.dtype, bytesOf([]uint64{c.bits})), x.shape)
 }
 

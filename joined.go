@@ -132,6 +132,13 @@ func addNorm(x, d *Tensor, shape []int, weight, bias *Tensor, eps float64) (sum,
 	}
 	made := runJoined(op.AddNormalize, a, all, nil, results...)
 	y, sum = made[0], made[1]
+	switch s := scopeOf(all[:2]); { // which the parameters have no part in
+	case s == sum.scope.Load():
+	case s == nil:
+		sum.keep("LayerNorm")
+	default:
+		s.adopt(sum)
+	}
 	if tracked(all[:2]) {
 		sum.node = &node{def: op.Get(op.Add), inputs: []*Tensor{x, d}, out: sum}
 	}

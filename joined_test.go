@@ -111,3 +111,24 @@ func TestUnreadResultsAreFreed(t *testing.T) {
 		t.Errorf("the peak is %d bytes above the input; want at most %d", got, want)
 	}
 }
+
+// A residual sum belongs to the scopes of what is added, and not to that of the weight of
+// the normalization behind it.
+func TestScopeOfSums(t *testing.T) {
+	_, all := devicesOf()
+	for _, d := range all {
+		x, w, b := d.Ones(3, 8), d.Ones(8), d.Zeros(8)
+		outer, inner := NewScope(), NewScope()
+		for _, c := range []struct {
+			x    *Tensor
+			want *Scope
+		}{{x, nil}, {outer.Use(x), outer}} {
+			sum, y := addNorm(c.x, x, []int{8}, inner.Use(w), b, 1e-5)
+			if sum.Scope() != c.want || y.Scope() != inner {
+				t.Errorf("%s: the results are in other scopes than those of two ops", d)
+			}
+		}
+		inner.Close()
+		outer.Close()
+	}
+}
