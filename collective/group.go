@@ -57,7 +57,7 @@ type groupEngine interface {
 }
 
 func newGroup(rank, size int, timeout time.Duration) *Group {
-	return &Group{rank: rank, size: size, timeout: timeout, queues: map[int]*queue{}, left: make(chan struct{})}
+	return &Group{rank: rank, size: size, timeout: timeout, lingers: lingers, queues: map[int]*queue{}, left: make(chan struct{})}
 }
 
 // Rank returns the rank's number, from 0.
@@ -337,14 +337,14 @@ type queue struct {
 }
 
 // lingers is how long the goroutine of a queue waits for more.
-var lingers = 100 * time.Millisecond
+const lingers = 100 * time.Millisecond
 
 // more reports whether something has come into a queue that was empty. The group is locked,
 // and is so when it returns.
 func (g *Group) more(q *queue) bool {
 	q.idle = true
 	g.mu.Unlock()
-	end := time.NewTimer(lingers)
+	end := time.NewTimer(g.lingers)
 	defer end.Stop()
 	select {
 	case <-q.wake:
