@@ -23,6 +23,7 @@ type Group struct {
 	rank, size int
 	eng        groupEngine
 	timeout    time.Duration
+	lingers    time.Duration // how long the goroutine of a queue waits for more
 
 	mu     sync.Mutex
 	seq    uint64
@@ -336,7 +337,7 @@ type queue struct {
 	wake chan struct{} // has room for one
 }
 
-// lingers is how long the goroutine of a queue waits for more.
+// lingers is what Group.lingers is but in tests.
 const lingers = 100 * time.Millisecond
 
 // more reports whether something has come into a queue that was empty. The group is locked,

@@ -10,8 +10,6 @@ import (
 
 // The goroutines of a group's queues end with the group.
 func TestQueuesEndWithTheGroup(t *testing.T) {
-	defer func(old time.Duration) { lingers = old }(lingers)
-	lingers = time.Hour
 	before := runtime.NumGoroutine()
 	groups, err := Local([]locus.Device{locus.CPU(), locus.CPU()})
 	if err != nil {
@@ -19,6 +17,7 @@ func TestQueuesEndWithTheGroup(t *testing.T) {
 	}
 	var pending []*Pending
 	for _, g := range groups {
+		g.lingers = time.Hour
 		pending = append(pending, g.AllReduce(t.Context(), locus.Ones(3), Sum))
 	}
 	for _, p := range pending {
