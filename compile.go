@@ -50,7 +50,7 @@ const maxPlans = 8
 // same, later calls run the program without calling f; else f is called each time,
 // as if it were not compiled, and [Compiled.Explain] says why. Results are the same
 // to the bit either way, but for large convolutions on the tensor cores of NVIDIA GPUs,
-// whose images lie channels last in programs: they round differently.
+// whose images may lie in another way in programs: they round differently.
 //
 // The signature is the shapes, layouts, element types and devices of the arguments
 // and of the state, whether [NoGrad] is in force, [AllowTF32], and the modes of

@@ -101,7 +101,7 @@ func (t *traffic) lull(ctx context.Context) {
 	_ = t.until(ctx, func() bool { return t.collectives == 0 }) // take looks again
 }
 
-// take gives the card to a message, when the one before it has ended. It reports false if the
+// take reserves the card for a message, when the one before it has ended. It reports false if the
 // card has other work of NCCL's, which may wait for other ranks.
 func (t *traffic) take(ctx context.Context) (ok bool, err error) {
 	err = t.until(ctx, func() bool {

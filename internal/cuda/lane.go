@@ -53,7 +53,7 @@ func (d *Device) OpenLane() (int, error) {
 	return len(d.lanes.all) - 1, nil
 }
 
-// CloseLane gives a stream back, for others to use behind what is queued there.
+// CloseLane returns a stream, for others to use behind what is queued there.
 func (d *Device) CloseLane(i int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

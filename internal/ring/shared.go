@@ -114,7 +114,7 @@ func (s *shared) drop() {
 	s.unmap = nil
 }
 
-// close gives the memory back when the collective that uses it has ended. The connections are
+// close unmaps the memory when the collective that uses it has ended. The connections are
 // closed.
 func (s *shared) close() {
 	if s == nil {
