@@ -68,6 +68,25 @@ func TestShardOptimizer(t *testing.T) {
 	}
 }
 
+// The devices of a rank stay equal when the ranks' optimizers are sharded: each rank has two
+// here.
+func TestShardOptimizerOfSeveralDevices(t *testing.T) {
+	set := train.Data{Train: spirals(t, 70), BatchSize: 16}
+	opts := []train.Option{train.MaxEpochs(2), train.SyncBatchNorm()}
+	four := locus.AddVirtualGPUs(4, 64<<20)
+	for _, eager := range []bool{false, true} {
+		run := func(more ...train.Option) ranked {
+			return sameEverywhere(t, onRanks(t, []locus.Device{four[0], four[2]}, func(rank int) (*train.Supervised, train.Data, []train.Option) {
+				return grouped(), set, slices.Concat(opts, more, []train.Option{train.Compile(!eager), train.AfterStep(replicasEqual), train.Devices(four[2*rank : 2*rank+2]...)})
+			}))
+		}
+		a, b := run(), run(train.ShardOptimizer())
+		if !slices.Equal(bitsOf(weights(a.model)), bitsOf(weights(b.model))) {
+			t.Errorf("eager %v: other weights than without", eager)
+		}
+	}
+}
+
 // With a sharded optimizer each rank needs less memory, and none is lost from step to step.
 func TestShardOptimizerMemory(t *testing.T) {
 	x := spirals(t, 64)

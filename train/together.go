@@ -83,11 +83,11 @@ func (r *run) together(b *data.Batch, parts []part, lr float64, waiting []*locus
 	return guard.Call(func() error {
 		r.dropGrads()
 		trained := r.replicas[0].trained()
-		for _, p := range r.replicas[1:] {
-			p.adopt(r.replicas[0], r.given(trained))
-		}
 		r.report.Steps = r.opt.Steps()
-		if !r.sharded() {
+		if !r.sharded() { // exchange has sent the others everything
+			for _, p := range r.replicas[1:] {
+				p.adopt(r.replicas[0], r.given(trained))
+			}
 			return nil
 		}
 		if err := r.spread(trained); err != nil {
